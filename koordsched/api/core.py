@@ -1,0 +1,423 @@
+"""core/v1: pods, nodes and namespaces, as the scheduler reads them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+
+Quantity = str | int | float
+Quantities = dict[str, Quantity]
+"""Resource name -> quantity as written: text, or a number where somebody's YAML had one."""
+
+
+# --- pods ----------------------------------------------------------------------------------------
+
+
+class ContainerPort(Wire):
+    """A port of a container; only host ports matter for placement."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class ResourceRequirements(Wire):
+    """Requests and limits of a container or of a whole pod."""
+
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
+class RestartRule(Wire):
+    """A container restart rule; the action decides which node feature is needed."""
+
+    action: str = ""
+
+
+class Container(Wire):
+    """A container or init container; `restart_policy` Always makes an init container a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
+
+
+class Toleration(Wire):
+    """Tolerates taints with this key, value and effect; empty fields match all."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSelectorRequirement(Wire):
+    """One expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire):
+    """Requirements on labels and fields, ANDed; an empty term matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire):
+    """Terms, ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Wire):
+    """A preference for nodes matching a term."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Wire):
+    """Required and preferred node selectors."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Wire):
+    """Pods selected by labels and namespaces, related to a node through a topology key."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Wire):
+    """A preferred pod (anti-)affinity term."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Wire):
+    """Required and preferred terms; anti-affinity has the same shape."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire):
+    """All affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire):
+    """How pods matching a selector spread over the domains of a topology key."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class NamedReference(Wire):
+    """Any reference that is only a name: a scheduling gate, a local object, a claim template."""
+
+    name: str = ""
+
+
+class PersistentVolumeClaimSource(Wire):
+    """A volume backed by a claim in the pod's namespace."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class GCEPersistentDisk(Wire):
+    """Inline GCE disk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(Wire):
+    """Inline EBS volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class RBD(Wire):
+    """Inline Ceph RBD image."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = "rbd"
+    read_only: bool = False
+
+
+class ISCSI(Wire):
+    """Inline iSCSI volume."""
+
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class AzureDisk(Wire):
+    """Inline Azure disk."""
+
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class CinderVolume(Wire):
+    """Inline Cinder volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class VsphereVolume(Wire):
+    """Inline vSphere volume."""
+
+    volume_path: str = ""
+
+
+class PortworxVolume(Wire):
+    """Inline Portworx volume."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class CSIVolumeSource(Wire):
+    """Inline CSI volume."""
+
+    driver: str = ""
+    read_only: bool | None = None
+
+
+class ImageVolumeSource(Wire):
+    """A volume mounted from an image."""
+
+    reference: str = ""
+
+
+class EphemeralVolumeSource(Wire):
+    """A generic ephemeral volume; its claim is named `<pod>-<volume>`."""
+
+
+class Volume(Wire):
+    """A pod volume, reduced to the sources that bear on placement."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    rbd: RBD | None = None
+    iscsi: ISCSI | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: PortworxVolume | None = None
+    csi: CSIVolumeSource | None = None
+    image: ImageVolumeSource | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether any source bears on placement (a ConfigMap or a service account token does not)."""
+        return (
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.image is not None
+            or self.csi is not None
+            or self.gce_persistent_disk is not None
+            or self.aws_elastic_block_store is not None
+            or self.rbd is not None
+            or self.iscsi is not None
+            or self.azure_disk is not None
+            or self.cinder is not None
+            or self.vsphere_volume is not None
+            or self.portworx_volume is not None
+        )
+
+
+class PodResourceClaim(Wire):
+    """A reference to a ResourceClaim (dynamic resource allocation)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Wire):
+    """What the user asked for, as far as placement is concerned."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[NamedReference, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    overhead: Quantities = {}
+    resources: ResourceRequirements | None = None
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    host_network: bool = False
+    host_users: bool | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(Wire):
+    """A condition of a pod."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStatus(Wire):
+    """What the node agent reports of a container; `resources` are those in force after a resize."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities = {}
+
+
+class PodStatus(Wire):
+    """What happened to the pod so far."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """The condition of that type, if the pod has it."""
+        for condition in self.conditions:
+            if condition.type == kind:
+                return condition
+        return None
+
+
+class Pod(Wire):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+class Taint(Wire):
+    """A taint of a node; effect is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    """What the operator set on the node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeCondition(Wire):
+    """A condition of a node."""
+
+    type: str
+    status: str = ""
+
+
+class ContainerImage(Wire):
+    """An image present on a node, under all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Wire):
+    """What the node reports."""
+
+    allocatable: Quantities = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Wire):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(Wire):
+    """A namespace; its labels decide which pods a namespace selector reaches."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+# --- objects read by the volume and spread plugins ------------------------------------------------
+
+
+class ServiceSpec(Wire):
+    """The pods a service selects; an empty selector selects none."""
+
+    selector: dict[str, str] = {}
+
+
+class Service(Wire):
+    """A service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(Wire):
+    """The pods a replication controller owns, by equality of labels."""
+
+    selector: dict[str, str] = {}
+
+
+class ReplicationController(Wire):
+    """A replication controller."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()

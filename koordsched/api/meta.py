@@ -1,0 +1,60 @@
+"""metav1: what every object carries. Structs hold only the fields the scheduler reads; the rest is skipped."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """Base of the wire types: never changed after decoding, camelCase on the wire, unknown fields skipped.
+
+    `gc=False` keeps millions of these out of the cycle collector; wire types form trees, never cycles.
+    """
+
+
+class OwnerReference(Wire):
+    """The owning object; `controller` marks the one that manages this object."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Wire):
+    """Identity and bookkeeping. Timestamps stay RFC 3339 text until somebody has to compare them."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """The owner reference marked as controller, if any."""
+    for owner in meta.owner_references:
+        if owner.controller:
+            return owner
+    return None
+
+
+class LabelSelectorRequirement(Wire):
+    """One expression of a label selector: operator is In, NotIn, Exists or DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire):
+    """matchLabels and matchExpressions, ANDed. Empty selects everything; an absent selector (None) nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
