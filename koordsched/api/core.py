@@ -14,7 +14,7 @@ Quantities = dict[str, Quantity]
 # --- pods ----------------------------------------------------------------------------------------
 
 
-class ContainerPort(Wire):
+class ContainerPort(Wire, frozen=True):
     """A port of a container; only host ports matter for placement."""
 
     host_port: int = 0
@@ -22,20 +22,20 @@ class ContainerPort(Wire):
     protocol: str = "TCP"
 
 
-class ResourceRequirements(Wire):
+class ResourceRequirements(Wire, frozen=True):
     """Requests and limits of a container or of a whole pod."""
 
     requests: Quantities = {}
     limits: Quantities = {}
 
 
-class RestartRule(Wire):
+class RestartRule(Wire, frozen=True):
     """A container restart rule; the action decides which node feature is needed."""
 
     action: str = ""
 
 
-class Container(Wire):
+class Container(Wire, frozen=True):
     """A container or init container; `restart_policy` Always makes an init container a sidecar."""
 
     name: str = ""
@@ -46,7 +46,7 @@ class Container(Wire):
     restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
-class Toleration(Wire):
+class Toleration(Wire, frozen=True):
     """Tolerates taints with this key, value and effect; empty fields match all."""
 
     key: str = ""
@@ -55,7 +55,7 @@ class Toleration(Wire):
     effect: str = ""
 
 
-class NodeSelectorRequirement(Wire):
+class NodeSelectorRequirement(Wire, frozen=True):
     """One expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
@@ -63,27 +63,27 @@ class NodeSelectorRequirement(Wire):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Wire):
+class NodeSelectorTerm(Wire, frozen=True):
     """Requirements on labels and fields, ANDed; an empty term matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Wire):
+class NodeSelector(Wire, frozen=True):
     """Terms, ORed."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(Wire):
+class PreferredSchedulingTerm(Wire, frozen=True):
     """A preference for nodes matching a term."""
 
     weight: int
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(Wire):
+class NodeAffinity(Wire, frozen=True):
     """Required and preferred node selectors."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -92,7 +92,7 @@ class NodeAffinity(Wire):
     )
 
 
-class PodAffinityTerm(Wire):
+class PodAffinityTerm(Wire, frozen=True):
     """Pods selected by labels and namespaces, related to a node through a topology key."""
 
     topology_key: str
@@ -103,14 +103,14 @@ class PodAffinityTerm(Wire):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(Wire):
+class WeightedPodAffinityTerm(Wire, frozen=True):
     """A preferred pod (anti-)affinity term."""
 
     weight: int
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Wire):
+class PodAffinity(Wire, frozen=True):
     """Required and preferred terms; anti-affinity has the same shape."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
@@ -121,7 +121,7 @@ class PodAffinity(Wire):
     )
 
 
-class Affinity(Wire):
+class Affinity(Wire, frozen=True):
     """All affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -129,7 +129,7 @@ class Affinity(Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Wire):
+class TopologySpreadConstraint(Wire, frozen=True):
     """How pods matching a selector spread over the domains of a topology key."""
 
     max_skew: int
@@ -142,34 +142,34 @@ class TopologySpreadConstraint(Wire):
     match_label_keys: tuple[str, ...] = ()
 
 
-class NamedReference(Wire):
+class NamedReference(Wire, frozen=True):
     """Any reference that is only a name: a scheduling gate, a local object, a claim template."""
 
     name: str = ""
 
 
-class PersistentVolumeClaimSource(Wire):
+class PersistentVolumeClaimSource(Wire, frozen=True):
     """A volume backed by a claim in the pod's namespace."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class GCEPersistentDisk(Wire):
+class GCEPersistentDisk(Wire, frozen=True):
     """Inline GCE disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class AWSElasticBlockStore(Wire):
+class AWSElasticBlockStore(Wire, frozen=True):
     """Inline EBS volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
     read_only: bool = False
 
 
-class RBD(Wire):
+class RBD(Wire, frozen=True):
     """Inline Ceph RBD image."""
 
     monitors: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ class RBD(Wire):
     read_only: bool = False
 
 
-class ISCSI(Wire):
+class ISCSI(Wire, frozen=True):
     """Inline iSCSI volume."""
 
     target_portal: str = ""
@@ -187,49 +187,49 @@ class ISCSI(Wire):
     read_only: bool = False
 
 
-class AzureDisk(Wire):
+class AzureDisk(Wire, frozen=True):
     """Inline Azure disk."""
 
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
 
 
-class CinderVolume(Wire):
+class CinderVolume(Wire, frozen=True):
     """Inline Cinder volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class VsphereVolume(Wire):
+class VsphereVolume(Wire, frozen=True):
     """Inline vSphere volume."""
 
     volume_path: str = ""
 
 
-class PortworxVolume(Wire):
+class PortworxVolume(Wire, frozen=True):
     """Inline Portworx volume."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class CSIVolumeSource(Wire):
+class CSIVolumeSource(Wire, frozen=True):
     """Inline CSI volume."""
 
     driver: str = ""
     read_only: bool | None = None
 
 
-class ImageVolumeSource(Wire):
+class ImageVolumeSource(Wire, frozen=True):
     """A volume mounted from an image."""
 
     reference: str = ""
 
 
-class EphemeralVolumeSource(Wire):
+class EphemeralVolumeSource(Wire, frozen=True):
     """A generic ephemeral volume; its claim is named `<pod>-<volume>`."""
 
 
-class Volume(Wire):
+class Volume(Wire, frozen=True):
     """A pod volume, reduced to the sources that bear on placement."""
 
     name: str = ""
@@ -265,7 +265,7 @@ class Volume(Wire):
         )
 
 
-class PodResourceClaim(Wire):
+class PodResourceClaim(Wire, frozen=True):
     """A reference to a ResourceClaim (dynamic resource allocation)."""
 
     name: str = ""
@@ -273,7 +273,7 @@ class PodResourceClaim(Wire):
     resource_claim_template_name: str | None = None
 
 
-class PodSpec(Wire):
+class PodSpec(Wire, frozen=True):
     """What the user asked for, as far as placement is concerned."""
 
     containers: tuple[Container, ...] = ()
@@ -296,7 +296,7 @@ class PodSpec(Wire):
     termination_grace_period_seconds: int | None = None
 
 
-class PodCondition(Wire):
+class PodCondition(Wire, frozen=True):
     """A condition of a pod."""
 
     type: str
@@ -305,7 +305,7 @@ class PodCondition(Wire):
     message: str = ""
 
 
-class ContainerStatus(Wire):
+class ContainerStatus(Wire, frozen=True):
     """What the node agent reports of a container; `resources` are those in force after a resize."""
 
     name: str = ""
@@ -313,7 +313,7 @@ class ContainerStatus(Wire):
     allocated_resources: Quantities = {}
 
 
-class PodStatus(Wire):
+class PodStatus(Wire, frozen=True):
     """What happened to the pod so far."""
 
     phase: str = ""
@@ -331,7 +331,7 @@ class PodStatus(Wire):
         return None
 
 
-class Pod(Wire):
+class Pod(Wire, frozen=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -342,7 +342,7 @@ class Pod(Wire):
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-class Taint(Wire):
+class Taint(Wire, frozen=True):
     """A taint of a node; effect is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str = ""
@@ -350,28 +350,28 @@ class Taint(Wire):
     effect: str = ""
 
 
-class NodeSpec(Wire):
+class NodeSpec(Wire, frozen=True):
     """What the operator set on the node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class NodeCondition(Wire):
+class NodeCondition(Wire, frozen=True):
     """A condition of a node."""
 
     type: str
     status: str = ""
 
 
-class ContainerImage(Wire):
+class ContainerImage(Wire, frozen=True):
     """An image present on a node, under all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
-class NodeStatus(Wire):
+class NodeStatus(Wire, frozen=True):
     """What the node reports."""
 
     allocatable: Quantities = {}
@@ -380,7 +380,7 @@ class NodeStatus(Wire):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(Wire):
+class Node(Wire, frozen=True):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -388,7 +388,7 @@ class Node(Wire):
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(Wire):
+class Namespace(Wire, frozen=True):
     """A namespace; its labels decide which pods a namespace selector reaches."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -397,26 +397,26 @@ class Namespace(Wire):
 # --- objects read by the volume and spread plugins ------------------------------------------------
 
 
-class ServiceSpec(Wire):
+class ServiceSpec(Wire, frozen=True):
     """The pods a service selects; an empty selector selects none."""
 
     selector: dict[str, str] = {}
 
 
-class Service(Wire):
+class Service(Wire, frozen=True):
     """A service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
-class ReplicationControllerSpec(Wire):
+class ReplicationControllerSpec(Wire, frozen=True):
     """The pods a replication controller owns, by equality of labels."""
 
     selector: dict[str, str] = {}
 
 
-class ReplicationController(Wire):
+class ReplicationController(Wire, frozen=True):
     """A replication controller."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 
-class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """Base of the wire types: never changed after decoding, camelCase on the wire, unknown fields skipped.
+class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Base of the wire types: immutable, camelCase on the wire, unknown fields skipped.
 
     `gc=False` keeps millions of these out of the cycle collector; wire types form trees, never cycles.
     """
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True):
     """The owning object; `controller` marks the one that manages this object."""
 
     kind: str = ""
@@ -22,7 +22,7 @@ class OwnerReference(Wire):
     controller: bool = False
 
 
-class ObjectMeta(Wire):
+class ObjectMeta(Wire, frozen=True):
     """Identity and bookkeeping. Timestamps stay RFC 3339 text until somebody has to compare them."""
 
     name: str = ""
@@ -45,7 +45,7 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     return None
 
 
-class LabelSelectorRequirement(Wire):
+class LabelSelectorRequirement(Wire, frozen=True):
     """One expression of a label selector: operator is In, NotIn, Exists or DoesNotExist."""
 
     key: str
@@ -53,7 +53,7 @@ class LabelSelectorRequirement(Wire):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Wire):
+class LabelSelector(Wire, frozen=True):
     """matchLabels and matchExpressions, ANDed. Empty selects everything; an absent selector (None) nothing."""
 
     match_labels: dict[str, str] = {}
