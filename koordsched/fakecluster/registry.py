@@ -1,0 +1,631 @@
+"""The verbs of the API on objects, synchronous and deterministic: what HTTP handlers, controllers and hollow nodes call.
+
+Every write passes through here: metadata, the kind's strategy (defaults, admission, validation), preconditions,
+finalizers, then the store. Subscribers hear of a write after it is committed, in commit order, from a queue that is
+drained by the outermost write: a subscriber may write too.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from koordsched.fakecluster import errors
+from koordsched.fakecluster.clock import CallLater, Clock, SystemClock, loop_call_later, rfc3339
+from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
+from koordsched.fakecluster.resources import Resource, builtin_resources
+from koordsched.fakecluster.selectors import compile_selectors
+from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Collection, Object, Record, Store
+from koordsched.fakecluster.strategy import Strategy
+
+__all__ = ["ApiStatusError", "ChangeView", "Registry"]
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[str, "Object | None", Object], None]
+ChangeCallback = Callable[["ChangeView"], None]
+Unsubscribe = Callable[[], None]
+
+_PLAIN = Strategy()
+
+
+class ChangeView:
+    """A change for subscribers that look before they decode."""
+
+    __slots__ = ("_change",)
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+
+    @property
+    def type(self) -> str:
+        """ADDED, MODIFIED or DELETED."""
+        return self._change.type
+
+    @property
+    def record(self) -> Record:
+        """The new (or last) version: key, uid, labels and bytes come without decoding."""
+        return self._change.new
+
+    @property
+    def old_record(self) -> Record | None:
+        return self._change.old
+
+    @property
+    def new(self) -> Object:
+        """The decoded new (for DELETED: last) version. Shared: read only."""
+        return self._change.new.obj()
+
+    @property
+    def old(self) -> Object | None:
+        """The decoded previous version; None for ADDED. Shared: read only."""
+        return self._change.old.obj() if self._change.old is not None else None
+
+
+class Registry:
+    """All objects of one cluster.
+
+    Methods without `_record` in their name take and return dicts that belong to the caller; `scan`, `peek` and
+    subscriptions hand out shared ones that must not be changed. All raise ApiStatusError when a request is refused.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        call_later: CallLater = loop_call_later,
+        store: Store | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.rng = rng or random.Random()
+        self.call_later = call_later
+        self.store = store or Store()
+        self.strategies: dict[str, Strategy] = {}
+        self.resource_epoch = 0
+        """Grows whenever a resource begins or ends to be served."""
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._kinds: dict[tuple[str, str], Resource] = {}
+        self._subscribers: dict[str, list[ChangeCallback]] = {}
+        self._pending: deque[tuple[ChangeCallback, Change]] = deque()
+        self._draining = False
+        for resource in builtin_resources():
+            self.serve(resource)
+        self._namespaces = self.store.collection(self.resource("", "v1", "namespaces").storage)
+        self.pods = self.resource("", "v1", "pods")
+
+    # -- what is served -------------------------------------------------------------------------------------------
+
+    def serve(self, resource: Resource) -> None:
+        """Begin to serve a resource, replacing the one at the same group, version and plural."""
+        self._resources[(resource.group, resource.version, resource.plural)] = resource
+        self._kinds[(resource.api_version, resource.kind)] = resource
+        self.resource_epoch += 1
+
+    def withdraw(self, resource: Resource) -> None:
+        """No longer serve a resource."""
+        self._resources.pop((resource.group, resource.version, resource.plural), None)
+        self._kinds.pop((resource.api_version, resource.kind), None)
+        self.resource_epoch += 1
+
+    def resources(self) -> list[Resource]:
+        """Everything served, in order of registration."""
+        return list(self._resources.values())
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource, or None when it is not served."""
+        return self._resources.get((group, version, plural))
+
+    def resource(self, group: str, version: str, plural: str) -> Resource:
+        """The resource; 404 when it is not served."""
+        found = self._resources.get((group, version, plural))
+        if found is None:
+            raise errors.no_such_path()
+        return found
+
+    def resource_for_kind(self, api_version: str, kind: str) -> Resource:
+        """The resource that serves a kind; 404 when there is none."""
+        found = self._kinds.get((api_version, kind))
+        if found is None:
+            raise ApiStatusError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
+        return found
+
+    def strategy(self, resource: Resource) -> Strategy:
+        """The rules of the kind."""
+        return self.strategies.get(resource.storage, _PLAIN)
+
+    def collection(self, resource: Resource) -> Collection:
+        """The objects of a resource."""
+        return self.store.collection(resource.storage)
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def record(self, resource: Resource, namespace: str | None, name: str) -> Record:
+        """The stored version of an object; 404 when there is none."""
+        found = self.collection(resource).get((namespace or "") if resource.namespaced else "", name)
+        if found is None:
+            raise errors.not_found(resource, name)
+        return found
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """A copy of an object; 404 when there is none."""
+        return self.owned(resource, self.record(resource, namespace, name))
+
+    def peek(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        """The shared decoded object (read only), or None."""
+        found = self.collection(resource).get((namespace or "") if resource.namespaced else "", name)
+        return found.obj() if found is not None else None
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> list[Object]:
+        """Copies of the objects of one namespace or (None) of all, in key order; 400 on a bad selector."""
+        matches = compile_selectors(resource, label_selector or "", field_selector or "")
+        found = self.collection(resource).scan(namespace or None)
+        return [self.owned(resource, r) for r in found if matches is None or matches(r)]
+
+    def scan(self, resource: Resource, namespace: str | None = None) -> Iterator[Record]:
+        """The stored versions, undecoded, in key order. Do not write while iterating."""
+        return self.collection(resource).scan(namespace)
+
+    def owned(self, resource: Resource, record: Record) -> Object:
+        """A decoded copy in the resource's version."""
+        obj = record.fresh()
+        if not resource.converted:
+            return obj
+        if resource.from_storage is not None:
+            return resource.from_storage(obj)
+        obj["apiVersion"] = resource.api_version
+        return obj
+
+    def body(self, resource: Resource, record: Record) -> bytes:
+        """The encoded object in the resource's version."""
+        return record.data if not resource.converted else orjson.dumps(self.owned(resource, record))
+
+    # -- creating -------------------------------------------------------------------------------------------------
+
+    def create(self, resource: Resource, namespace: str | None, obj: Object) -> Object:
+        """Create a copy of `obj`; returns it as stored."""
+        return self.owned(resource, self.create_record(resource, namespace, orjson.loads(orjson.dumps(obj))))
+
+    def create_record(self, resource: Resource, namespace: str | None, obj: Object, dry_run: bool = False) -> Record:
+        """Create `obj`, which now belongs to the registry."""
+        if resource.to_storage is not None:
+            obj = resource.to_storage(obj)
+        meta = obj.get("metadata")
+        if meta is None:
+            meta = obj["metadata"] = {}
+        elif not isinstance(meta, dict):
+            raise errors.bad_request("metadata must be an object")
+        namespace = self._place(resource, namespace, meta)
+        strategy = self.strategies.get(resource.storage, _PLAIN)
+        if meta.get("resourceVersion") not in (None, "", "0"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = generate_name(meta["generateName"], self.rng)
+        obj = {
+            "apiVersion": resource.storage_version,
+            "kind": resource.kind,
+            "metadata": meta,
+            **{k: v for k, v in obj.items() if k not in ("apiVersion", "kind", "metadata")},
+        }
+        meta["uid"] = new_uid(self.rng)
+        meta["creationTimestamp"] = rfc3339(self.clock.now())
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            meta.pop(key, None)
+        if strategy.counts_generations:
+            meta["generation"] = 1
+        self._require_namespace(resource, namespace, str(meta.get("name", "")))
+        strategy.defaults(obj)
+        strategy.admit(self, resource, obj)
+        wrong = metadata_errors(meta, resource, strategy)
+        wrong += strategy.validate(obj)
+        name = str(meta.get("name", ""))
+        if wrong:
+            raise errors.invalid(resource.group, resource.kind, name, wrong)
+        if (namespace, name) in self.collection(resource).items:
+            raise errors.already_exists(resource, name)
+        return self._commit(resource, ADDED, None, obj, dry_run)
+
+    def _place(self, resource: Resource, namespace: str | None, meta: Object) -> str:
+        """The namespace the object goes to; 400 when body and request disagree."""
+        stated = meta.get("namespace")
+        if not resource.namespaced:
+            meta.pop("namespace", None)
+            return ""
+        namespace = namespace or stated
+        if not namespace:
+            raise errors.bad_request("an empty namespace may not be set during creation")
+        if stated and stated != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        meta["namespace"] = namespace
+        return str(namespace)
+
+    def _require_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        if not resource.namespaced:
+            return
+        found = self._namespaces.items.get(("", namespace))
+        if found is None:
+            raise ApiStatusError(
+                404, "NotFound", f'namespaces "{namespace}" not found', {"name": namespace, "kind": "namespaces"}
+            )
+        if found.deleting:
+            text = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise errors.forbidden(resource, name, text, [cause])
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def update(self, resource: Resource, obj: Object, subresource: str = "") -> Object:
+        """Replace an object by a copy of `obj`; with metadata.resourceVersion set, only if that is still current (409)."""
+        copy: Object = orjson.loads(orjson.dumps(obj))
+        meta = copy.get("metadata") or {}
+        record = self.update_record(
+            resource, meta.get("namespace"), str(meta.get("name", "")), lambda _: copy, subresource
+        )
+        return self.owned(resource, record)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        kind: str = "merge",
+        subresource: str = "",
+    ) -> Object:
+        """Apply a `merge` or `strategic` patch (a dict) or a `json` patch (a list of operations)."""
+        from koordsched.fakecluster.patching import patcher
+
+        apply = patcher(resource, kind, patch)
+        record = self.update_record(resource, namespace, name, apply, subresource)
+        return self.owned(resource, record)
+
+    def update_record(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        make: Callable[[Object], Object],
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Record:
+        """Replace an object by `make(a copy of it)`, in the resource's version; returns the stored version.
+
+        `make` owns its argument and gives up its result. Nothing is written when nothing changes.
+        """
+        record = self.record(resource, namespace, name)
+        strategy = self.strategies.get(resource.storage, _PLAIN)
+        new = make(self.owned(resource, record))
+        if resource.to_storage is not None:
+            new = resource.to_storage(new)
+        old = record.obj()
+        self._check_identity(resource, strategy, record, new)
+        new = self._keep_metadata(resource, strategy, new, old, subresource)
+        strategy.defaults(new)
+        strategy.prepare_update(self, new, old, subresource)
+        meta, old_meta = new["metadata"], old["metadata"]
+        if strategy.counts_generations:
+            generation = int(old_meta.get("generation") or 1)
+            if subresource != "status" and _outside_status(new) != _outside_status(old):
+                generation += 1
+            meta["generation"] = generation
+        wrong = metadata_errors(meta, resource, strategy)
+        wrong += strategy.validate(new)
+        wrong += strategy.validate_update(new, old, subresource)
+        if wrong:
+            raise errors.invalid(resource.group, resource.kind, name, wrong)
+        if self._finished(strategy, new):
+            return self._commit(resource, DELETED, record, new, dry_run)
+        meta["resourceVersion"] = old_meta["resourceVersion"]
+        if new == old:
+            return record
+        return self._commit(resource, MODIFIED, record, new, dry_run)
+
+    def replace_record(self, resource: Resource, record: Record, obj: Object) -> Record:
+        """Commit a next version that the caller has already made right, sharing parts with the old one if it likes.
+
+        For writers that change a known part of a known version (binding, status of hollow nodes): no strategy runs.
+        409 when `record` is not the current version.
+        """
+        if self.collection(resource).items.get(record.key) is not record:
+            raise errors.modified(resource, record.name)
+        return self._commit(resource, MODIFIED, record, obj, False)
+
+    def replace_status(self, resource: Resource, namespace: str | None, name: str, status: Object) -> Record:
+        """Put a whole new status in place, trusted as it is: the cheap way for in-process writers."""
+        record = self.record(resource, namespace, name)
+        old = record.obj()
+        return self.replace_record(resource, record, {**old, "metadata": dict(old["metadata"]), "status": status})
+
+    def _check_identity(self, resource: Resource, strategy: Strategy, record: Record, new: Object) -> None:
+        meta = new.get("metadata")
+        if not isinstance(meta, dict):
+            raise errors.bad_request("metadata must be an object")
+        name = record.name
+        if meta.get("name", name) != name:
+            raise errors.bad_request(
+                f"the name of the object ({meta.get('name')}) does not match the name on the URL ({name})"
+            )
+        if resource.namespaced and meta.get("namespace", record.namespace) != record.namespace:
+            raise errors.bad_request("the namespace of the object does not match the namespace on the request")
+        if new.get("kind", resource.kind) != resource.kind:
+            raise errors.bad_request(f"{new.get('kind')} cannot be handled as a {resource.kind}")
+        version = meta.get("resourceVersion")
+        if version:
+            if version != str(record.rv):
+                raise errors.modified(resource, name)
+        elif not strategy.unconditional_update:
+            wrong = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.kind, name, [wrong])
+        uid = meta.get("uid")
+        if uid and uid != record.uid:
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+            raise errors.conflict(resource, name, text)
+
+    def _keep_metadata(
+        self, resource: Resource, strategy: Strategy, new: Object, old: Object, subresource: str
+    ) -> Object:
+        """Restore what no update may change, and put the fixed keys first."""
+        meta, old_meta = new["metadata"], old["metadata"]
+        if subresource == "status":
+            # A status update may carry labels and annotations of built-in kinds (kubelets use it), never the rest.
+            kept = {**old_meta}
+            if not resource.custom:
+                for key in ("labels", "annotations"):
+                    if key in meta:
+                        kept[key] = meta[key]
+                    else:
+                        kept.pop(key, None)
+            if "resourceVersion" in meta:
+                kept["resourceVersion"] = meta["resourceVersion"]
+            return {**old, "metadata": kept, "status": new.get("status", {})}
+        for key in (
+            "name",
+            "namespace",
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+        ):
+            if key in old_meta:
+                meta[key] = old_meta[key]
+            else:
+                meta.pop(key, None)
+        if old_meta.get("deletionTimestamp") and meta.get("finalizers"):
+            added = set(meta["finalizers"]) - set(old_meta.get("finalizers") or ())
+            if added:
+                wrong = errors.forbidden_field(
+                    "metadata.finalizers",
+                    f"no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}",
+                )
+                raise errors.invalid(resource.group, resource.kind, str(meta["name"]), [wrong])
+        out = {"apiVersion": resource.storage_version, "kind": resource.kind, "metadata": meta}
+        out.update((k, v) for k, v in new.items() if k not in out)
+        if "status" in resource.subresources:
+            if "status" in old:
+                out["status"] = old["status"]
+            else:
+                out.pop("status", None)
+        return out
+
+    def _finished(self, strategy: Strategy, obj: Object) -> bool:
+        """Being deleted, with no grace left and nothing that holds it."""
+        meta = obj["metadata"]
+        return bool(
+            meta.get("deletionTimestamp")
+            and not meta.get("finalizers")
+            and not meta.get("deletionGracePeriodSeconds")
+            and not strategy.deletion_blocked(obj)
+        )
+
+    # -- deleting -------------------------------------------------------------------------------------------------
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        grace_period_seconds: int | None = None,
+        uid: str | None = None,
+        propagation: str | None = None,
+    ) -> Object:
+        """Delete; returns the last version, or the one that is now terminating."""
+        record, _ = self.delete_record(resource, namespace, name, grace_period_seconds, uid, None, propagation)
+        return self.owned(resource, record)
+
+    def delete_record(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        grace_period_seconds: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+        dry_run: bool = False,
+    ) -> tuple[Record, bool]:
+        """Delete or begin to; the flag tells whether the object is gone. 409 when a precondition fails."""
+        record = self.record(resource, namespace, name)
+        if uid and uid != record.uid:
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+            raise errors.conflict(resource, name, text)
+        if resource_version and resource_version != str(record.rv):
+            text = (
+                f"Precondition failed: ResourceVersion in precondition: {resource_version}, "
+                f"ResourceVersion in object meta: {record.rv}"
+            )
+            raise errors.conflict(resource, name, text)
+        strategy = self.strategies.get(resource.storage, _PLAIN)
+        old = record.obj()
+        meta = dict(old["metadata"])
+        new = {**old, "metadata": meta}
+        grace = strategy.grace_period(old, grace_period_seconds)
+        finalizers = _with_propagation(meta.get("finalizers") or [], propagation)
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        if meta.get("deletionTimestamp"):
+            grace = min(grace, int(meta.get("deletionGracePeriodSeconds") or 0))
+        if grace <= 0 and not finalizers and not strategy.deletion_blocked(new):
+            return self._commit(resource, DELETED, record, new, dry_run), True
+        if not meta.get("deletionTimestamp") or grace < int(meta.get("deletionGracePeriodSeconds") or 0):
+            meta["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
+            meta["deletionGracePeriodSeconds"] = grace
+        if strategy.counts_generations and not old["metadata"].get("deletionTimestamp"):
+            meta["generation"] = int(meta.get("generation") or 1) + 1
+        strategy.prepare_update(self, new, old, "delete")
+        if new == old:
+            return record, False
+        return self._commit(resource, MODIFIED, record, new, dry_run), False
+
+    # -- pods -----------------------------------------------------------------------------------------------------
+
+    def bind(
+        self,
+        namespace: str,
+        name: str,
+        uid: str | None,
+        node: str,
+        annotations: dict[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Record:
+        """Assign a pod to a node, under the rules of the real server (registry/core/pod/storage: BindingREST)."""
+        pods = self.pods
+        record = self.record(pods, namespace, name)
+        old = record.obj()
+        meta = dict(old["metadata"])
+        spec = old["spec"]
+        problem = ""
+        if uid and uid != record.uid:
+            problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+        elif record.deleting:
+            problem = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif spec.get("nodeName"):
+            problem = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        elif spec.get("schedulingGates"):
+            problem = f"pod {name} has non-empty .spec.schedulingGates"
+        if problem:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {problem}'
+            raise ApiStatusError(409, "Conflict", text, {"name": name, "kind": "pods/binding"})
+        if annotations:
+            meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
+        status = dict(old.get("status") or {})
+        status.pop("nominatedNodeName", None)
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "observedGeneration": meta.get("generation", 1),
+            "lastProbeTime": None,
+            "lastTransitionTime": rfc3339(self.clock.now()),
+        }
+        conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+        status["conditions"] = [*conditions, scheduled]
+        new = {**old, "metadata": meta, "spec": {**spec, "nodeName": node}, "status": status}
+        return self._commit(pods, MODIFIED, record, new, dry_run)
+
+    # -- committing and telling -----------------------------------------------------------------------------------
+
+    def _commit(self, resource: Resource, type_: str, old: Record | None, obj: Object, dry_run: bool) -> Record:
+        meta = obj["metadata"]
+        store = self.store
+        if dry_run:
+            rv = old.rv if old is not None else 0
+            meta.pop("resourceVersion", None)
+            if rv:
+                meta["resourceVersion"] = str(rv)
+        else:
+            rv = store.next_rv()
+            meta["resourceVersion"] = str(rv)
+        key = old.key if old is not None else (meta.get("namespace") or "", meta["name"])
+        fields = tuple([read(obj) for _, read in resource.fields]) if resource.fields else ()
+        deleting = "deletionTimestamp" in meta
+        record = Record(key, meta["uid"], rv, orjson.dumps(obj), meta.get("labels") or {}, fields, deleting)
+        if dry_run:
+            return record
+        store.remember(record, obj)
+        change = Change(type_, old, record)
+        self.store.collection(resource.storage).apply(change)
+        subscribers = self._subscribers.get(resource.storage)
+        if subscribers:
+            self._pending.extend([(s, change) for s in subscribers])
+            if not self._draining:
+                self._drain()
+        return record
+
+    def _drain(self) -> None:
+        self._draining = True
+        pending = self._pending
+        try:
+            while pending:
+                callback, change = pending.popleft()
+                try:
+                    callback(ChangeView(change))
+                except Exception:
+                    # The write stands whatever a subscriber makes of it; the fault must be seen, not spread.
+                    log.exception("subscriber failed on %s %s", change.type, "/".join(change.new.key))
+        finally:
+            self._draining = False
+
+    def subscribe_changes(self, resource: Resource, callback: ChangeCallback, replay: bool = True) -> Unsubscribe:
+        """Hear of every change of a resource, undecoded; with `replay`, of every present object first, as ADDED."""
+        subscribers = self._subscribers.setdefault(resource.storage, [])
+        if replay:
+            self._pending.extend([(callback, Change(ADDED, None, r)) for r in self.collection(resource).items.values()])
+        subscribers.append(callback)
+        if not self._draining:
+            self._drain()
+
+        def unsubscribe() -> None:
+            if callback in subscribers:
+                subscribers.remove(callback)
+
+        return unsubscribe
+
+    def subscribe(self, resource: Resource, callback: Callback, replay: bool = True) -> Unsubscribe:
+        """Hear of every change as `callback(type, old or None, new)`, objects in storage form. Shared: read only."""
+
+        def decode(change: ChangeView) -> None:
+            callback(change.type, change.old, change.new)
+
+        return self.subscribe_changes(resource, decode, replay)
+
+
+def _outside_status(obj: Object) -> Object:
+    return {k: v for k, v in obj.items() if k not in ("metadata", "status")}
+
+
+_FOREGROUND = "foregroundDeletion"
+_ORPHAN = "orphan"
+
+
+def _with_propagation(finalizers: list[str], propagation: str | None) -> list[str]:
+    """The finalizers that a propagation policy leaves; the garbage collector removes them when its work is done."""
+    if propagation is None:
+        return finalizers
+    kept = [f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)]
+    if propagation == "Foreground":
+        kept.append(_FOREGROUND)
+    elif propagation == "Orphan":
+        kept.append(_ORPHAN)
+    elif propagation != "Background":
+        wrong = errors.not_supported("propagationPolicy", propagation, ("Background", "Foreground", "Orphan"))
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [wrong])
+    return kept
