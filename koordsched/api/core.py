@@ -41,7 +41,7 @@ class Container(Wire, frozen=True):
     name: str = ""
     image: str = ""
     ports: tuple[ContainerPort, ...] = ()
-    resources: ResourceRequirements = ResourceRequirements()
+    resources: ResourceRequirements | None = None
     restart_policy: str | None = None
     restart_policy_rules: tuple[RestartRule, ...] = ()
 

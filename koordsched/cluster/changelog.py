@@ -1,0 +1,98 @@
+"""Which rows changed, in what somebody reads, since he looked last.
+
+Every change of a row is stamped, per facet, with a serial number, and the most recent ones are also kept
+as a list. A reader that looks often reads the tail of the list (a handful of entries, whatever the size of
+the cluster); one that has been away compares stamps, a vectorised pass over the rows. Neither can miss a
+change, and nothing has to be trimmed in step with the slowest reader.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+import numpy as np
+import numpy.typing as npt
+
+RowArray = npt.NDArray[np.intp]
+"""Row numbers."""
+
+_TAIL = 32
+_KEEP = 4096
+
+
+class Facet(IntFlag):
+    """What of a node changed. Plugins with columns of their own register further bits (`NodeTable.add_facet`)."""
+
+    RESOURCES = 1
+    """Allocatable, requested, number of pods."""
+    LABELS = 2
+    TAINTS = 4
+    """Taints and spec.unschedulable."""
+    IMAGES = 8
+    PORTS = 16
+    CONDITIONS = 32
+    FEATURES = 64
+    """status.declaredFeatures."""
+    ANNOTATIONS = 128
+
+
+FIRST_FREE_BIT = 8
+MAX_FACETS = 31
+
+
+class ChangeLog:
+    """The log. `serial` is the number of the latest change; readers remember it and ask `since`."""
+
+    __slots__ = ("_base", "_facets", "_rows", "_stamps", "facet_count", "serial")
+
+    def __init__(self, capacity: int) -> None:
+        self.serial = 0
+        self.facet_count = FIRST_FREE_BIT
+        self._stamps = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
+        self._rows: list[int] = []
+        self._facets: list[int] = []
+        self._base = 0  # serial of the entry before the first one kept
+
+    def grow(self, capacity: int) -> None:
+        """Makes room for rows up to `capacity`."""
+        wider = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
+        wider[:, : self._stamps.shape[1]] = self._stamps
+        self._stamps = wider
+
+    def touch(self, row: int, facets: int) -> None:
+        """Records that these facets of a row changed."""
+        self.serial += 1
+        self._rows.append(row)
+        self._facets.append(facets)
+        if len(self._rows) > 2 * _KEEP:
+            del self._rows[:_KEEP], self._facets[:_KEEP]
+            self._base += _KEEP
+        bit = 0
+        while facets:
+            if facets & 1:
+                self._stamps[bit, row] = self.serial
+            facets >>= 1
+            bit += 1
+
+    def since(self, serial: int, facets: int, rows: int) -> list[tuple[int, int]] | RowArray:
+        """What changed after `serial` in any of `facets`, looking at the first `rows` rows.
+
+        Few changes come as a list of (row, facets changed), each row once; many as an array of rows, of
+        which any of the facets may have changed.
+        """
+        start = serial - self._base
+        count = len(self._rows) - start
+        if start >= 0 and count <= _TAIL:
+            changed: dict[int, int] = {}
+            for i in range(start, len(self._rows)):
+                hit = self._facets[i] & facets
+                if hit:
+                    row = self._rows[i]
+                    changed[row] = changed.get(row, 0) | hit
+            return list(changed.items())
+        newest = self._stamps[: self.facet_count, :rows]
+        selected = [bit for bit in range(self.facet_count) if facets >> bit & 1]
+        dirty = newest[selected[0]] > serial
+        for bit in selected[1:]:
+            dirty |= newest[bit] > serial
+        return np.flatnonzero(dirty)

@@ -1,0 +1,53 @@
+"""Which images are on which nodes.
+
+Upstream scores with the size first seen for a name and forgets it with the last node that has the
+image (`backend/cache`, default-plugins spec 3.8).
+"""
+
+from __future__ import annotations
+
+from koordsched.api.core import ContainerImage
+
+
+class Image:
+    """One image name: `size` in bytes as first seen, and the rows that have it."""
+
+    __slots__ = ("rows", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: set[int] = set()
+
+
+class Images:
+    """All image names of the cluster."""
+
+    __slots__ = ("_on_row", "by_name")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Image] = {}
+        self._on_row: dict[int, tuple[ContainerImage, ...]] = {}
+
+    def replace(self, row: int, images: tuple[ContainerImage, ...]) -> bool:
+        """Stores a node's images; returns whether they changed."""
+        before = self._on_row.get(row, ())
+        if before == images:
+            return False
+        gone = {name for image in before for name in image.names}
+        for image in images:
+            for name in image.names:
+                known = self.by_name.get(name)
+                if known is None:
+                    known = self.by_name[name] = Image(image.size_bytes)
+                known.rows.add(row)
+                gone.discard(name)
+        for name in gone:
+            known = self.by_name[name]
+            known.rows.discard(row)
+            if not known.rows:
+                del self.by_name[name]
+        if images:
+            self._on_row[row] = images
+        else:
+            self._on_row.pop(row, None)
+        return True

@@ -1,0 +1,245 @@
+"""The node table: a row per node, a column per fact.
+
+Rows of deleted nodes are reused; `alive` tells which rows hold a node, and reuse counts as a change of
+everything. What depends on pods (requested, pod count, ports) is kept up by `ClusterState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.api.core import Node, Taint
+from koordsched.cluster.changelog import MAX_FACETS, ChangeLog, Facet, RowArray
+from koordsched.cluster.columns import Column, LabelColumn
+from koordsched.cluster.events import ActionType
+from koordsched.cluster.images import Images
+from koordsched.cluster.ports import HostPorts
+from koordsched.cluster.resources import FIRST_SCALAR, ResourceNames, allocatable_of
+
+Rows = slice | RowArray
+"""Rows to look at: a slice (columns come as views) or an array of row numbers."""
+
+ALL_FACETS = (1 << MAX_FACETS) - 1
+_INITIAL_CAPACITY = 64
+
+NodeHook = Callable[[int, Node], None]
+"""Called with a row and its node after the table took over the node's own facts."""
+
+
+class NodeTable:
+    """All per-node state. Numbers are int64: milli-CPU, bytes, counts.
+
+    `allocatable[r]`, `requested[r]`: columns by resource index. `requested_nonzero`: [rows, 2], milli-CPU
+    and bytes with defaults for containers without requests. `taint_set`: number of the node's taints in
+    `taint_sets`. `nodes[row]` is the wire object without its images.
+    """
+
+    def __init__(self, resource_names: ResourceNames | None = None) -> None:
+        self.resource_names = resource_names or ResourceNames()
+        self.size = 0
+        """Rows in use or free to reuse: all row numbers are below."""
+        self.count = 0
+        """Nodes."""
+        self.row_of: dict[str, int] = {}
+        self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        """Name of the node on each row, "" where there is none."""
+        self.problems: list[tuple[str, ...]] = []
+        """Per row, what could not be read of the node."""
+        self._capacity = _INITIAL_CAPACITY
+        self._free: list[int] = []
+        self.log = ChangeLog(self._capacity)
+        self._columns: list[Column] = []
+        self.alive = self.column(np.bool_, fill=False)
+        self.unschedulable = self.column(np.bool_, fill=False)
+        self.taint_set = self.column(np.int32)
+        self.pods_allocatable = self.column(np.int64)
+        self.pods_count = self.column(np.int64)
+        self.requested_nonzero = [self.column(np.int64), self.column(np.int64)]
+        self.allocatable: list[Column] = []
+        self.requested: list[Column] = []
+        for _ in range(FIRST_SCALAR):
+            self._add_resource()
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_index: dict[bytes, int] = {b"[]": 0}
+        self._encode = msgspec.json.Encoder().encode
+        self._labels: dict[str, LabelColumn] = {}
+        self._absent = LabelColumn(self._capacity)
+        self.images = Images()
+        self.ports = HostPorts()
+        self._hooks: list[NodeHook] = []
+        self.topology_version = 0
+        """Grows whenever a node appears or disappears."""
+
+    # --- columns ---------------------------------------------------------------------------------
+
+    def column(self, dtype: npt.DTypeLike, fill: Any = 0, width: int = 0) -> Column:
+        """Registers a column; it grows and is cleared with the table."""
+        column = Column(self._capacity, dtype, fill, width)
+        self._columns.append(column)
+        return column
+
+    def add_facet(self) -> int:
+        """A new facet bit for the columns of a plugin. Raises OverflowError when there are none left."""
+        if self.log.facet_count >= MAX_FACETS:
+            raise OverflowError(f"no more than {MAX_FACETS} facets")
+        bit = 1 << self.log.facet_count
+        self.log.facet_count += 1
+        return bit
+
+    def on_node(self, hook: NodeHook) -> None:
+        """Calls the hook for every node added or changed, so that a plugin can fill its columns from it."""
+        self._hooks.append(hook)
+        for row, node in enumerate(self.nodes):
+            if node is not None:
+                hook(row, node)
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The column of a label key. A key that no node ever had shares one column of absences."""
+        return self._labels.get(key, self._absent)
+
+    def ensure_resource(self, index: int) -> None:
+        """Makes sure that the columns of a resource index exist."""
+        while len(self.allocatable) <= index:
+            self._add_resource()
+
+    def _add_resource(self) -> None:
+        self.allocatable.append(self.column(np.int64))
+        self.requested.append(self.column(np.int64))
+
+    @property
+    def all_rows(self) -> slice:
+        """Every row, dead ones included."""
+        return slice(0, self.size)
+
+    def touch(self, row: int, facets: int) -> None:
+        """Records a change of facets on a row."""
+        self.log.touch(row, facets)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        """Gives the node a row; returns it. The name must be new."""
+        row = self._free.pop() if self._free else self._new_row()
+        self.row_of[node.metadata.name] = row
+        self.names[row] = node.metadata.name
+        self.alive.data[row] = True
+        self.count += 1
+        self.topology_version += 1
+        self._store(row, None, node)
+        self.touch(row, ALL_FACETS)
+        return row
+
+    def update(self, node: Node) -> ActionType:
+        """Takes over a node's new state; returns what changed, as event bits (core spec 3.2)."""
+        row = self.row_of[node.metadata.name]
+        before = self.nodes[row]
+        assert before is not None, "a known name has a node"
+        return self._store(row, before, node)
+
+    def remove(self, name: str) -> int:
+        """Takes the node out; returns the row, which is free for another node from now on."""
+        row = self.row_of.pop(name)
+        for column in self._columns:
+            column.clear(row)
+        for labels in self._labels.values():
+            labels.set(row, None)
+        self.images.replace(row, ())
+        self.nodes[row] = None
+        self.names[row] = ""
+        self.problems[row] = ()
+        self.count -= 1
+        self.topology_version += 1
+        self._free.append(row)
+        self.touch(row, ALL_FACETS)
+        return row
+
+    def _new_row(self) -> int:
+        if self.size == self._capacity:
+            self._capacity *= 2
+            for column in self._columns:
+                column.grow(self._capacity)
+            for labels in (*self._labels.values(), self._absent):
+                labels.ids.grow(self._capacity)
+            self.log.grow(self._capacity)
+        self.nodes.append(None)
+        self.names.append("")
+        self.problems.append(())
+        self.size += 1
+        return self.size - 1
+
+    def _store(self, row: int, before: Node | None, node: Node) -> ActionType:
+        changed = ActionType(0)
+        facets = 0
+        if self.images.replace(row, node.status.images):
+            facets |= Facet.IMAGES
+        node = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=()))
+        self.nodes[row] = node
+        meta, spec, status = node.metadata, node.spec, node.status
+        if before is None or before.metadata.labels != meta.labels:
+            self._store_labels(row, before.metadata.labels if before else {}, meta.labels)
+            changed |= ActionType.UPDATE_NODE_LABEL
+            facets |= Facet.LABELS
+        if before is None or before.metadata.annotations != meta.annotations:
+            changed |= ActionType.UPDATE_NODE_ANNOTATION
+            facets |= Facet.ANNOTATIONS
+        if before is None or before.spec != spec:
+            if (
+                before is None
+                or before.spec.taints != spec.taints
+                or (before.spec.unschedulable and not spec.unschedulable)
+            ):
+                changed |= ActionType.UPDATE_NODE_TAINT
+            self.taint_set.data[row] = self._intern_taints(spec.taints)
+            self.unschedulable.data[row] = spec.unschedulable
+            facets |= Facet.TAINTS
+        if before is None or before.status.allocatable != status.allocatable:
+            self._store_allocatable(row, node)
+            changed |= ActionType.UPDATE_NODE_ALLOCATABLE
+            facets |= Facet.RESOURCES
+        if before is None or _condition_map(before) != _condition_map(node):
+            changed |= ActionType.UPDATE_NODE_CONDITION
+            facets |= Facet.CONDITIONS
+        if before is None or before.status.declared_features != status.declared_features:
+            changed |= ActionType.UPDATE_NODE_DECLARED_FEATURE
+            facets |= Facet.FEATURES
+        if facets and before is not None:
+            self.touch(row, facets)
+        for hook in self._hooks:
+            hook(row, node)
+        return changed
+
+    def _store_labels(self, row: int, before: dict[str, str], labels: dict[str, str]) -> None:
+        for key in before.keys() - labels.keys():
+            self._labels[key].set(row, None)
+        for key, value in labels.items():
+            column = self._labels.get(key)
+            if column is None:
+                column = self._labels[key] = LabelColumn(self._capacity)
+            column.set(row, value)
+
+    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
+        key = self._encode(taints)
+        number = self._taint_index.get(key)
+        if number is None:
+            number = self._taint_index[key] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return number
+
+    def _store_allocatable(self, row: int, node: Node) -> None:
+        amounts, slots, problems = allocatable_of(node.status.allocatable, self.resource_names)
+        for index in amounts:
+            self.ensure_resource(index)
+        for index, column in enumerate(self.allocatable):
+            column.data[row] = amounts.get(index, 0)
+        self.pods_allocatable.data[row] = slots
+        self.problems[row] = tuple(problems)
+
+
+def _condition_map(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}

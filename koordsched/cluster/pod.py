@@ -1,0 +1,131 @@
+"""A pod as the scheduler keeps it: identity, shape, where it is, and little else."""
+
+from __future__ import annotations
+
+from koordsched.api import core
+from koordsched.api.meta import OwnerReference, controller_of
+from koordsched.cluster.interning import LabelSet, LabelSets
+from koordsched.cluster.resources import Requests
+from koordsched.cluster.shape import PodShape, PodShapes
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+class Pod:
+    """A pod. A million of these must fit in memory: bound pods keep no wire object.
+
+    `node` is the node it is bound or assumed to ("" while pending), `row` that node's row in the table or
+    -1; both are written by `ClusterState` alone. `requests` differ from `shape.requests` only after an
+    in-place resize. `wire` is the typed object while the pod is pending, for those who need more of it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "created",
+        "deleting",
+        "generation",
+        "labels",
+        "name",
+        "namespace",
+        "node",
+        "nominated_node",
+        "owner",
+        "requests",
+        "resource_version",
+        "row",
+        "shape",
+        "start_time",
+        "uid",
+        "wire",
+    )
+
+    def __init__(
+        self,
+        *,
+        uid: str,
+        namespace: str,
+        name: str,
+        resource_version: str,
+        generation: int,
+        shape: PodShape,
+        labels: LabelSet,
+        requests: Requests,
+        node: str,
+        nominated_node: str,
+        owner: OwnerReference | None,
+        created: str | None,
+        start_time: str | None,
+        deleting: bool,
+        wire: core.Pod | None,
+    ) -> None:
+        self.uid = uid
+        self.namespace = namespace
+        self.name = name
+        self.resource_version = resource_version
+        self.generation = generation
+        self.shape = shape
+        self.labels = labels
+        self.requests = requests
+        self.node = node
+        self.row = -1
+        self.nominated_node = nominated_node
+        self.owner = owner
+        self.created = created
+        self.start_time = start_time
+        self.deleting = deleting
+        self.wire = wire
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def priority(self) -> int:
+        """spec.priority, 0 if unset."""
+        return self.shape.priority
+
+    def __repr__(self) -> str:
+        return f"Pod({self.key}, uid={self.uid}, node={self.node or None})"
+
+
+class PodFactory:
+    """Builds pods from wire objects, interning what replicas share."""
+
+    __slots__ = ("_namespaces", "label_sets", "shapes")
+
+    def __init__(self, shapes: PodShapes, label_sets: LabelSets) -> None:
+        self.shapes = shapes
+        self.label_sets = label_sets
+        self._namespaces: dict[str, str] = {}
+
+    def build(self, wire: core.Pod) -> Pod:
+        """The pod. Raises QuantityError if a request cannot be parsed."""
+        meta, spec, status = wire.metadata, wire.spec, wire.status
+        shape = self.shapes.intern(spec)
+        requests = shape.requests
+        if _reports_resources(status):
+            requests = self.shapes.resized(shape, spec, status)
+        return Pod(
+            uid=meta.uid,
+            namespace=self._namespaces.setdefault(meta.namespace, meta.namespace),
+            name=meta.name,
+            resource_version=meta.resource_version,
+            generation=meta.generation,
+            shape=shape,
+            labels=self.label_sets.intern(meta.labels),
+            requests=requests,
+            node=spec.node_name,
+            nominated_node=status.nominated_node_name,
+            owner=controller_of(meta) if meta.owner_references else None,
+            created=meta.creation_timestamp,
+            start_time=status.start_time,
+            deleting=meta.deletion_timestamp is not None,
+            wire=None if spec.node_name else wire,
+        )
+
+
+def _reports_resources(status: core.PodStatus) -> bool:
+    return any(s.resources is not None for s in status.container_statuses) or any(
+        s.resources is not None for s in status.init_container_statuses
+    )

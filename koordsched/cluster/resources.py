@@ -1,0 +1,227 @@
+"""Resource names as small integers, and what a pod requests of each.
+
+Sums are exact (nano-units) and rounded up once at the end, per pod, as upstream's `Resource.Add` does.
+Source: component-helpers `resource/helpers.go`; default-plugins spec 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordsched.api.core import Container, ContainerStatus, PodSpec, PodStatus, Quantities
+from koordsched.api.quantity import LIMIT, NANO, QuantityError, nano_value
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+FIRST_SCALAR = 3
+"""Indices below are the resources every node has; from here on extended ones, hugepages and the like."""
+
+DEFAULT_MILLI_CPU = 100
+DEFAULT_MEMORY = 200 << 20
+"""What a container without a request counts in scoring (100m and 200 MiB)."""
+
+_NANO_PER_MILLI = NANO // 1000
+
+
+class ResourceNames:
+    """Interns resource names; cpu, memory and ephemeral-storage have fixed indices."""
+
+    __slots__ = ("index", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = ["cpu", "memory", "ephemeral-storage"]
+        self.index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+
+    def intern(self, name: str) -> int:
+        """The index of a name, given out on first sight."""
+        found = self.index.get(name)
+        if found is None:
+            found = self.index[name] = len(self.names)
+            self.names.append(name)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class Requests:
+    """What a pod counts against a node.
+
+    `amounts`: (resource index, amount) for every resource with a non-zero request; milli-CPU for cpu,
+    whole units for the rest. `nonzero`: (milli-CPU, bytes) with defaults for containers that request
+    nothing, as accounted on the node for scoring.
+    """
+
+    __slots__ = ("amounts", "nonzero")
+
+    def __init__(self, amounts: tuple[tuple[int, int], ...], nonzero: tuple[int, int]) -> None:
+        self.amounts = amounts
+        self.nonzero = nonzero
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Requests) and (self.amounts, self.nonzero) == (other.amounts, other.nonzero)
+
+    def __hash__(self) -> int:
+        return hash((self.amounts, self.nonzero))
+
+    def __repr__(self) -> str:
+        return f"Requests({self.amounts}, nonzero={self.nonzero})"
+
+    def get(self, resource: int) -> int:
+        """The amount requested of a resource index, 0 if none."""
+        for index, amount in self.amounts:
+            if index == resource:
+                return amount
+        return 0
+
+
+def _round_up(name: str, nano: int) -> int:
+    unit = _NANO_PER_MILLI if name == "cpu" else NANO
+    return max(-LIMIT, min(LIMIT, -(-nano // unit)))
+
+
+Nano = dict[str, int]
+
+
+def _nano(quantities: Quantities) -> Nano:
+    return {name: nano_value(quantity) for name, quantity in quantities.items()}
+
+
+def _add(total: Nano, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Nano, floor: Mapping[str, int]) -> None:
+    for name, amount in floor.items():
+        if amount > total.get(name, 0):
+            total[name] = amount
+
+
+_MISSING: Nano = {"cpu": DEFAULT_MILLI_CPU * _NANO_PER_MILLI, "memory": DEFAULT_MEMORY * NANO}
+
+
+def _container_request(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nano:
+    """In-place resize: the larger of what is asked, in force and allocated; without the ask if infeasible."""
+    asked = _nano(container.resources.requests) if container.resources is not None else {}
+    if status is None or status.resources is None:
+        return asked
+    result: Nano = {} if infeasible else asked
+    _raise_to(result, _nano(status.resources.requests))
+    _raise_to(result, _nano(status.allocated_resources))
+    return result
+
+
+def _effective(containers: Iterable[tuple[Container, Nano]], init: Iterable[tuple[Container, Nano]]) -> Nano:
+    """The most the pod needs at any time: its long-running containers, or an init container's moment."""
+    total: Nano = {}
+    for _, request in containers:
+        _add(total, request)
+    sidecars: Nano = {}
+    peaks: Nano = {}
+    for container, request in init:
+        if container.restart_policy == "Always":
+            _add(total, request)
+            _add(sidecars, request)
+            _raise_to(peaks, sidecars)
+        else:
+            moment = dict(request)
+            _add(moment, sidecars)
+            _raise_to(peaks, moment)
+    _raise_to(total, peaks)
+    return total
+
+
+def _pod_level(spec: PodSpec) -> Nano:
+    if spec.resources is None:
+        return {}
+    return {
+        name: amount
+        for name, amount in _nano(spec.resources.requests).items()
+        if name in ("cpu", "memory") or name.startswith("hugepages-")
+    }
+
+
+class PodDemand:
+    """All readings of one pod's requests (see `demand_of`).
+
+    `requests`: what it counts against a node. `scored`: the amounts that NodeResourcesFit scores an
+    incoming pod with, by resource index: container defaults applied and pod-level resources ignored, as
+    upstream does (default-plugins spec 3.6, quirk).
+    """
+
+    __slots__ = ("requests", "scored")
+
+    def __init__(self, requests: Requests, scored: dict[int, int]) -> None:
+        self.requests = requests
+        self.scored = scored
+
+
+def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> PodDemand:
+    """Computes a pod's requests from its spec and, for a running pod, the resizes in its status.
+
+    Raises QuantityError if a quantity cannot be parsed.
+    """
+    by_name: dict[str, ContainerStatus] = {}
+    init_by_name: dict[str, ContainerStatus] = {}
+    infeasible = False
+    if status is not None:
+        by_name = {s.name: s for s in status.container_statuses}
+        init_by_name = {s.name: s for s in status.init_container_statuses}
+        resize = status.condition("PodResizePending")
+        infeasible = resize is not None and resize.reason == "Infeasible"
+    containers = [(c, _container_request(c, by_name.get(c.name), infeasible)) for c in spec.containers]
+    init = [
+        (c, _container_request(c, init_by_name.get(c.name) if c.restart_policy == "Always" else None, infeasible))
+        for c in spec.init_containers
+    ]
+    overhead = _nano(spec.overhead)
+    pod_level = _pod_level(spec)
+
+    plain = _effective(containers, init)
+    plain.update(pod_level)
+    _add(plain, overhead)
+
+    defaulted = _effective(
+        [(c, {**_MISSING, **request}) for c, request in containers],
+        [(c, {**_MISSING, **request}) for c, request in init],
+    )
+    scored = dict(defaulted)
+    _add(scored, overhead)
+    nonzero = {**defaulted, **pod_level}
+    _add(nonzero, overhead)
+
+    amounts = tuple(
+        sorted(
+            (names.intern(name), rounded)
+            for name, nano in plain.items()
+            if name != "pods" and (rounded := _round_up(name, nano)) > 0
+        )
+    )
+    return PodDemand(
+        Requests(
+            amounts,
+            (_round_up("cpu", nonzero.get("cpu", 0)), _round_up("memory", nonzero.get("memory", 0))),
+        ),
+        {names.intern(name): _round_up(name, nano) for name, nano in scored.items() if name != "pods"},
+    )
+
+
+def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[int, int], int, list[str]]:
+    """A node's allocatable by resource index, its pod slots, and what could not be read.
+
+    A garbage quantity counts as zero (nothing is placed on what we do not understand) and is reported.
+    """
+    amounts: dict[int, int] = {}
+    slots = 0
+    problems: list[str] = []
+    for name, quantity in quantities.items():
+        try:
+            amount = max(0, _round_up(name, nano_value(quantity)))
+        except QuantityError as error:
+            problems.append(f"allocatable {name[:64]}: {error}")
+            amount = 0
+        if name == "pods":
+            slots = amount
+        else:
+            amounts[names.intern(name)] = amount
+    return amounts, slots, problems

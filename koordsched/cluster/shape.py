@@ -1,0 +1,129 @@
+"""PodShape: everything in a pod's spec that placement depends on, once per distinct spec.
+
+Replicas of a workload differ in name, uid, labels and random volume names, none of which a
+node-by-node verdict depends on, so they share one shape, and with it every compiled selector and every
+cached verdict. Labels and namespace are not part of it: plugins that compare pods with each other read
+them from the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from koordsched.api.core import PodSpec, PodStatus, Volume
+from koordsched.cluster.resources import Requests, ResourceNames, demand_of
+
+T = TypeVar("T")
+
+_RESIZED_LIMIT = 8192
+
+
+class PodShape:
+    """The placement-relevant content of a spec; compare by identity.
+
+    `key` is the canonical encoding that was interned, `spec` a representative spec (its volume names may
+    be those of another replica), `requests` and `scored` as in `cluster.resources.PodDemand`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_compiled",
+        "key",
+        "never_preempts",
+        "priority",
+        "requests",
+        "scheduler_name",
+        "scored",
+        "spec",
+    )
+
+    def __init__(self, key: bytes, spec: PodSpec, requests: Requests, scored: dict[int, int]) -> None:
+        self.key = key
+        self.spec = spec
+        self.scheduler_name = spec.scheduler_name
+        self.priority = spec.priority or 0
+        self.never_preempts = spec.preemption_policy == "Never"
+        self.requests = requests
+        self.scored = scored
+        self._compiled: dict[object, Any] = {}
+
+    def compiled(self, owner: object, build: Callable[[PodShape], T]) -> T:
+        """What `owner` (a plugin) derived from this shape; built at the first request, then remembered."""
+        found = self._compiled.get(owner)
+        if found is None:
+            found = self._compiled[owner] = build(self)
+        return found
+
+
+def _anonymous(volume: Volume, names_matter: bool) -> Volume:
+    return volume if names_matter else msgspec.structs.replace(volume, name="")
+
+
+class PodShapes:
+    """Interns shapes; one that no pod has any more disappears by itself."""
+
+    __slots__ = ("_encode", "_resized", "_shapes", "resource_names")
+
+    def __init__(self, resource_names: ResourceNames) -> None:
+        self.resource_names = resource_names
+        self._encode = msgspec.json.Encoder().encode
+        self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+        self._resized: dict[tuple[bytes, bytes], Requests] = {}
+
+    def intern(self, spec: PodSpec) -> PodShape:
+        """The shape of a spec. Raises QuantityError if a request cannot be parsed."""
+        key = self._encode(
+            (
+                spec.scheduler_name,
+                spec.priority or 0,
+                spec.preemption_policy,
+                spec.containers,
+                spec.init_containers,
+                spec.node_selector,
+                spec.affinity,
+                spec.tolerations,
+                spec.topology_spread_constraints,
+                spec.overhead,
+                spec.resources,
+                # An ephemeral volume's claim is named after the volume; other volume names may be random.
+                [_anonymous(v, v.ephemeral is not None) for v in spec.volumes if v.matters] if spec.volumes else None,
+                spec.resource_claims,
+                spec.host_network,
+                spec.host_users,
+            )
+        )
+        found = self._shapes.get(key)
+        if found is None:
+            demand = demand_of(spec, None, self.resource_names)
+            found = self._shapes[key] = PodShape(key, spec, demand.requests, demand.scored)
+        return found
+
+    def resized(self, shape: PodShape, spec: PodSpec, status: PodStatus) -> Requests:
+        """The requests of a running pod whose status reports resources, as all do on newer kubelets.
+
+        Raises QuantityError.
+        """
+        resize = status.condition("PodResizePending")
+        reported = self._encode(
+            (
+                [(s.name, s.resources, s.allocated_resources) for s in status.container_statuses],
+                [(s.name, s.resources, s.allocated_resources) for s in status.init_container_statuses],
+                resize.reason if resize is not None else None,
+            )
+        )
+        found = self._resized.get((shape.key, reported))
+        if found is None:
+            if len(self._resized) >= _RESIZED_LIMIT:
+                self._resized.clear()
+            found = demand_of(spec, status, self.resource_names).requests
+            if found == shape.requests:
+                found = shape.requests
+            self._resized[(shape.key, reported)] = found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._shapes)

@@ -1,0 +1,222 @@
+"""ClusterState: nodes, pods on them, and the scheduler's own assumptions, always consistent.
+
+A pod on a node is *added* (the API server says so) or *assumed* (we decided so and the binding is under
+way). Assuming counts a pod against its node at once; forgetting takes that back. An assumed pod stays
+until the watch confirms it, it is deleted, or its binding fails: there is no expiry (core spec 3.5).
+Pods may be known before their node, or stay when it goes: they wait in `orphans` and are counted when the
+node appears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from koordsched.api import core
+from koordsched.cluster.changelog import Facet
+from koordsched.cluster.events import ActionType
+from koordsched.cluster.interning import LabelSets
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod, PodFactory
+from koordsched.cluster.ports import shape_ports
+from koordsched.cluster.resources import CPU, MEMORY
+from koordsched.cluster.shape import PodShapes
+
+
+class PodAccountant(Protocol):
+    """Keeps a plugin's columns in step with the pods on the nodes.
+
+    `pod_removed` must undo `pod_added` exactly: what-ifs call one and then the other. Each returns the
+    facets of the row that it changed (0 if none).
+    """
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """A pod counts against the node on this row from now on."""
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """It does not any more."""
+
+
+class ClusterState:
+    """Everything the scheduler believes about nodes and the pods on them."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.shapes = PodShapes(self.table.resource_names)
+        self.label_sets = LabelSets()
+        self.pods = PodFactory(self.shapes, self.label_sets)
+        self.assigned: dict[str, Pod] = {}
+        """uid -> pod, for every pod on a node, assumed ones included."""
+        self.assumed: dict[str, Pod] = {}
+        """uid -> pod, for those whose binding is not confirmed yet."""
+        self.orphans: dict[str, dict[str, Pod]] = {}
+        """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
+        self._on_row: list[dict[str, Pod]] = []
+        self._accountants: list[PodAccountant] = []
+
+    def add_accountant(self, accountant: PodAccountant) -> None:
+        """Registers a plugin's accounting; it is told of the pods that are there already."""
+        self._accountants.append(accountant)
+        for pod in self.assigned.values():
+            if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
+                self.table.touch(pod.row, facets)
+
+    def pods_on(self, row: int) -> dict[str, Pod]:
+        """uid -> pod for the pods on a row. Not to be changed by the caller."""
+        return self._on_row[row]
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def upsert_node(self, node: core.Node) -> tuple[ActionType, bool]:
+        """Adds or updates a node. Returns what changed, as event bits, and whether the node is new."""
+        name = node.metadata.name
+        if name in self.table.row_of:
+            return self.table.update(node), False
+        row = self.table.add(node)
+        while len(self._on_row) < self.table.size:
+            self._on_row.append({})
+        for pod in self.orphans.pop(name, {}).values():
+            self._place(pod, row)
+        return ActionType.ADD, True
+
+    def remove_node(self, name: str) -> bool:
+        """Removes a node; its pods stay known. Returns whether it was there."""
+        row = self.table.row_of.get(name)
+        if row is None:
+            return False
+        for pod in list(self._on_row[row].values()):
+            self._displace(pod)
+            self.orphans.setdefault(name, {})[pod.uid] = pod
+        self.table.remove(name)
+        return True
+
+    # --- pods ------------------------------------------------------------------------------------
+
+    def set_pod(self, pod: Pod) -> Pod | None:
+        """Takes over the API server's word on a pod that has a node; returns what was believed before.
+
+        Confirms an assumed pod; if it is on another node than assumed, the API server is right.
+        """
+        before = self.assigned.get(pod.uid)
+        self.assumed.pop(pod.uid, None)
+        if before is None:
+            self._attach(pod)
+        elif before.row >= 0 and before.node == pod.node and _counts_the_same(before, pod):
+            # The usual confirmation: nothing to account again, no row to dirty.
+            pod.row = before.row
+            self._on_row[pod.row][pod.uid] = pod
+            self.assigned[pod.uid] = pod
+        else:
+            self._detach(before)
+            self._attach(pod)
+        return before
+
+    def remove_pod(self, uid: str) -> Pod | None:
+        """The pod is gone; returns what was believed of it."""
+        before = self.assigned.get(uid)
+        if before is not None:
+            self._detach(before)
+            self.assumed.pop(uid, None)
+        return before
+
+    def assume(self, pod: Pod, row: int) -> None:
+        """Counts a pending pod against the node it was just placed on. Raises ValueError if it has one."""
+        if pod.uid in self.assigned:
+            raise ValueError(f"pod {pod.key} ({pod.uid}) is on node {self.assigned[pod.uid].node} already")
+        pod.node = self.table.names[row]
+        self.assumed[pod.uid] = pod
+        self.assigned[pod.uid] = pod
+        self._place(pod, row)
+
+    def forget(self, pod: Pod) -> bool:
+        """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile."""
+        if self.assumed.get(pod.uid) is not pod:
+            return False
+        self._detach(pod)
+        del self.assumed[pod.uid]
+        pod.node = ""
+        return True
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether the pod is assumed and not confirmed yet."""
+        return uid in self.assumed
+
+    def _attach(self, pod: Pod) -> None:
+        self.assigned[pod.uid] = pod
+        row = self.table.row_of.get(pod.node)
+        if row is None:
+            self.orphans.setdefault(pod.node, {})[pod.uid] = pod
+        else:
+            self._place(pod, row)
+
+    def _detach(self, pod: Pod) -> None:
+        del self.assigned[pod.uid]
+        if pod.row >= 0:
+            self._displace(pod)
+            return
+        waiting = self.orphans[pod.node]
+        del waiting[pod.uid]
+        if not waiting:
+            del self.orphans[pod.node]
+
+    def _place(self, pod: Pod, row: int) -> None:
+        pod.row = row
+        self._on_row[row][pod.uid] = pod
+        self.table.touch(row, self._account(pod, row, 1))
+
+    def _displace(self, pod: Pod) -> None:
+        row = pod.row
+        del self._on_row[row][pod.uid]
+        pod.row = -1
+        self.table.touch(row, self._account(pod, row, -1))
+
+    def _account(self, pod: Pod, row: int, sign: int) -> int:
+        """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed."""
+        table = self.table
+        requests = pod.requests
+        for index, amount in requests.amounts:
+            if index >= len(table.requested):
+                table.ensure_resource(index)
+            table.requested[index].data[row] += sign * amount
+        table.requested_nonzero[CPU].data[row] += sign * requests.nonzero[CPU]
+        table.requested_nonzero[MEMORY].data[row] += sign * requests.nonzero[MEMORY]
+        table.pods_count.data[row] += sign
+        facets = int(Facet.RESOURCES)
+        ports = shape_ports(pod.shape)
+        if ports:
+            table.ports.add(row, ports, sign)
+            facets |= Facet.PORTS
+        for accountant in self._accountants:
+            facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
+        return facets
+
+    # --- what-ifs --------------------------------------------------------------------------------
+
+    @contextmanager
+    def what_if(self, *, add: Iterable[tuple[int, Pod]] = (), remove: Iterable[Pod] = ()) -> Iterator[None]:
+        """Inside, the table reads as if these pods were on those rows, and those gone; afterwards as before.
+
+        Legal on the live table because a scheduling cycle is synchronous: nobody else reads meanwhile. Such
+        changes are not logged, so cached verdicts neither see nor keep them.
+        """
+        changes = [(pod, row, 1) for row, pod in add] + [(pod, pod.row, -1) for pod in remove]
+        done = 0
+        try:
+            for pod, row, sign in changes:
+                self._account(pod, row, sign)
+                done += 1
+            yield
+        finally:
+            for pod, row, sign in reversed(changes[:done]):
+                self._account(pod, row, -sign)
+
+
+def _counts_the_same(a: Pod, b: Pod) -> bool:
+    return (
+        a.shape is b.shape
+        and a.labels is b.labels
+        and a.requests is b.requests
+        and a.deleting == b.deleting
+        and a.start_time == b.start_time
+    )

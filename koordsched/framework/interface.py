@@ -1,0 +1,239 @@
+"""The extension points: what a plugin may implement, and what it is handed.
+
+Filtering and scoring work on rows of the node table, many at once. Two families differ in what a verdict
+may depend on:
+
+* `NodeFilter`, `NodeScore`: on the pod's shape and that node's row alone. The runtime keeps their results
+  per shape and asks again only for rows that changed in a facet that the plugin reads.
+* `Filter`, `Score`: on anything (other nodes, other pods, the pod's own identity); asked every time, about
+  the rows that survived so far.
+
+A plugin implements any number of extension points by inheriting from several of these classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.status import SUCCESS, Codes, Status
+
+if TYPE_CHECKING:
+    from koordsched.queue.hints import HintRegistration
+    from koordsched.queue.item import QueuedPod
+
+Scores = npt.NDArray[np.int64] | int
+"""int64[rows], or one number that holds for every row."""
+
+MAX_SCORE = 100
+
+
+class Normalization(Enum):
+    """How raw scores become 0..100 (default-plugins spec 3.1, DefaultNormalize)."""
+
+    NONE = "none"
+    """They are 0..100 already."""
+    MAX = "max"
+    """100 * raw // highest raw of a feasible node; unchanged if that is 0."""
+    MAX_REVERSED = "max-reversed"
+    """100 minus that; 100 everywhere if the highest raw is 0."""
+
+
+class Cycle:
+    """One scheduling attempt of one pod: the place where plugins keep what they computed for it."""
+
+    __slots__ = ("pod", "state")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.state: dict[Hashable, Any] = {}
+
+
+class Plugin(ABC):
+    """Base of all plugins. `name` is the name in the configuration file."""
+
+    name: ClassVar[str]
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]] | None:
+        """The events that may make a pod rejected by this plugin schedulable, with their hints.
+
+        None (the default) means every event; an empty sequence only the pod's own updates and the periodic
+        flush (core spec 3.4).
+        """
+        return None
+
+
+class PreEnqueue(Plugin):
+    """Decides whether a pod may enter the active queue at all."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """SUCCESS, or a rejection: then the pod is gated."""
+
+
+class QueueSort(Plugin):
+    """Orders the active queue."""
+
+    @abstractmethod
+    def sort_key(self, queued: QueuedPod[Pod]) -> Any:
+        """Pods with smaller keys are scheduled first."""
+
+
+class PreFilterResult:
+    """Restricts the candidates to the nodes of these names; None means no restriction."""
+
+    __slots__ = ("node_names",)
+
+    def __init__(self, node_names: frozenset[str] | None) -> None:
+        self.node_names = node_names
+
+
+class NodePreFilter(Plugin):
+    """What a NodeFilter can say from the shape alone, before looking at any node."""
+
+    @abstractmethod
+    def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
+        """SUCCESS, SKIP (the filter has nothing to say), a rejection, or a set of nodes."""
+
+
+class NodeFilter(Plugin):
+    """Refuses nodes by (shape, row)."""
+
+    facets: ClassVar[int]
+    """What of a row the verdict depends on."""
+
+    @abstractmethod
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """A reason number per row, 0 where it passes; None if all pass. Rows may include dead ones."""
+
+
+class PreFilter(Plugin):
+    """Computes per-pod state, and may reject the pod before any node is looked at."""
+
+    @abstractmethod
+    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+        """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
+
+
+class Filter(Plugin):
+    """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
+
+    @abstractmethod
+    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """A reason number per row, 0 where it passes; None if all pass."""
+
+    def add_pod(self, cycle: Cycle, pod: Pod, other: Pod, row: int) -> None:
+        """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
+
+    def remove_pod(self, cycle: Cycle, pod: Pod, other: Pod, row: int) -> None:
+        """In a what-if, `other` disappears from `row`; undoes `add_pod` and the other way round."""
+
+
+class PostFilter(Plugin):
+    """Called when no node fits: may make room, or say why that is impossible."""
+
+    @abstractmethod
+    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+        """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""
+
+
+class PostFilterResult:
+    """The status, and the node to nominate: a name, "" to clear the nomination, or None to leave it."""
+
+    __slots__ = ("nominated_node", "status")
+
+    def __init__(self, status: Status, nominated_node: str | None = None) -> None:
+        self.status = status
+        self.nominated_node = nominated_node
+
+
+class NodeScore(Plugin):
+    """Prefers nodes by (shape, row)."""
+
+    facets: ClassVar[int]
+    normalization: ClassVar[Normalization] = Normalization.NONE
+
+    def skips(self, shape: PodShape) -> bool:
+        """Whether this plugin has nothing to say about pods of this shape (PreScore's Skip)."""
+        return False
+
+    def epoch(self, shape: PodShape) -> Hashable:
+        """When this value changes, every row's score may have changed without the row having changed."""
+        return None
+
+    @abstractmethod
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """A raw score per row; it must be computable for rows that are not feasible, too."""
+
+
+class Score(Plugin):
+    """Prefers nodes by anything; asked about the feasible rows."""
+
+    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+        """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""
+        return SUCCESS
+
+    @abstractmethod
+    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        """A raw score per row."""
+
+    def normalize(self, cycle: Cycle, pod: Pod, scores: Scores) -> Scores:
+        """Raw scores of all feasible rows to 0..100. Default: they are that already."""
+        return scores
+
+
+class Reserve(Plugin):
+    """Keeps a plugin's own books on where a pod was placed."""
+
+    @abstractmethod
+    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+        """SUCCESS, or the placement is undone."""
+
+    @abstractmethod
+    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+        """Undoes `reserve`; must not fail, and may be called without it."""
+
+
+class Permit(Plugin):
+    """Delays or refuses the binding of a placed pod."""
+
+    @abstractmethod
+    def permit(self, cycle: Cycle, pod: Pod, row: int) -> tuple[Status, float]:
+        """SUCCESS, a rejection, or WAIT with a time-out in seconds."""
+
+
+class PreBind(Plugin):
+    """Work that must be done before the binding is written."""
+
+    @abstractmethod
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """SKIP if there is nothing to do, otherwise SUCCESS or ERROR."""
+
+    @abstractmethod
+    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """Does the work."""
+
+
+class Bind(Plugin):
+    """Writes the decision."""
+
+    @abstractmethod
+    async def bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """SUCCESS, ERROR, or SKIP to leave it to the next bind plugin."""
+
+
+class PostBind(Plugin):
+    """Told after a pod was bound."""
+
+    @abstractmethod
+    def post_bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
+        """Informational."""

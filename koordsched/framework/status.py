@@ -1,0 +1,102 @@
+"""What plugins answer: status codes, and reasons as small integers so that a verdict per node is an array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Code(IntEnum):
+    """Status codes (core spec 3.1). UNRESOLVABLE is upstream's UnschedulableAndUnresolvable."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def rejects(self) -> bool:
+        """Whether the pod cannot be placed for now, as opposed to something having gone wrong."""
+        return self in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
+
+    @property
+    def text(self) -> str:
+        """The name that metrics use."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.WAIT: "Wait",
+    Code.SKIP: "Skip",
+    Code.PENDING: "Pending",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The answer of a plugin for a pod as a whole (or for one node, outside of filtering)."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """SUCCESS."""
+        return self.code is Code.SUCCESS
+
+    @property
+    def message(self) -> str:
+        """All reasons, as they appear in messages."""
+        return ", ".join(self.reasons)
+
+
+SUCCESS = Status(Code.SUCCESS)
+SKIP = Status(Code.SKIP)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node was refused: by which plugin, how finally, and the texts users see."""
+
+    plugin: str
+    code: Code
+    texts: tuple[str, ...]
+
+
+Codes = npt.NDArray[np.int32]
+"""int32[rows]: 0 where the node passes, otherwise an index into a ReasonTable."""
+
+PASS = 0
+
+
+class ReasonTable:
+    """Interns reasons. Index 0 stands for a node that passes."""
+
+    __slots__ = ("_index", "reasons")
+
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = [Reason("", Code.SUCCESS, ())]
+        self._index: dict[Reason, int] = {}
+
+    def intern(self, plugin: str, code: Code, *texts: str) -> int:
+        """The number of this reason, given out on first sight; texts may be made up at any time."""
+        reason = Reason(plugin, code, texts)
+        number = self._index.get(reason)
+        if number is None:
+            number = self._index[reason] = len(self.reasons)
+            self.reasons.append(reason)
+        return number
+
+    def __getitem__(self, number: int) -> Reason:
+        return self.reasons[number]
