@@ -1,0 +1,51 @@
+"""PreEnqueue: plugins that keep a pod out of the queue until something they wait for has happened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeAlias
+
+from koordsched.queue.item import P, QueuedPod
+
+_log = logging.getLogger(__name__)
+
+#: A PreEnqueue plugin: None lets the pod in, a text says why not.
+PreEnqueue: TypeAlias = Callable[[P], str | None]
+
+
+class Gate(Generic[P]):
+    """The PreEnqueue plugins of one profile, by name."""
+
+    __slots__ = ("_checks",)
+
+    def __init__(self, checks: Mapping[str, PreEnqueue[P]]) -> None:
+        self._checks = dict(checks)
+
+    def refusal(self, queued: QueuedPod[P]) -> tuple[str, str] | None:
+        """The first plugin that refuses the pod, and why; None if all let it in.
+
+        The plugin that gates it now is asked first, as the one most likely to go on doing so.
+        """
+        checks = self._checks
+        if not checks:
+            return None
+        current = queued.gating_plugin
+        if current in checks:
+            reason = self._ask(current, queued)
+            if reason is not None:
+                return current, reason
+        for plugin in checks:
+            if plugin != current:
+                reason = self._ask(plugin, queued)
+                if reason is not None:
+                    return plugin, reason
+        return None
+
+    def _ask(self, plugin: str, queued: QueuedPod[P]) -> str | None:
+        try:
+            return self._checks[plugin](queued.pod)
+        except Exception as error:
+            # Letting it in could break what the plugin protects; it is asked again when an event wakes the pod.
+            _log.exception("PreEnqueue of %s failed for pod %s", plugin, queued.key)
+            return f"running PreEnqueue plugin {plugin!r}: {error}"

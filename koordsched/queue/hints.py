@@ -1,0 +1,242 @@
+"""Queueing hints: which events may make a rejected pod schedulable, and what they are worth to it.
+
+A plugin registers, per event, a function that says whether this particular change can help a pod it rejected. The
+answer mostly depends on the pod's shape alone, so the queue asks once per group of twins; a registration's `scope`
+says when that is not enough:
+
+* `Scope.SHAPE`: the answer is the same for all pods of one shape;
+* `GroupBy(key)`: the same for all pods of one shape and one `key(pod)` (its namespace, its labels, …);
+* `ByKey(pod_keys, event_keys)`: only pods that share a key with the event are concerned (the claims they use); they
+  are found through an index and asked one by one;
+* `Scope.OWN_POD`: the change must be one of the pod itself; changes of other objects never ask it;
+* `Scope.POD`: every pod is asked. Always right, and slow.
+
+A change of the waiting pod itself is put to the hints of every scope that registered it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import Any, Generic, Protocol, TypeAlias
+
+from koordsched.cluster.events import NODE, STANDARD_RESOURCES, WILDCARD, ActionType, ClusterEvent
+from koordsched.queue.item import P, QueuedPod
+
+_log = logging.getLogger(__name__)
+
+
+class QueueingHint(Enum):
+    """A plugin's answer; the values are metric labels."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+class Strategy(IntEnum):
+    """What an event is worth to a pod; the greatest of several wins."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+#: fn(pod, old, new): the objects of the event as the watch delivered them, None where there is none. An exception
+#: counts as QUEUE: better an attempt in vain than a pod that is stuck.
+HintFn: TypeAlias = Callable[[P, Any, Any], QueueingHint]
+
+
+class Scope(Enum):
+    """Which pods one answer holds for; see the module."""
+
+    SHAPE = auto()
+    OWN_POD = auto()
+    POD = auto()
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBy(Generic[P]):
+    """The answer holds for the pods of one shape that agree in `key`."""
+
+    key: Callable[[P], Hashable]
+
+
+@dataclass(frozen=True, eq=False)
+class ByKey(Generic[P]):
+    """Only pods are concerned that have a key in common with the event.
+
+    `pod_keys` is taken when the pod becomes unschedulable or changes; `event_keys(old, new)` once per event. Share one
+    instance between registrations to share the index.
+    """
+
+    pod_keys: Callable[[P], Iterable[Hashable]]
+    event_keys: Callable[[Any, Any], Iterable[Hashable]]
+
+    def concerns(self, pod: P, old: Any, new: Any) -> bool:
+        """Whether the pod and the event have a key in common."""
+        return not set(self.pod_keys(pod)).isdisjoint(self.event_keys(old, new))
+
+
+@dataclass(frozen=True, eq=False)
+class HintRegistration(Generic[P]):
+    """A plugin waits for an event; `fn` None means that every such event is worth an attempt."""
+
+    plugin: str
+    event: ClusterEvent
+    fn: HintFn[P] | None = None
+    scope: Scope | GroupBy[P] | ByKey[P] = Scope.POD
+
+
+class HintObserver(Protocol):
+    """Receives every hint call (metric queueing_hint_execution_duration_seconds)."""
+
+    def clock(self) -> float:
+        """Seconds of a clock fit for durations."""
+
+    def observe(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """`hint` is `Queue`, `QueueSkip` or `Error`."""
+
+
+def every_event(plugin: str) -> list[HintRegistration[Any]]:
+    """Registrations of a plugin that does not say what it waits for: all changes of all standard kinds."""
+    return [HintRegistration(plugin, ClusterEvent(resource, ActionType.ALL)) for resource in STANDARD_RESOURCES]
+
+
+@dataclass(slots=True)
+class PluginHints(Generic[P]):
+    """One plugin's registrations that an event matches, by how they are asked."""
+
+    #: Asked once per group.
+    shared: list[HintRegistration[P]] = field(default_factory=list)
+    #: Asked pod by pod.
+    individual: list[HintRegistration[P]] = field(default_factory=list)
+    #: Asked for the pods found in an index; with each the index.
+    keyed: list[tuple[HintRegistration[P], ByKey[P]]] = field(default_factory=list)
+    #: All of them, also those asked for the pod's own changes only.
+    registered: list[HintRegistration[P]] = field(default_factory=list)
+
+    def add(self, registration: HintRegistration[P]) -> None:
+        """File a registration under the way it is asked."""
+        self.registered.append(registration)
+        scope = registration.scope
+        if isinstance(scope, ByKey):
+            self.keyed.append((registration, scope))
+        elif scope is Scope.OWN_POD:
+            return
+        elif isinstance(scope, GroupBy) or scope is Scope.SHAPE or registration.fn is None:
+            self.shared.append(registration)
+        else:
+            self.individual.append(registration)
+
+
+Matched: TypeAlias = Mapping[str, PluginHints[P]]
+
+
+class HintTable(Generic[P]):
+    """The registrations of one profile, and their evaluation."""
+
+    def __init__(self, registrations: Iterable[HintRegistration[P]], observer: HintObserver | None = None) -> None:
+        self._by_plugin: dict[str, list[HintRegistration[P]]] = {}
+        for registration in registrations:
+            if registration.event.resource == WILDCARD:
+                # Unrolled, so that a forced move is not mistaken for an event that the plugin waits for.
+                unrolled = [
+                    HintRegistration(registration.plugin, ClusterEvent(r, ActionType.ALL), registration.fn,
+                                     registration.scope)
+                    for r in STANDARD_RESOURCES
+                ]  # fmt: skip
+            else:
+                unrolled = [registration]
+            self._by_plugin.setdefault(registration.plugin, []).extend(unrolled)
+        for plugin, own in self._by_plugin.items():
+            own.extend(_taint_mitigation(plugin, own))
+        self._observer = observer
+        self._matched: dict[ClusterEvent, Matched[P]] = {}
+        self._group_keys = {
+            plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, GroupBy)))
+            for plugin, own in self._by_plugin.items()
+        }
+        self._indexes = {
+            plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, ByKey)))
+            for plugin, own in self._by_plugin.items()
+        }
+
+    def matching(self, event: ClusterEvent) -> Matched[P]:
+        """The plugins that wait for such an event, with the registrations it matches; empty if nobody does."""
+        matched = self._matched.get(event)
+        if matched is None:
+            found: dict[str, PluginHints[P]] = {}
+            for plugin, own in self._by_plugin.items():
+                for registration in own:
+                    if registration.event.matches(event):
+                        found.setdefault(plugin, PluginHints()).add(registration)
+            matched = self._matched[event] = found
+        return matched
+
+    def group_key(self, pod: P, plugins: Iterable[str]) -> tuple[Hashable, ...]:
+        """What, besides the shape, the answers of these plugins depend on."""
+        return tuple(scope.key(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
+
+    def index_keys(self, pod: P, plugins: Iterable[str]) -> tuple[tuple[ByKey[P], Hashable], ...]:
+        """Where the pod is to be found by the keyed hints of these plugins."""
+        return tuple(
+            (scope, key) for plugin in plugins for scope in self._indexes.get(plugin, ()) for key in scope.pod_keys(pod)
+        )
+
+    def answer(self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any) -> bool:
+        """Ask one hint. True: the event is worth an attempt."""
+        fn = registration.fn
+        if fn is None:
+            return True
+        observer = self._observer
+        start = observer.clock() if observer else 0.0
+        try:
+            queue = fn(pod, old, new) is QueueingHint.QUEUE
+            result = QueueingHint.QUEUE.value if queue else QueueingHint.SKIP.value
+        except Exception:
+            # A broken hint must not strand the pod; what is wrong is in the log and in the metric.
+            _log.exception(
+                "queueing hint of %s failed for pod %s and event %s", registration.plugin, pod.key, event.label
+            )
+            queue, result = True, "Error"
+        if observer:
+            observer.observe(registration.plugin, event.label, result, observer.clock() - start)
+        return queue
+
+    def strategy(self, queued: QueuedPod[P], event: ClusterEvent, old: Any, new: Any, *, own: bool) -> Strategy:
+        """What an event is worth to one pod; `own`: the event is a change of this pod itself."""
+        if not queued.unschedulable_plugins or event.is_wildcard:
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        pod, pending = queued.pod, queued.pending_plugins
+        for plugin, hints in self.matching(event).items():
+            if plugin not in queued.unschedulable_plugins:
+                continue
+            worth = Strategy.IMMEDIATELY if plugin in pending else Strategy.AFTER_BACKOFF
+            for registration in hints.registered:
+                if worth <= best:
+                    break
+                scope = registration.scope
+                if not own and (
+                    scope is Scope.OWN_POD or (isinstance(scope, ByKey) and not scope.concerns(pod, old, new))
+                ):
+                    continue
+                if self.answer(registration, event, pod, old, new):
+                    best = worth
+        return best
+
+
+def _taint_mitigation(plugin: str, own: Iterable[HintRegistration[P]]) -> list[HintRegistration[P]]:
+    """Whoever waits for new nodes but not for taints is woken by every taint change (core spec 3.4).
+
+    A node may have arrived while its taints kept the pod from being tried on it.
+    """
+    actions = ActionType(0)
+    for registration in own:
+        if registration.event.resource == NODE:
+            actions |= registration.event.action
+    if ActionType.ADD in actions and ActionType.UPDATE_NODE_TAINT not in actions:
+        return [HintRegistration(plugin, ClusterEvent(NODE, ActionType.UPDATE_NODE_TAINT), None, Scope.SHAPE)]
+    return []

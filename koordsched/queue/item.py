@@ -1,0 +1,133 @@
+"""What the queue holds: a pending pod with its history of attempts, and the place where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from koordsched.queue.unschedulable import PodGroup
+
+
+class PodShape(Hashable, Protocol):
+    """What placement depends on in a pod's spec; twins share one object, and with it profile and priority."""
+
+    @property
+    def scheduler_name(self) -> str: ...
+
+
+class SchedulablePod(Protocol):
+    """What the queue reads of a pod (`cluster.pod.Pod` is one)."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+
+    @property
+    def priority(self) -> int: ...
+    @property
+    def shape(self) -> PodShape: ...
+    @property
+    def nominated_node(self) -> str:
+        """status.nominatedNodeName, "" if unset."""
+
+
+P = TypeVar("P", bound=SchedulablePod)
+
+
+class Place(Enum):
+    """Where a pod is; it is never in two places."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    #: Backing off after an error rather than a rejection: never popped early.
+    ERROR_BACKOFF = "error-backoff"
+    UNSCHEDULABLE = "unschedulable"
+    #: Among the unschedulable pods, but refused by a PreEnqueue plugin.
+    GATED = "gated"
+    IN_FLIGHT = "in-flight"
+    #: Not in the queue: never was, or done, or deleted.
+    NOWHERE = "nowhere"
+
+
+NO_PLUGINS: Final[frozenset[str]] = frozenset()
+
+
+class QueuedPod(Generic[P]):
+    """A pending pod and what the scheduler knows of its attempts (core spec 3.3, `QueuedPodInfo`).
+
+    Times are seconds of the injected clock. The scheduling cycle reads it after `pop`; only the queue writes.
+    """
+
+    __slots__ = (
+        "attempts",
+        "backoff_expiry",
+        "consecutive_errors",
+        "flushed",
+        "gating_plugin",
+        "gating_reason",
+        "group",
+        "index_keys",
+        "initial_attempt_timestamp",
+        "key",
+        "order",
+        "pending_plugins",
+        "place",
+        "pod",
+        "sequence",
+        "timestamp",
+        "unschedulable_count",
+        "unschedulable_plugins",
+    )
+
+    def __init__(self, pod: P, key: str, timestamp: float, sequence: int) -> None:
+        self.pod = pod
+        #: `namespace/name`, kept because building it is not free.
+        self.key = key
+        #: When it last came to the queue; PrioritySort orders equal priorities by it.
+        self.timestamp = timestamp
+        #: Order of arrival, unique: the last tie-break.
+        self.sequence = sequence
+        self.place = Place.NOWHERE
+        #: Times popped.
+        self.attempts = 0
+        #: Attempts that ended in a rejection.
+        self.unschedulable_count = 0
+        #: Attempts since the last rejection that ended in an error.
+        self.consecutive_errors = 0
+        #: First entry into the active queue; None before.
+        self.initial_attempt_timestamp: float | None = None
+        #: Plugins that rejected the last attempt, pending ones and the gating one included.
+        self.unschedulable_plugins = NO_PLUGINS
+        #: Those of them that wait for something they started themselves.
+        self.pending_plugins = NO_PLUGINS
+        #: The PreEnqueue plugin that keeps it out, "" if none.
+        self.gating_plugin = ""
+        self.gating_reason = ""
+        #: Whether it left the unschedulable pods because it sat there too long; reset by the next failure.
+        self.flushed = False
+        # Positions in the structures that hold it; written by those structures.
+        self.order: tuple[Any, ...] = ()
+        self.backoff_expiry: float | None = None
+        self.group: PodGroup[P] | None = None
+        self.index_keys: tuple[Hashable, ...] = ()
+
+    @property
+    def profile(self) -> str:
+        """The profile that schedules it: spec.schedulerName."""
+        return self.pod.shape.scheduler_name
+
+    @property
+    def gated(self) -> bool:
+        """Whether a PreEnqueue plugin keeps it out."""
+        return self.gating_plugin != ""
+
+    def __repr__(self) -> str:
+        return f"QueuedPod({self.key}, {self.place.value}, attempts={self.attempts})"

@@ -1,0 +1,135 @@
+"""Nominations: pods promised a node that they wait for, because pods there still have to go.
+
+The promise is kept here before it reaches the API server, so that the next scheduling cycles already respect it.
+Other pods may only use what the nominated pods of at least their own priority leave (core spec 3.6 step 6).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, KeysView, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Generic
+
+from sortedcontainers import SortedDict
+
+from koordsched.queue.item import P
+
+
+class NominatingMode(Enum):
+    """Which node name counts."""
+
+    #: The one in the pod's status.
+    NOOP = auto()
+    #: The one given, also if it is empty.
+    OVERRIDE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NominatingInfo:
+    """The outcome of PostFilter for the nomination."""
+
+    mode: NominatingMode = NominatingMode.NOOP
+    node: str = ""
+
+
+NOOP: Final = NominatingInfo()
+
+
+def override(node: str) -> NominatingInfo:
+    """Nominate to `node`; "" takes the nomination away."""
+    return NominatingInfo(NominatingMode.OVERRIDE, node)
+
+
+class Nominator(Generic[P]):
+    """Node name -> pods nominated to it.
+
+    `version` grows with every change, so readers can keep what they derived. `is_pending` says whether a pod still
+    exists and has no node, according to the cluster state: nominations of others are refused.
+    """
+
+    __slots__ = ("_by_node", "_is_pending", "_node_of", "_nodes_by_priority", "_sequence", "version")
+
+    def __init__(self, is_pending: Callable[[P], bool]) -> None:
+        self._is_pending = is_pending
+        self._by_node: dict[str, list[tuple[int, int, P]]] = {}
+        self._node_of: dict[str, tuple[str, int, int]] = {}
+        # Negated priority -> node -> number of pods of that priority nominated to it.
+        self._nodes_by_priority: SortedDict = SortedDict()
+        self._sequence = 0
+        self.version = 0
+
+    def add(self, pod: P, info: NominatingInfo = NOOP) -> None:
+        """Set the nomination of a pod, replacing an earlier one."""
+        self.delete(pod.uid)
+        node = info.node if info.mode is NominatingMode.OVERRIDE else pod.nominated_node
+        if not node or not self._is_pending(pod):
+            return
+        self._sequence += 1
+        priority = -pod.priority
+        self._node_of[pod.uid] = (node, priority, self._sequence)
+        insort(self._by_node.setdefault(node, []), (priority, self._sequence, pod))
+        nodes = self._nodes_by_priority.setdefault(priority, {})
+        nodes[node] = nodes.get(node, 0) + 1
+        self.version += 1
+
+    def update(self, old: P | None, new: P) -> None:
+        """The pod changed.
+
+        If it carries no nomination before and after, the change says nothing about one that is on its way to the
+        API server: that is kept.
+        """
+        kept = self._node_of.get(new.uid)
+        if old is not None and old.uid != new.uid:
+            self.delete(old.uid)
+        if kept and not new.nominated_node and (old is None or not old.nominated_node):
+            self.add(new, override(kept[0]))
+        elif kept or new.nominated_node:
+            self.add(new)
+
+    def delete(self, uid: str) -> None:
+        """Forget the nomination: the pod was assumed or deleted. Unknown pods are ignored."""
+        found = self._node_of.pop(uid, None)
+        if found is None:
+            return
+        node, priority, sequence = found
+        pods = self._by_node[node]
+        pods[:] = [entry for entry in pods if entry[1] != sequence]
+        if not pods:
+            del self._by_node[node]
+        nodes = self._nodes_by_priority[priority]
+        nodes[node] -= 1
+        if not nodes[node]:
+            del nodes[node]
+            if not nodes:
+                del self._nodes_by_priority[priority]
+        self.version += 1
+
+    def nominated_on(self, node: str, priority: int | None = None) -> Sequence[P]:
+        """The pods nominated to a node, highest priority first; those of at least `priority`, if given."""
+        entries = self._by_node.get(node)
+        if entries is None:
+            return ()
+        if priority is None:
+            return [pod for _, _, pod in entries]
+        return [pod for negated, _, pod in entries if -negated >= priority]
+
+    def node_of(self, uid: str) -> str:
+        """The node a pod is nominated to, "" if none."""
+        found = self._node_of.get(uid)
+        return found[0] if found else ""
+
+    def nodes_with_nominated(self) -> KeysView[str]:
+        """The nodes that pods are nominated to."""
+        return self._by_node.keys()
+
+    def nodes_nominated_at_least(self, priority: int) -> list[str]:
+        """The nodes that a pod of this or a higher priority is nominated to. O(answer)."""
+        found: dict[str, None] = {}
+        for negated in self._nodes_by_priority.irange(maximum=-priority):
+            found.update(dict.fromkeys(self._nodes_by_priority[negated]))
+        return list(found)
+
+    def __len__(self) -> int:
+        return len(self._node_of)

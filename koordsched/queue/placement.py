@@ -1,0 +1,212 @@
+"""The three queues as one: a pod is in exactly one of them, and moves between them by the same rules everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic
+
+from koordsched.cluster.events import POP_FROM_BACKOFF_Q
+from koordsched.queue.active import ActiveQueue, SortKey
+from koordsched.queue.backoff import BackoffPolicy, BackoffQueue
+from koordsched.queue.counters import QueueCounters
+from koordsched.queue.gating import Gate
+from koordsched.queue.hints import HintTable, Strategy
+from koordsched.queue.item import P, Place, QueuedPod
+from koordsched.queue.unschedulable import UnschedulablePods
+
+
+class Queues(Generic[P]):
+    """activeQ, backoffQ and the unschedulable pods, with PreEnqueue and back-off at their doors.
+
+    Every arrival is counted by queue and event label; `on_arrival` is called when a pod became poppable.
+    """
+
+    __slots__ = (
+        "_by_key",
+        "_clock",
+        "_gates",
+        "_on_arrival",
+        "_policy",
+        "active",
+        "backoff",
+        "counters",
+        "unschedulable",
+    )
+
+    def __init__(
+        self,
+        gates: Mapping[str, Gate[P]],
+        tables: Mapping[str, HintTable[P]],
+        policy: BackoffPolicy,
+        sort_key: SortKey,
+        clock: Callable[[], float],
+        on_arrival: Callable[[], None],
+    ) -> None:
+        self._gates = gates
+        self._policy = policy
+        self._clock = clock
+        self._on_arrival = on_arrival
+        self.active: ActiveQueue[P] = ActiveQueue(sort_key)
+        self.backoff: BackoffQueue[P] = BackoffQueue(sort_key)
+        self.unschedulable: UnschedulablePods[P] = UnschedulablePods(tables)
+        self.counters = QueueCounters()
+        self._by_key: dict[str, QueuedPod[P]] = {}
+
+    # Looking
+
+    def get(self, key: str) -> QueuedPod[P] | None:
+        """The pod of this `namespace/name`."""
+        return self._by_key.get(key)
+
+    def find(self, pod: P) -> QueuedPod[P] | None:
+        """This very pod; None if there is none, or another of the same name."""
+        queued = self._by_key.get(pod.key)
+        return queued if queued is not None and queued.pod.uid == pod.uid else None
+
+    @property
+    def poppable(self) -> bool:
+        """Whether `pop` would return a pod."""
+        return bool(self.active) or self.backoff.poppable
+
+    def __iter__(self) -> Iterator[QueuedPod[P]]:
+        yield from self.active
+        yield from self.backoff
+        yield from self.unschedulable
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    # Moving
+
+    def enter(self, queued: QueuedPod[P], label: str) -> Place:
+        """A new pod: active, unless a PreEnqueue plugin refuses it."""
+        if not self._admit(queued):
+            self._keep(queued)
+            self.counters.incoming["unschedulable", label] += 1
+            return Place.GATED
+        queued.initial_attempt_timestamp = queued.timestamp
+        self.active.add(queued)
+        self._by_key[queued.key] = queued
+        self.counters.incoming["active", label] += 1
+        self._on_arrival()
+        return Place.ACTIVE
+
+    def pop(self) -> QueuedPod[P] | None:
+        """The head of active, else the rejected pod next to finish its back-off, else None."""
+        if self.active:
+            queued = self.active.pop()
+        elif self.backoff.poppable:
+            queued = self.backoff.pop_early()
+            self.counters.incoming["active", POP_FROM_BACKOFF_Q] += 1
+        else:
+            return None
+        del self._by_key[queued.key]
+        return queued
+
+    def renew(self, queued: QueuedPod[P], pod: P) -> None:
+        """A pod has a new version; it stays where it is."""
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self.unschedulable.replace_pod(queued, pod)
+        elif queued.place is Place.ACTIVE:
+            self.active.remove(queued)
+            queued.pod = pod
+            self.active.add(queued)
+        else:
+            self.backoff.remove(queued)
+            queued.pod = pod
+            self.backoff.add_all([queued])
+
+    def requeue(self, queued: QueuedPod[P], strategy: Strategy, label: str) -> Place:
+        """Put a pod that is in no queue where an event of this worth sends it; arrivals in active and backoff count."""
+        if strategy and self._admit(queued):
+            if strategy is Strategy.AFTER_BACKOFF and self._policy.is_backing_off(queued, self._clock()):
+                self._back_off_all([queued], label)
+            else:
+                self.activate_all([queued], label)
+        else:
+            self._keep(queued)
+        return queued.place
+
+    def move(self, chosen: Mapping[QueuedPod[P], Strategy], label: str) -> None:
+        """Move unschedulable pods by what an event is worth to each."""
+        now = self._clock()
+        policy = self._policy
+        activated: list[QueuedPod[P]] = []
+        backing_off: list[QueuedPod[P]] = []
+        for queued, strategy in chosen.items():
+            self.unschedulable.remove(queued)
+            if not self._admit(queued):
+                self._keep(queued)
+                self.counters.incoming["unschedulable", label] += 1
+            elif strategy is Strategy.AFTER_BACKOFF and policy.is_backing_off(queued, now):
+                backing_off.append(queued)
+            else:
+                activated.append(queued)
+        self.activate_all(activated, label)
+        self._back_off_all(backing_off, label)
+
+    def activate(self, queued: QueuedPod[P], label: str) -> None:
+        """Make a pod active whatever back-off it is in, unless a PreEnqueue plugin refuses it."""
+        if queued.place is Place.ACTIVE:
+            return
+        admitted = queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF)
+        self.take(queued)
+        if admitted:
+            self.activate_all([queued], label)
+        else:
+            self.requeue(queued, Strategy.IMMEDIATELY, label)
+
+    def activate_all(self, batch: Sequence[QueuedPod[P]], label: str) -> None:
+        """Make pods active that are in no queue and that PreEnqueue plugins let in."""
+        if not batch:
+            return
+        now = self._clock()
+        for queued in batch:
+            if queued.initial_attempt_timestamp is None:
+                queued.initial_attempt_timestamp = now
+            self._by_key[queued.key] = queued
+        self.active.add_all(batch)
+        self.counters.incoming["active", label] += len(batch)
+        self._on_arrival()
+
+    def _back_off_all(self, batch: Sequence[QueuedPod[P]], label: str) -> None:
+        if not batch:
+            return
+        for queued in batch:
+            self._by_key[queued.key] = queued
+        self.backoff.add_all(batch)
+        self.counters.incoming["backoff", label] += len(batch)
+        self._on_arrival()
+
+    def _keep(self, queued: QueuedPod[P]) -> None:
+        self.unschedulable.add(queued)
+        self._by_key[queued.key] = queued
+
+    def take(self, queued: QueuedPod[P]) -> None:
+        """Remove a pod from the queue it is in."""
+        del self._by_key[queued.key]
+        if queued.place is Place.ACTIVE:
+            self.active.remove(queued)
+        elif queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):
+            self.backoff.remove(queued)
+        else:
+            self.unschedulable.remove(queued)
+
+    def drop(self, queued: QueuedPod[P]) -> None:
+        """The pod is gone for good."""
+        self.take(queued)
+        queued.place = Place.NOWHERE
+        self.counters.released(queued.profile, queued.unschedulable_plugins)
+
+    def _admit(self, queued: QueuedPod[P]) -> bool:
+        """Ask the PreEnqueue plugins, and note which one refuses the pod. The pod must be in no queue."""
+        refusal = self._gates[queued.profile].refusal(queued)
+        if refusal is None:
+            queued.gating_plugin = queued.gating_reason = ""
+            return True
+        plugin, queued.gating_reason = refusal
+        queued.gating_plugin = plugin
+        if plugin not in queued.unschedulable_plugins:
+            queued.unschedulable_plugins |= {plugin}
+            self.counters.rejected(queued.profile, (plugin,))
+        return False

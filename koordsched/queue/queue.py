@@ -1,0 +1,390 @@
+"""The scheduling queue: which pod is tried next, and when the others get their next chance.
+
+A pod is in exactly one place: *active* (to be tried, in the order of QueueSort), *backoff* (failed a moment ago),
+*unschedulable* (nothing has happened that could change the verdict), *gated* (a PreEnqueue plugin keeps it out), or *in
+flight* (popped, and not done). Semantics: core spec 3.3 (`backend/queue/scheduling_queue.go`).
+
+The queue belongs to the scheduler's event loop: it takes no locks, starts no timers and never blocks. Times are seconds
+of the injected clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from koordsched.cluster.events import (
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+)
+from koordsched.queue.active import SortKey
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.gating import Gate, PreEnqueue
+from koordsched.queue.hints import HintTable, Strategy
+from koordsched.queue.inflight import Flight, InFlight
+from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
+from koordsched.queue.nominator import Nominator
+from koordsched.queue.placement import Queues
+
+#: Seconds between looks for pods that sat unschedulable for too long.
+FLUSH_INTERVAL = 30.0
+#: --pod-max-in-unschedulable-pods-duration, seconds.
+MAX_UNSCHEDULABLE = 300.0
+
+
+@dataclass(frozen=True)
+class QueueProfile(Generic[P]):
+    """What a profile brings: its hints, and its PreEnqueue plugins by name in configured order."""
+
+    hints: HintTable[P]
+    pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
+
+
+class SchedulingQueue(Generic[P]):
+    """The pending pods of all profiles.
+
+    `profiles` by scheduler name; `sort_key` is the QueueSort plugin, one for all profiles; `is_pending` tells the
+    nominator whether a pod still exists and has no node.
+    """
+
+    def __init__(
+        self,
+        profiles: Mapping[str, QueueProfile[P]],
+        *,
+        clock: Callable[[], float],
+        sort_key: SortKey,
+        is_pending: Callable[[P], bool],
+        backoff: BackoffPolicy | None = None,
+        max_unschedulable: float = MAX_UNSCHEDULABLE,
+    ) -> None:
+        self._clock = clock
+        self._tables = {name: profile.hints for name, profile in profiles.items()}
+        self._max_unschedulable = max_unschedulable
+        self._nonempty = asyncio.Event()
+        self._queues: Queues[P] = Queues(
+            gates={name: Gate(profile.pre_enqueue) for name, profile in profiles.items()},
+            tables=self._tables,
+            policy=backoff or BackoffPolicy(),
+            sort_key=sort_key,
+            clock=clock,
+            on_arrival=self._nonempty.set,
+        )
+        self._in_flight: InFlight[P] = InFlight()
+        self._sequence = 0
+        self._interesting: dict[ClusterEvent, bool] = {}
+        self._started = clock()
+        self._next_flush = self._started + FLUSH_INTERVAL
+        self.nominator: Nominator[P] = Nominator(is_pending)
+        self.counters = self._queues.counters
+        #: Number of pods popped so far.
+        self.scheduling_cycle = 0
+
+    # Watch events of pending pods
+
+    def add(self, pod: P) -> Place:
+        """A pending pod appeared. Returns where it went: NOWHERE if no profile is responsible for it."""
+        return self._enter(pod, UNSCHEDULABLE_POD_ADD.label)
+
+    def update(self, old: P | None, new: P, events: Sequence[ClusterEvent] = ()) -> Place:
+        """A pending pod changed; `events` are its change events. Returns where it is now.
+
+        It stays where it is unless it is unschedulable and one of the events helps it.
+        """
+        flight = self._in_flight.get(new.uid)
+        if flight is not None:
+            flight.latest = new
+            for event in events:
+                self._in_flight.record_own(flight, event, old, new)
+            return Place.IN_FLIGHT
+        queued = self._queues.find(new)
+        if queued is None:
+            return self._enter(new, UNSCHEDULABLE_POD_UPDATE.label)
+        self.nominator.update(old, new)
+        self._queues.renew(queued, new)
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self._wake_by_own_change(queued, events, old)
+        return queued.place
+
+    def delete(self, pod: P) -> None:
+        """A pending pod is gone, or got a node. One in flight will not come back."""
+        self.nominator.delete(pod.uid)
+        flight = self._in_flight.get(pod.uid)
+        if flight is not None:
+            flight.gone = True
+        queued = self._queues.find(pod)
+        if queued is not None:
+            self._queues.drop(queued)
+
+    def _enter(self, pod: P, label: str) -> Place:
+        """Take in a pod that is in no queue, or replace what is left of an earlier pod of the same name."""
+        key = pod.key
+        present = self._queues.get(key)
+        if present is not None:
+            if present.pod.uid == pod.uid:
+                return self.update(present.pod, pod)
+            self.nominator.delete(present.pod.uid)
+            self._queues.drop(present)
+        if pod.shape.scheduler_name not in self._tables:
+            return Place.NOWHERE
+        flight = self._in_flight.get(pod.uid)
+        if flight is not None:
+            flight.latest, flight.gone = pod, False
+            return Place.IN_FLIGHT
+        # Also for a pod that turns out gated: after a restart the promises must be those from before it.
+        if pod.nominated_node:
+            self.nominator.add(pod)
+        self._sequence += 1
+        return self._queues.enter(QueuedPod(pod, key, self._clock(), self._sequence), label)
+
+    def _wake_by_own_change(self, queued: QueuedPod[P], events: Sequence[ClusterEvent], old: P | None) -> None:
+        table = self._tables[queued.profile]
+        for event in events:
+            strategy = table.strategy(queued, event, old, queued.pod, own=True)
+            if strategy:
+                self._queues.take(queued)
+                if self._queues.requeue(queued, strategy, event.label) is not Place.GATED:
+                    return
+
+    # The scheduling cycle
+
+    def pop(self) -> QueuedPod[P] | None:
+        """The pod to try now, None if there is none; it is in flight until `done` or its return.
+
+        If nothing is active, a rejected pod is taken before its back-off ends; one that met an error is not.
+        """
+        queued = self._queues.pop()
+        return None if queued is None else self._start_attempt(queued)
+
+    def pop_pod(self, pod: P) -> QueuedPod[P] | None:
+        """Pop this pod out of turn, wherever it waits; None if it is in no queue. Its nomination stays.
+
+        For plugins that decide themselves what comes next (gangs).
+        """
+        queued = self._queues.find(pod)
+        if queued is None:
+            return None
+        self._queues.take(queued)
+        if queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = self._clock()
+        return self._start_attempt(queued)
+
+    async def wait_nonempty(self) -> None:
+        """Wait until `pop` would return a pod."""
+        while not self._queues.poppable:
+            self._nonempty.clear()
+            await self._nonempty.wait()
+
+    def _start_attempt(self, queued: QueuedPod[P]) -> QueuedPod[P]:
+        if queued.unschedulable_plugins:
+            self.counters.released(queued.profile, queued.unschedulable_plugins)
+            queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
+        queued.gating_plugin = queued.gating_reason = ""
+        queued.backoff_expiry = None
+        queued.attempts += 1
+        queued.place = Place.IN_FLIGHT
+        self.scheduling_cycle += 1
+        self._in_flight.start(queued)
+        return queued
+
+    def done(self, uid: str) -> None:
+        """The pod needs no replay of events any more. Unknown pods are ignored."""
+        flight = self._in_flight.done(uid)
+        if flight is not None:
+            flight.queued.place = Place.NOWHERE
+
+    def add_unschedulable_if_not_present(
+        self,
+        queued: QueuedPod[P],
+        unschedulable_plugins: AbstractSet[str] = NO_PLUGINS,
+        pending_plugins: AbstractSet[str] = NO_PLUGINS,
+        *,
+        pod: P | None = None,
+    ) -> Place:
+        """The attempt failed: take the pod back and call `done` for it. Returns where it is now.
+
+        `unschedulable_plugins` rejected it, `pending_plugins` (counted among them) wait for something of their own;
+        none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
+        Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
+        name already, that one is left alone.
+        """
+        flight = self._in_flight.get(queued.pod.uid)
+        present = self._queues.get(queued.key)
+        if present is not None or (flight is not None and flight.gone):
+            self.done(queued.pod.uid)
+            return queued.place
+        if pod is None and flight is not None:
+            pod = flight.latest
+        if pod is not None:
+            queued.pod = pod
+        rejecting = frozenset(unschedulable_plugins) | frozenset(pending_plugins)
+        if rejecting:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        else:
+            queued.consecutive_errors += 1
+        queued.unschedulable_plugins = rejecting
+        queued.pending_plugins = frozenset(pending_plugins)
+        queued.timestamp = self._clock()
+        queued.backoff_expiry = None
+        queued.flushed = False
+        self.counters.rejected(queued.profile, rejecting)
+        strategy = self._replay(queued, flight)
+        self.done(queued.pod.uid)
+        place = self._queues.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+        if place in (Place.UNSCHEDULABLE, Place.GATED):
+            self.counters.incoming["unschedulable", SCHEDULE_ATTEMPT_FAILURE] += 1
+        return place
+
+    def _replay(self, queued: QueuedPod[P], flight: Flight[P] | None) -> Strategy:
+        """What the events since the pod was popped are worth to it."""
+        events = self._in_flight.events_since(flight) if flight is not None else None
+        if flight is None or events is None or not queued.unschedulable_plugins:
+            return Strategy.AFTER_BACKOFF
+        table = self._tables[queued.profile]
+        most = Strategy.IMMEDIATELY if queued.pending_plugins else Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for own, recorded in ((True, flight.own_events), (False, events)):
+            for event, old, new in recorded:
+                best = max(best, table.strategy(queued, event, old, new, own=own))
+                if best is most:
+                    return best
+        return best
+
+    # Events that may wake pods
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Any = None,
+        new: Any = None,
+        *,
+        max_priority: int | None = None,
+        exclude_uid: str | None = None,
+    ) -> int:
+        """Something in the cluster changed: give the pods it may help another chance. Returns how many that were.
+
+        `max_priority` leaves pods of a higher priority alone, `exclude_uid` one pod; both hold for pods that wait, not
+        for those in flight. An event that no plugin registered costs one dictionary lookup.
+        """
+        interesting = self._interesting.get(event)
+        if interesting is None:
+            interesting = event.is_wildcard or any(table.matching(event) for table in self._tables.values())
+            self._interesting[event] = interesting
+        if not interesting:
+            return 0
+        chosen = self._queues.unschedulable.concerned(event, old, new)
+        if max_priority is not None or exclude_uid is not None:
+            chosen = {
+                queued: strategy
+                for queued, strategy in chosen.items()
+                if (max_priority is None or queued.pod.priority <= max_priority) and queued.pod.uid != exclude_uid
+            }
+        if chosen:
+            self._queues.move(chosen, event.label)
+        self._in_flight.record(event, old, new)
+        return len(chosen)
+
+    def activate(self, pods: Iterable[P]) -> None:
+        """Try these pods at once, whatever back-off they are in; PreEnqueue plugins may still refuse them.
+
+        One in flight is retried if it comes back; others are ignored.
+        """
+        for pod in pods:
+            queued = self._queues.find(pod)
+            if queued is None:
+                flight = self._in_flight.get(pod.uid)
+                if flight is not None:
+                    self._in_flight.record_own(flight, FORCE_ACTIVATE, None, pod)
+            else:
+                self._queues.activate(queued, FORCE_ACTIVATE.label)
+
+    # Time
+
+    def flush_backoff(self) -> int:
+        """Activate the pods whose back-off is over. Returns how many. To be called every whole second."""
+        expired = self._queues.backoff.pop_expired(self._clock())
+        self._queues.activate_all(expired, BACKOFF_COMPLETE)
+        return len(expired)
+
+    def flush_unschedulable(self) -> int:
+        """Retry the pods that sat unschedulable for too long, asking no hints. Returns how many.
+
+        A safety net for hints that missed something. Gated pods stay.
+        """
+        overdue = self._queues.unschedulable.overdue(self._clock(), self._max_unschedulable)
+        if overdue:
+            for queued in overdue:
+                queued.flushed = True
+            self._queues.move(dict.fromkeys(overdue, Strategy.AFTER_BACKOFF), UNSCHEDULABLE_TIMEOUT.label)
+            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+        return len(overdue)
+
+    def run_timers(self) -> None:
+        """Run the flushes that are due."""
+        self.flush_backoff()
+        now = self._clock()
+        if now >= self._next_flush:
+            self._next_flush = self._tick_after(now)
+            self.flush_unschedulable()
+
+    def next_deadline(self) -> float | None:
+        """When `run_timers` will next have something to do; None if nothing waits for time to pass."""
+        deadlines = []
+        release = self._queues.backoff.next_release
+        if release is not None:
+            deadlines.append(release)
+        oldest = self._queues.unschedulable.oldest_timestamp
+        if oldest is not None:
+            deadlines.append(max(self._next_flush, self._tick_after(oldest + self._max_unschedulable)))
+        return min(deadlines, default=None)
+
+    def _tick_after(self, time: float) -> float:
+        """The first look for overdue pods strictly after a time."""
+        return self._started + ((time - self._started) // FLUSH_INTERVAL + 1) * FLUSH_INTERVAL
+
+    # Looking
+
+    def get(self, key: str) -> QueuedPod[P] | None:
+        """The pod of this `namespace/name` in any of the queues."""
+        return self._queues.get(key)
+
+    def pending(self) -> dict[str, int]:
+        """Metric pending_pods: pods by queue."""
+        queues = self._queues
+        return {
+            "active": len(queues.active),
+            "backoff": len(queues.backoff),
+            "unschedulable": queues.unschedulable.waiting,
+            "gated": queues.unschedulable.gated,
+        }
+
+    def in_flight_events(self) -> dict[str, int]:
+        """Metric inflight_events: recorded events by label, and `PodPopped`."""
+        return self._in_flight.event_counts()
+
+    def in_flight_pods(self) -> list[P]:
+        """The popped pods that are not done, in the order they were popped."""
+        return self._in_flight.pods()
+
+    def summary(self) -> str:
+        """The lengths of the queues, as in kube-scheduler's debug dump."""
+        queues = self._queues
+        return (
+            f"activeQ:{len(queues.active)}; backoffQ:{len(queues.backoff)}; "
+            f"unschedulablePods:{len(queues.unschedulable)}"
+        )
+
+    def __iter__(self) -> Iterator[QueuedPod[P]]:
+        """The pods in all queues: active in order, backing off by expiry, then the unschedulable and the gated."""
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)
