@@ -1,0 +1,62 @@
+"""What a user should know about a valid configuration: settings and plugins without effect here."""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from koordsched.config.catalog import PluginCatalog
+from koordsched.config.default_plugins import ALL
+from koordsched.config.resolving import Resolved
+from koordsched.config.wire import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
+
+_EVERY_NODE = "every node is considered for every pod"
+
+
+def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] | None = None) -> list[str]:
+    """One text per finding. `built` names the plugins that have code behind them; None = all in the catalog."""
+    found = list(_settings(resolved.source))
+    if built is not None:
+        found += _not_built(resolved, built)
+    for i, profile in enumerate(resolved.source.profiles):
+        found += _unused_args(profile, f"profiles[{i}]", resolved.profiles[i].plugins.names(), catalog)
+        found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
+    return found
+
+
+def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
+    if given.parallelism != KubeSchedulerConfiguration().parallelism:
+        yield f"parallelism: {given.parallelism} has no effect: nodes are evaluated together, as columns"
+    # 0 (adaptive) is the default and 100 is what is done anyway.
+    if given.percentage_of_nodes_to_score not in (0, 100):
+        yield f"percentageOfNodesToScore: {given.percentage_of_nodes_to_score} has no effect: {_EVERY_NODE}"
+    for i, profile in enumerate(given.profiles):
+        if profile.percentage_of_nodes_to_score not in (None, 0, 100):
+            value = profile.percentage_of_nodes_to_score
+            yield f"profiles[{i}].percentageOfNodesToScore: {value} has no effect: {_EVERY_NODE}"
+    if given.client_connection.accept_content_types:
+        yield "clientConnection.acceptContentTypes has no effect: objects are exchanged as JSON"
+
+
+def _not_built(resolved: Resolved, built: Collection[str]) -> Iterator[str]:
+    missing = {name for profile in resolved.profiles for name in profile.plugins.names()} - set(built)
+    for name in sorted(missing):
+        users = [profile.scheduler_name for profile in resolved.profiles if name in profile.plugins.names()]
+        yield f'plugin "{name}" is not built yet: it is accepted and does nothing (profiles: {", ".join(users)})'
+
+
+def _unused_args(
+    profile: KubeSchedulerProfile, path: str, enabled: Collection[str], catalog: PluginCatalog
+) -> Iterator[str]:
+    for i, config in enumerate(profile.plugin_config):
+        if config.name not in enabled:
+            yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" is not enabled'
+        elif catalog[config.name].args is None and config.args is not None:
+            yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" takes no arguments'
+
+
+def _unknown_disabled(profile: KubeSchedulerProfile, path: str, catalog: PluginCatalog) -> Iterator[str]:
+    for info in msgspec.structs.fields(Plugins):
+        for i, plugin in enumerate(getattr(profile.plugins, info.name).disabled):
+            if plugin.name != ALL and plugin.name not in catalog:
+                place = f"{path}.plugins.{info.encode_name}.disabled[{i}]"
+                yield f'{place} has no effect: there is no plugin "{plugin.name}"'

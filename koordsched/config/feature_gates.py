@@ -1,0 +1,135 @@
+"""Feature gates: the known ones, and the text of `--feature-gates`.
+
+Source of stages and defaults: Kubernetes v1.36 (core spec 3.10, default-plugins spec 3.12).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from koordsched.config.errors import ConfigError, aggregate
+
+
+class Stage(StrEnum):
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = "GA"
+    DEPRECATED = "DEPRECATED"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A known gate: its stage, its default, and whether the default can be changed."""
+
+    stage: Stage
+    default: bool
+    locked: bool = False
+
+
+def _gates(stage: Stage, default: bool, names: str, *, locked: bool = False) -> dict[str, Gate]:
+    return {name: Gate(stage, default, locked) for name in names.split()}
+
+
+KNOWN_GATES: Mapping[str, Gate] = {
+    **_gates(
+        Stage.GA,
+        True,
+        "DynamicResourceAllocation SchedulerQueueingHints",
+        locked=True,
+    ),
+    **_gates(
+        Stage.BETA,
+        True,
+        """
+        ComponentFlagz ComponentStatusz ContextualLogging
+        DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource
+        DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout
+        NodeDeclaredFeatures NominatedNodeNameForExpectation OpportunisticBatching PodLevelResources
+        SchedulerAsyncPreemption SchedulerPopFromBackoffQ
+        """,
+    ),
+    **_gates(
+        Stage.BETA,
+        False,
+        "CoordinatedLeaderElection DRAResourceClaimGranularStatusAuthorization SchedulerAsyncAPICalls",
+    ),
+    **_gates(
+        Stage.ALPHA,
+        False,
+        """
+        DRADeviceTaintRules DRAListTypeAttributes DRANodeAllocatableResources DRAWorkloadResourceClaims
+        GangScheduling GenericWorkload StorageCapacityScoring TaintTolerationComparisonOperators
+        TopologyAwareWorkloadScheduling VolumeLimitScaling WorkloadAwarePreemption
+        """,
+    ),
+}
+
+
+class FeatureGates:
+    """Which features are on. Immutable."""
+
+    __slots__ = ("_enabled", "_explicit")
+
+    def __init__(self, enabled: Mapping[str, bool], explicit: Mapping[str, bool]) -> None:
+        self._enabled = dict(enabled)
+        self._explicit = dict(explicit)
+
+    @classmethod
+    def defaults(cls, known: Mapping[str, Gate] = KNOWN_GATES) -> "FeatureGates":
+        return cls({name: gate.default for name, gate in known.items()}, {})
+
+    @classmethod
+    def parse(cls, texts: Iterable[str], known: Mapping[str, Gate] = KNOWN_GATES) -> "FeatureGates":
+        """Read `Name=true,Other=false` texts; a later mention wins, AllAlpha and AllBeta set what is not named.
+
+        Raises ConfigError for what is no gate, no boolean, or locked; texts of component-base `feature_gate.go`.
+        """
+        explicit: dict[str, bool] = {}
+        for text in texts:
+            for item in filter(None, text.split(",")):
+                explicit.update([_assignment(item)])
+        complaints = [complaint for name, value in explicit.items() if (complaint := _complaint(name, value, known))]
+        if complaints:
+            raise aggregate(complaints)
+        enabled = {name: gate.default for name, gate in known.items()}
+        for group, stage in (("AllAlpha", Stage.ALPHA), ("AllBeta", Stage.BETA)):
+            if group in explicit:
+                enabled.update({name: explicit[group] for name, gate in known.items() if gate.stage is stage})
+        enabled.update({name: value for name, value in explicit.items() if name in known})
+        return cls(enabled, explicit)
+
+    def enabled(self, name: str) -> bool:
+        """Whether a known gate is on. Raises KeyError for an unknown one."""
+        return self._enabled[name]
+
+    @property
+    def explicit(self) -> Mapping[str, bool]:
+        """What was asked for by name."""
+        return dict(self._explicit)
+
+    def items(self) -> Iterable[tuple[str, bool]]:
+        """Every known gate with its state, by name."""
+        return sorted(self._enabled.items())
+
+
+def _assignment(item: str) -> tuple[str, bool]:
+    name, equals, text = (part.strip() for part in item.partition("="))
+    if not equals:
+        raise ConfigError(f"missing bool value for {name}")
+    if text in ("1", "t", "T", "TRUE", "true", "True"):
+        return name, True
+    if text in ("0", "f", "F", "FALSE", "false", "False"):
+        return name, False
+    raise ConfigError(f'invalid value of {name}={text}, err: strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def _complaint(name: str, value: bool, known: Mapping[str, Gate]) -> str | None:
+    if name in ("AllAlpha", "AllBeta"):
+        return None
+    gate = known.get(name)
+    if gate is None:
+        return f"unrecognized feature gate: {name}"
+    if gate.locked and value != gate.default:
+        wanted, locked = str(value).lower(), str(gate.default).lower()
+        return f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}"
+    return None

@@ -1,0 +1,69 @@
+"""Names as apimachinery validates them: qualified names, DNS subdomains, label values, extended resources.
+
+Each function returns the complaints, with the texts of `util/validation/validation.go`.
+"""
+
+import re
+
+_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_NAME})?"
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+
+
+def qualified_name_complaints(name: str) -> list[str]:
+    """Complaints about `[dns-prefix/]name`, the form of label keys and resource names."""
+    prefix, slash, local = name.rpartition("/")
+    if prefix.count("/"):
+        rule = _rule(_CHARACTERS, _NAME, "MyName", "my.name", "123-abc")
+        return [f"a qualified name {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    complaints = []
+    if slash and not prefix:
+        complaints.append("prefix part must be non-empty")
+    elif slash:
+        complaints += [f"prefix part {complaint}" for complaint in _subdomain_complaints(prefix)]
+    if not local:
+        return [*complaints, "name part must be non-empty"]
+    if len(local.encode()) > 63:
+        complaints.append("name part must be no more than 63 bytes")
+    if not re.fullmatch(_NAME, local, re.ASCII):
+        complaints.append(f"name part {_rule(_CHARACTERS, _NAME, 'MyName', 'my.name', '123-abc')}")
+    return complaints
+
+
+def label_value_complaints(value: str) -> list[str]:
+    complaints = []
+    if len(value.encode()) > 63:
+        complaints.append("must be no more than 63 bytes")
+    if not re.fullmatch(_LABEL_VALUE, value, re.ASCII):
+        what = f"a valid label must be an empty string or consist of {_CHARACTERS.removeprefix('must consist of ')}"
+        complaints.append(_rule(what, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return complaints
+
+
+def is_extended_resource(name: str) -> bool:
+    """A resource outside kubernetes.io that a quota can name (`pkg/apis/core/v1/helper`, IsExtendedResourceName)."""
+    native = "/" not in name or "kubernetes.io/" in name
+    return not native and not name.startswith("requests.") and not qualified_name_complaints(f"requests.{name}")
+
+
+_CHARACTERS = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
+
+
+def _subdomain_complaints(name: str) -> list[str]:
+    complaints = []
+    if len(name.encode()) > 253:
+        complaints.append("must be no more than 253 bytes")
+    if not re.fullmatch(_SUBDOMAIN, name, re.ASCII):
+        what = (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            "and must start and end with an alphanumeric character"
+        )
+        complaints.append(_rule(what, _SUBDOMAIN, "example.com"))
+    return complaints
+
+
+def _rule(what: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
