@@ -49,12 +49,17 @@ class Normalization(Enum):
 
 
 class Cycle:
-    """One scheduling attempt of one pod: the place where plugins keep what they computed for it."""
+    """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
-    __slots__ = ("pod", "state")
+    `not_pre_filtered`: names of the PreFilter plugins that were not reached because one before them ended
+    the chain.
+    """
+
+    __slots__ = ("not_pre_filtered", "pod", "state")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
+        self.not_pre_filtered: frozenset[str] = frozenset()
         self.state: dict[Hashable, Any] = {}
 
 

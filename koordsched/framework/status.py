@@ -78,15 +78,17 @@ Codes = npt.NDArray[np.int32]
 """int32[rows]: 0 where the node passes, otherwise an index into a ReasonTable."""
 
 PASS = 0
+NO_NODE = 1
+"""The code of a row without a node."""
 
 
 class ReasonTable:
-    """Interns reasons. Index 0 stands for a node that passes."""
+    """Interns reasons. PASS stands for a node that passes, NO_NODE for a row without a node."""
 
     __slots__ = ("_index", "reasons")
 
     def __init__(self) -> None:
-        self.reasons: list[Reason] = [Reason("", Code.SUCCESS, ())]
+        self.reasons: list[Reason] = [Reason("", Code.SUCCESS, ()), Reason("", Code.UNRESOLVABLE, ())]
         self._index: dict[Reason, int] = {}
 
     def intern(self, plugin: str, code: Code, *texts: str) -> int:

@@ -1,0 +1,67 @@
+"""Why no node fits: the text users read, counted over all nodes.
+
+Source: core spec 5.1, upstream `framework/types.go` FitError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.status import NO_NODE, PASS, Code, ReasonTable, Status
+
+NO_NODES = "no nodes available to schedule pods"
+"""The message when the cluster is empty."""
+
+
+def fit_error(nodes: int, verdicts: Verdicts, reasons: ReasonTable, post_filter: str = "") -> str:
+    """`0/<nodes> nodes are available: …`, with the text of the PostFilter plugins at the end if there is one."""
+    pre_filter = verdicts.pre_filtered.status
+    text = f"0/{nodes} nodes are available:"
+    if pre_filter.code.rejects:
+        text += f" {pre_filter.message}."
+    else:
+        counts: Counter[str] = Counter()
+        for code, count in zip(*np.unique(verdicts.codes, return_counts=True), strict=True):
+            if code not in (PASS, NO_NODE):
+                for reason in reasons[int(code)].texts:
+                    counts[reason] += int(count)
+        parts = sorted(f"{count} {reason}" for reason, count in counts.items())
+        if parts:
+            text += f" {', '.join(parts)}."
+    return f"{text} {post_filter}" if post_filter else text
+
+
+def one_node_error(status: Status) -> str:
+    """The same for a pod that a Reserve or Permit plugin rejected on the one node chosen for it."""
+    return f"0/1 nodes are available: 1 {status.message}."
+
+
+def rejecting_plugins(verdicts: Verdicts, reasons: ReasonTable) -> tuple[frozenset[str], frozenset[str]]:
+    """The plugins that rejected any node, and those of them that are waiting for something (Pending)."""
+    plugins: set[str] = set()
+    pending: set[str] = set()
+    status = verdicts.pre_filtered.status
+    if status.code.rejects:
+        plugins.add(status.plugin)
+        if status.code is Code.PENDING:
+            pending.add(status.plugin)
+    plugins.update(verdicts.pre_filtered.named_by)
+    for code in np.unique(verdicts.codes):
+        reason = reasons[int(code)]
+        if reason.plugin:
+            plugins.add(reason.plugin)
+            if reason.code is Code.PENDING:
+                pending.add(reason.plugin)
+    return frozenset(plugins), frozenset(pending)
+
+
+def first_error(verdicts: Verdicts, reasons: ReasonTable) -> Status | None:
+    """The first ERROR that a plugin gave for a node: it ends the cycle."""
+    for code in np.unique(verdicts.codes):
+        reason = reasons[int(code)]
+        if reason.code is Code.ERROR:
+            return Status(Code.ERROR, reason.texts, reason.plugin)
+    return None

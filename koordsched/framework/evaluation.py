@@ -1,0 +1,316 @@
+"""The cached verdicts and scores of the NODE plugins, per shape, refreshed row by row.
+
+The thousandth replica of a Deployment finds here what the first one computed; only rows that changed since
+in a facet that some plugin reads are asked again. What is kept per shape: the code of the first rejecting
+plugin per row, the raw scores of each score plugin, and the weighted, normalised total (-1 where the node is
+not feasible), so that choosing a node is one look for the maximum.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
+from koordsched.framework.plan import Chains, ShapePlan
+from koordsched.framework.status import NO_NODE, PASS, ReasonTable
+
+Totals = npt.NDArray[np.int64]
+
+INFEASIBLE = -1
+"""Total of a row that is not a candidate."""
+
+_ONE_BY_ONE = 6
+"""Up to this many changed rows are refreshed one at a time, which is cheaper than as an array."""
+
+DEFAULT_BUDGET = 256 << 20
+"""Bytes that one profile's evaluations may take."""
+
+
+def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
+    """Raw scores to 0..100, given the highest raw score of a feasible node (at least 0).
+
+    Source: upstream `plugins/helper/normalize_score.go`; raw scores are not negative, so that flooring and
+    truncating divide alike.
+    """
+    if how is Normalization.NONE:
+        return raw
+    if highest == 0:
+        return MAX_SCORE if how is Normalization.MAX_REVERSED else raw
+    scaled = raw * MAX_SCORE // highest
+    return MAX_SCORE - scaled if how is Normalization.MAX_REVERSED else scaled
+
+
+def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
+    """The highest raw score among feasible rows, at least 0."""
+    if isinstance(raw, int):
+        return max(0, raw)
+    return max(0, int(np.where(feasible, raw, 0).max(initial=0)))
+
+
+class Evaluation:
+    """What the NODE plugins of one profile say about one shape on every row.
+
+    `codes`: int32[rows]; `totals`: int64[rows], INFEASIBLE where refused; `feasible`: how many rows pass.
+    Valid after `refresh`, until the table changes. Read only.
+    """
+
+    __slots__ = (
+        "_code_positions",
+        "_epochs",
+        "_filter_facets",
+        "_highest",
+        "_raw",
+        "_score_facets",
+        "_serial",
+        "_table",
+        "codes",
+        "feasible",
+        "plan",
+        "totals",
+    )
+
+    def __init__(self, plan: ShapePlan, table: NodeTable, code_positions: _CodePositions) -> None:
+        self.plan = plan
+        self._table = table
+        self._code_positions = code_positions
+        self._filter_facets = 0
+        for _, plugin in plan.node_filters:
+            self._filter_facets |= plugin.facets
+        self._score_facets = 0
+        for scorer, _ in plan.node_scores:
+            self._score_facets |= scorer.facets
+        self._serial = -1
+        self._raw: list[Scores] = []
+        self._highest: list[int] = []
+        self._epochs: list[Hashable] = []
+        self.codes = np.zeros(0, dtype=np.int32)
+        self.totals: Totals = np.zeros(0, dtype=np.int64)
+        self.feasible = 0
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        return self.codes.nbytes + self.totals.nbytes + sum(r.nbytes for r in self._raw if not isinstance(r, int))
+
+    def refresh(self) -> None:
+        """Brings everything up to date with the table."""
+        table = self._table
+        serial = table.log.serial
+        if self._serial == serial and not self._epochs_changed():
+            return
+        if self._serial < 0 or len(self.codes) < table.size:
+            self._evaluate_all()
+        else:
+            # LABELS always counts: nodes coming and going touch every facet.
+            changed = table.log.since(self._serial, self._filter_facets | self._score_facets | Facet.LABELS, table.size)
+            if isinstance(changed, list):
+                if len(changed) <= _ONE_BY_ONE:
+                    for row, facets in changed:
+                        self._refresh_row(row, facets)
+                else:
+                    self._refresh_rows(np.fromiter((row for row, _ in changed), np.intp, len(changed)))
+            elif len(changed) * 4 > table.size:
+                self._evaluate_all()
+            else:
+                self._refresh_rows(changed)
+            if self._epochs_changed():
+                self._rescore()
+        self._serial = serial
+
+    # --- all rows --------------------------------------------------------------------------------
+
+    def _evaluate_all(self) -> None:
+        table = self._table
+        self.codes = self.plan.filter_nodes(table, table.all_rows)
+        self._rescore()
+
+    def _rescore(self) -> None:
+        table, shape = self._table, self.plan.shape
+        self._epochs = [scorer.epoch(shape) for scorer, _ in self.plan.node_scores]
+        self._raw = [_writable(scorer.score_rows(shape, table, table.all_rows)) for scorer, _ in self.plan.node_scores]
+        self._total_all()
+
+    def _epochs_changed(self) -> bool:
+        shape = self.plan.shape
+        return any(
+            epoch != scorer.epoch(shape) for (scorer, _), epoch in zip(self.plan.node_scores, self._epochs, strict=True)
+        )
+
+    def _total_all(self) -> None:
+        passing = self.codes == PASS
+        self.feasible = int(np.count_nonzero(passing))
+        totals = np.zeros(len(self.codes), dtype=np.int64)
+        self._highest = []
+        for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
+            highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
+            self._highest.append(highest)
+            totals += weight * normalize(raw, highest, scorer.normalization)
+        totals[~passing] = INFEASIBLE
+        self.totals = totals
+
+    # --- some rows -------------------------------------------------------------------------------
+
+    def _refresh_rows(self, rows: RowArray) -> None:
+        if not len(rows):
+            return
+        table, shape = self._table, self.plan.shape
+        self.codes[rows] = self.plan.filter_nodes(table, rows)
+        for k, (scorer, _) in enumerate(self.plan.node_scores):
+            self._store_raw(k, rows, scorer.score_rows(shape, table, rows))
+        self._total_all()
+
+    def _store_raw(self, k: int, rows: RowArray | slice, scores: Scores) -> None:
+        raw = self._raw[k]
+        if isinstance(raw, int):
+            if isinstance(scores, int):
+                if scores == raw:
+                    return
+            elif bool((scores == raw).all()):
+                return
+            raw = self._raw[k] = np.full(len(self.codes), raw, dtype=np.int64)
+        raw[rows] = scores
+
+    # --- one row: the path of nearly every cycle ----------------------------------------------------
+
+    def _refresh_row(self, row: int, facets: int) -> None:
+        table, plan = self._table, self.plan
+        shape = plan.shape
+        one = slice(row, row + 1)
+        before = self.codes.item(row)
+        code = before
+        if facets & Facet.LABELS and not table.alive.data.item(row):
+            code = NO_NODE
+        elif before == NO_NODE or facets & self._filter_facets:
+            code = self._filter_row(one, before, facets)
+        self.codes[row] = code
+
+        changed = code != before
+        renormalize = False
+        for k, (scorer, _) in enumerate(plan.node_scores):
+            if not (scorer.facets & facets or before == NO_NODE):
+                if changed and not isinstance(self._raw[k], int) and scorer.normalization is not Normalization.NONE:
+                    renormalize = True
+                continue
+            raw = self._raw[k]
+            old = raw if isinstance(raw, int) else raw.item(row)
+            scores = scorer.score_rows(shape, table, one)
+            new = scores if isinstance(scores, int) else scores.item(0)
+            if new != old:
+                self._store_raw(k, one, new)
+            if scorer.normalization is not Normalization.NONE and not isinstance(self._raw[k], int):
+                highest = self._highest[k]
+                if new > highest or changed or (old == highest and new != old):
+                    renormalize = True
+        if renormalize:
+            self._total_all()
+            return
+        if changed:
+            self.feasible += (code == PASS) - (before == PASS)
+        if code != PASS:
+            self.totals[row] = INFEASIBLE
+            return
+        total = 0
+        for (scorer, weight), raw, highest in zip(plan.node_scores, self._raw, self._highest, strict=True):
+            score = raw if isinstance(raw, int) else raw.item(row)
+            how = scorer.normalization
+            if how is not Normalization.NONE:
+                score = normalize(score, highest, how)  # type: ignore[assignment]  # an int stays an int
+            total += weight * score
+        self.totals[row] = total
+
+    def _filter_row(self, one: slice, before: int, facets: int) -> int:
+        """The row's new code, asking no plugin whose answer cannot have changed."""
+        asked_from = 0
+        if before not in (PASS, NO_NODE):
+            # All plugins before the one that rejected pass, unless they read what changed.
+            rejected_at = self._code_positions(before)
+            for position, plugin in self.plan.node_filters:
+                if position >= rejected_at or plugin.facets & facets:
+                    asked_from = position
+                    break
+            if asked_from == rejected_at and not any(
+                plugin.facets & facets for position, plugin in self.plan.node_filters if position == rejected_at
+            ):
+                return before
+        for position, plugin in self.plan.node_filters:
+            if position < asked_from or (before == PASS and not plugin.facets & facets):
+                continue
+            verdict = plugin.filter_rows(self.plan.shape, self._table, one)
+            if verdict is not None and (code := verdict.item(0)) != PASS:
+                return code
+        return PASS
+
+
+def _writable(scores: Scores) -> Scores:
+    """Our own copy if the plugin handed out a view of its column."""
+    if isinstance(scores, int) or (scores.base is None and scores.flags.writeable):
+        return scores
+    return scores.copy()
+
+
+class _CodePositions:
+    """Position in the filter chain of the plugin that gave a code."""
+
+    __slots__ = ("_known", "_positions", "_reasons")
+
+    def __init__(self, chains: Chains, reasons: ReasonTable) -> None:
+        self._positions = {plugin.name: position for position, plugin in enumerate(chains.filters)}
+        self._reasons = reasons
+        self._known: dict[int, int] = {}
+
+    def __call__(self, code: int) -> int:
+        found = self._known.get(code)
+        if found is None:
+            found = self._known[code] = self._positions[self._reasons[code].plugin]
+        return found
+
+
+class Evaluations:
+    """All evaluations of one profile: least recently used first out, under a budget of bytes."""
+
+    def __init__(self, chains: Chains, table: NodeTable, reasons: ReasonTable, budget: int = DEFAULT_BUDGET) -> None:
+        self._chains = chains
+        self._table = table
+        self._budget = budget
+        self._code_positions = _CodePositions(chains, reasons)
+        self._kept: OrderedDict[PodShape, Evaluation] = OrderedDict()
+        self._bytes = 0
+
+    def position_of(self, code: int) -> int:
+        """Position in the filter chain of the plugin that gave a code."""
+        return self._code_positions(code)
+
+    def of(self, shape: PodShape) -> Evaluation:
+        """The evaluation of a shape, up to date."""
+        found = self._kept.get(shape)
+        if found is not None:
+            self._kept.move_to_end(shape)
+            before = found.nbytes
+            found.refresh()
+            self._bytes += found.nbytes - before
+            return found
+        found = Evaluation(self.plan_of(shape), self._table, self._code_positions)
+        found.refresh()
+        self._kept[shape] = found
+        self._bytes += found.nbytes
+        while self._bytes > self._budget and len(self._kept) > 1:
+            _, dropped = self._kept.popitem(last=False)
+            self._bytes -= dropped.nbytes
+        return found
+
+    def plan_of(self, shape: PodShape) -> ShapePlan:
+        """The plan of a shape, decided once."""
+        return shape.compiled(self, self._plan)
+
+    def _plan(self, shape: PodShape) -> ShapePlan:
+        return ShapePlan(shape, self._chains)
+
+    def __len__(self) -> int:
+        return len(self._kept)

@@ -1,0 +1,254 @@
+"""PreFilter and Filter: from a pod to a verdict on every node.
+
+Same answers as the chain evaluated node by node (core spec 3.6, steps 3 to 6): the first rejecting plugin
+names the reason, and a node with nominated pods of at least the pod's priority must pass with and without
+them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.evaluation import Evaluation, Evaluations
+from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.nominations import Nominations
+from koordsched.framework.plan import Chains, ShapePlan
+from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
+
+
+class PreFiltered:
+    """What the PreFilter plugins left: a rejection, or the candidates and the filters that take part.
+
+    `names`: the only nodes that are candidates, None for all; `named_by`: the plugins that restricted them.
+    `skipped`: plugins that said Skip in this cycle.
+    """
+
+    __slots__ = ("named_by", "names", "skipped", "status")
+
+    def __init__(self) -> None:
+        self.status = SUCCESS
+        self.names: frozenset[str] | None = None
+        self.named_by: list[str] = []
+        self.skipped: set[str] = set()
+
+
+class Verdicts:
+    """The verdict on every row.
+
+    `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
+    None as long as nobody asked; `evaluation`: the cached scores that go with `codes`, None when the codes
+    are not those of the cache and totals have to be computed for `rows`.
+    """
+
+    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered")
+
+    def __init__(
+        self, codes: Codes, plan: ShapePlan, pre_filtered: PreFiltered, evaluation: Evaluation | None, feasible: int
+    ) -> None:
+        self.codes = codes
+        self.plan = plan
+        self.pre_filtered = pre_filtered
+        self.evaluation = evaluation
+        self.feasible = feasible
+        self._rows: RowArray | None = None
+
+    @property
+    def rows(self) -> RowArray:
+        """The feasible rows."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.codes == PASS)
+        return self._rows
+
+    def refuse(self, row: int, code: int) -> None:
+        """Takes a feasible row out, for a reason found outside of the chain (an extender)."""
+        if self.evaluation is not None:
+            self.codes = self.codes.copy()
+            self.evaluation = None
+        self.codes[row] = code
+        self.feasible -= 1
+        self._rows = None
+
+
+class Filtering:
+    """Runs PreFilter and Filter of one profile."""
+
+    def __init__(
+        self,
+        chains: Chains,
+        evaluations: Evaluations,
+        cluster: ClusterState,
+        nominations: Nominations,
+        reasons: ReasonTable,
+    ) -> None:
+        self._chains = chains
+        self._evaluations = evaluations
+        self._cluster = cluster
+        self._nominations = nominations
+        self._reasons = reasons
+
+    def pre_filter(self, cycle: Cycle, plan: ShapePlan) -> PreFiltered:
+        """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
+        result = PreFiltered()
+        for name, step in plan.pre_filters:
+            answer = step.pre_filter(cycle, cycle.pod) if isinstance(step, PreFilter) else step
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is None:
+                    continue
+                result.names = answer.node_names if result.names is None else result.names & answer.node_names
+                result.named_by.append(name)
+                if not result.names:
+                    result.status = self._nobody_left(result.named_by)
+                    self._stopped_at(cycle, name)
+                    return result
+            elif answer.code is Code.SKIP:
+                result.skipped.add(name)
+            elif not answer.ok:
+                result.status = Status(answer.code, answer.reasons, name)
+                if answer.code is not Code.UNSCHEDULABLE:
+                    self._stopped_at(cycle, name)
+                    return result
+        return result
+
+    def _stopped_at(self, cycle: Cycle, name: str) -> None:
+        names = [plugin.name for plugin in self._chains.pre_filters]
+        cycle.not_pre_filtered = frozenset(names[names.index(name) + 1 :])
+
+    @staticmethod
+    def _nobody_left(named_by: list[str]) -> Status:
+        if len(named_by) == 1:
+            text = f"node(s) didn't satisfy plugin {named_by[0]}"
+        else:
+            text = f"node(s) didn't satisfy plugin(s) [{' '.join(named_by)}] simultaneously"
+        return Status(Code.UNRESOLVABLE, (text,), named_by[-1])
+
+    def filter(self, cycle: Cycle, *, try_nominated: bool = True) -> Verdicts:
+        """PreFilter, then the verdict on every row; on the nominated node alone first, if there is one.
+
+        When PreFilter rejects, `pre_filtered.status` says so and no row is feasible.
+        """
+        pod = cycle.pod
+        plan = self._evaluations.plan_of(pod.shape)
+        pre = self.pre_filter(cycle, plan)
+        if not pre.status.ok:
+            return Verdicts(self._none_asked(), plan, pre, None, 0)
+        if try_nominated and pod.nominated_node:
+            row = self._cluster.table.row_of.get(pod.nominated_node)
+            if row is not None and (pre.names is None or pod.nominated_node in pre.names):
+                verdicts = self._among(cycle, plan, pre, np.array([row], dtype=np.intp))
+                if verdicts.feasible:
+                    return verdicts
+        if pre.names is not None:
+            rows = sorted(row for name in pre.names if (row := self._cluster.table.row_of.get(name)) is not None)
+            return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
+        return self._everywhere(cycle, plan, pre)
+
+    def _none_asked(self) -> Codes:
+        """Every row refused without a reason of its own."""
+        return np.full(self._cluster.table.size, NO_NODE, dtype=np.int32)
+
+    def _everywhere(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
+        evaluation = self._evaluations.of(cycle.pod.shape)
+        verdicts = Verdicts(evaluation.codes, plan, pre, evaluation, evaluation.feasible)
+        promised = self._rows_with_nominated(cycle.pod)
+        filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
+        if filters:
+            codes = evaluation.codes.copy()
+            if self._run(filters, cycle, codes, None):
+                verdicts = Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+        if promised:
+            codes = verdicts.codes.copy()
+            for row, nominated in promised:
+                code = self._with_nominated(cycle, plan, pre, row, nominated)
+                if code != PASS:
+                    codes[row] = code
+            if not np.array_equal(codes, verdicts.codes):
+                verdicts = Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+        return verdicts
+
+    def _among(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
+        """Only these rows are candidates; the others get the absent status of core spec 3.6, step 5."""
+        table = self._cluster.table
+        absent = NO_NODE
+        if pre.named_by:
+            absent = self._reasons.intern(
+                "", Code.UNRESOLVABLE, f"node(s) didn't satisfy plugin(s) [{' '.join(pre.named_by)}]"
+            )
+        codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
+        codes[rows] = self.verdict_on(cycle, plan, pre, rows)
+        for row, nominated in self._rows_with_nominated(cycle.pod):
+            if row in rows:
+                code = self._with_nominated(cycle, plan, pre, row, nominated)
+                if code != PASS:
+                    codes[row] = code
+        return Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+
+    def verdict_on(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Codes:
+        """The whole chain, uncached, on some rows as the table reads right now (also inside a what-if)."""
+        codes = plan.filter_nodes(self._cluster.table, rows)
+        filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
+        if filters:
+            self._run(filters, cycle, codes, rows)
+        return codes
+
+    def _run(self, filters: list[tuple[int, Filter]], cycle: Cycle, codes: Codes, rows: RowArray | None) -> bool:
+        """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows).
+
+        A row rejected by a NodeFilter further down the chain still reaches the plugin, which then is the
+        first to reject it. Returns whether any code changed.
+        """
+        table = self._cluster.table
+        changed = False
+        last = len(self._chains.filters)
+        for position, plugin in filters:
+            reached = codes == PASS
+            if position + 1 < last:
+                for code in np.unique(codes):
+                    if code > NO_NODE and self._evaluations.position_of(int(code)) > position:
+                        reached |= codes == code
+            at = np.flatnonzero(reached)
+            if not len(at):
+                continue
+            verdicts = plugin.filter(cycle, cycle.pod, table, at if rows is None else rows[at])
+            if verdicts is None:
+                continue
+            rejected = verdicts != PASS
+            if rejected.any():
+                codes[at[rejected]] = verdicts[rejected]
+                changed = True
+        return changed
+
+    # --- nominated pods --------------------------------------------------------------------------
+
+    def _rows_with_nominated(self, pod: Pod) -> list[tuple[int, list[Pod]]]:
+        """Rows where other pods of at least this pod's priority are nominated."""
+        found: list[tuple[int, list[Pod]]] = []
+        row_of = self._cluster.table.row_of
+        for node in self._nominations.nodes_with_nominated():
+            row = row_of.get(node)
+            if row is None:
+                continue
+            others = [
+                other
+                for other in self._nominations.nominated_on(node)
+                if other.priority >= pod.priority and other.uid != pod.uid
+            ]
+            if others:
+                found.append((row, others))
+        return found
+
+    def _with_nominated(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, row: int, nominated: list[Pod]) -> int:
+        """The verdict on a row as if the nominated pods were there."""
+        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in pre.skipped]
+        with self._cluster.what_if(add=[(row, other) for other in nominated]):
+            for plugin in filters:
+                for other in nominated:
+                    plugin.add_pod(cycle, cycle.pod, other, row)
+            try:
+                return int(self.verdict_on(cycle, plan, pre, np.array([row], dtype=np.intp))[0])
+            finally:
+                for plugin in filters:
+                    for other in nominated:
+                        plugin.remove_pod(cycle, cycle.pod, other, row)

@@ -1,0 +1,104 @@
+"""The plan of a shape: which plugins of a profile have something to say about pods of that shape.
+
+Decided once per (profile, shape): what NodePreFilter plugins answer, which filters and scores take part.
+Plugins of the other family stay in the plan and are asked in every cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.interface import (
+    Filter,
+    NodeFilter,
+    NodePreFilter,
+    NodeScore,
+    Plugin,
+    PreFilter,
+    PreFilterResult,
+    Score,
+)
+from koordsched.framework.status import NO_NODE, Code, Codes, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """A profile's plugins at the points that look for a node, in order; scores with their weights."""
+
+    pre_filters: tuple[Plugin, ...]
+    filters: tuple[Plugin, ...]
+    scores: tuple[tuple[Plugin, int], ...]
+
+
+PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
+"""A plugin's name with its answer where the shape decides it, otherwise with the plugin to ask."""
+
+
+class ShapePlan:
+    """What to run for pods of one shape. Positions are those in the profile's filter chain."""
+
+    __slots__ = ("node_filters", "node_scores", "pod_filters", "pod_scores", "pre_filters", "shape", "skipped")
+
+    def __init__(self, shape: PodShape, chains: Chains) -> None:
+        self.shape = shape
+        self.skipped: set[str] = set()
+        steps: list[PreFilterStep] = []
+        for plugin in chains.pre_filters:
+            if isinstance(plugin, PreFilter):
+                steps.append((plugin.name, plugin))
+            elif isinstance(plugin, NodePreFilter):
+                answer = plugin.pre_filter_shape(shape)
+                if isinstance(answer, Status) and answer.code is Code.SKIP:
+                    self.skipped.add(plugin.name)
+                elif not (isinstance(answer, Status) and answer.ok):
+                    steps.append((plugin.name, answer))
+        self.pre_filters = tuple(steps)
+        self.node_filters: tuple[tuple[int, NodeFilter], ...] = tuple(
+            (position, plugin)
+            for position, plugin in enumerate(chains.filters)
+            if isinstance(plugin, NodeFilter) and plugin.name not in self.skipped
+        )
+        self.pod_filters: tuple[tuple[int, Filter], ...] = tuple(
+            (position, plugin) for position, plugin in enumerate(chains.filters) if isinstance(plugin, Filter)
+        )
+        self.node_scores: tuple[tuple[NodeScore, int], ...] = tuple(
+            (plugin, weight)
+            for plugin, weight in chains.scores
+            if isinstance(plugin, NodeScore) and not plugin.skips(shape)
+        )
+        self.pod_scores: tuple[tuple[Score, int], ...] = tuple(
+            (plugin, weight) for plugin, weight in chains.scores if isinstance(plugin, Score)
+        )
+
+    def filter_nodes(self, table: NodeTable, rows: Rows) -> Codes:
+        """The verdict of the NodeFilter chain on each row: the code of the first that rejects, or 0.
+
+        Later plugins see survivors only.
+        """
+        alive = table.alive.data[rows]
+        codes = np.where(alive, 0, NO_NODE).astype(np.int32)
+        survivors: RowArray | None = None  # positions in `codes`; None while all rows are asked
+        if not alive.all():
+            survivors = np.flatnonzero(alive)
+        for _, plugin in self.node_filters:
+            if survivors is None:
+                verdicts = plugin.filter_rows(self.shape, table, rows)
+                if verdicts is None:
+                    continue
+                codes = verdicts.astype(np.int32)
+                survivors = np.flatnonzero(codes == 0)
+            else:
+                if not len(survivors):
+                    break
+                asked = survivors + rows.start if isinstance(rows, slice) else rows[survivors]
+                verdicts = plugin.filter_rows(self.shape, table, asked)
+                if verdicts is None:
+                    continue
+                codes[survivors] = verdicts
+                survivors = survivors[verdicts == 0]
+        return codes

@@ -1,0 +1,151 @@
+"""A profile: the plugins that one schedulerName runs, by extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.evaluation import Evaluations
+from koordsched.framework.filtering import Filtering
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    Bind,
+    Cycle,
+    Filter,
+    NodeFilter,
+    NodePreFilter,
+    NodeScore,
+    Permit,
+    Plugin,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    QueueSort,
+    Reserve,
+    Score,
+)
+from koordsched.framework.nominations import Nominations
+from koordsched.framework.plan import Chains
+from koordsched.framework.status import SUCCESS, Code, Status
+
+PluginFactory = Callable[[Any, Handle], Plugin]
+"""Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
+
+P = TypeVar("P", bound=Plugin)
+
+
+class ProfileError(ValueError):
+    """The profile cannot be built; the message is ready for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    """A profile of the configuration, fully expanded.
+
+    `points`: extension point (`preEnqueue`, `filter`, …) -> plugin names in order. `weights`: of the score
+    plugins. `args`: plugin name -> its arguments.
+    """
+
+    name: str
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Profile:
+    """The runtime of one profile: its plugins, and the steps that run them."""
+
+    def __init__(
+        self,
+        spec: ProfileSpec,
+        registry: Mapping[str, PluginFactory],
+        handle: Handle,
+        nominations: Nominations,
+    ) -> None:
+        """Raises ProfileError if a plugin refuses its arguments or does not implement a point it is listed at."""
+        self.name = spec.name
+        self.handle = handle
+        self.plugins: dict[str, Plugin] = {}
+        for name in dict.fromkeys(name for names in spec.points.values() for name in names):
+            factory = registry.get(name)
+            if factory is None:
+                continue  # known, but not built yet: whoever loads the configuration warns about it
+            try:
+                self.plugins[name] = factory(spec.args.get(name), handle)
+            except ValueError as error:
+                raise ProfileError(
+                    "initializing profiles: creating profile for scheduler name "
+                    f'{spec.name}: initializing plugin "{name}": {error}'
+                ) from error
+        self.pre_enqueue = self._at(spec, "preEnqueue", PreEnqueue)
+        self.queue_sort = self._at(spec, "queueSort", QueueSort)
+        self.post_filters = self._at(spec, "postFilter", PostFilter)
+        self.reserve_plugins = self._at(spec, "reserve", Reserve)
+        self.permit_plugins = self._at(spec, "permit", Permit)
+        self.pre_bind_plugins = self._at(spec, "preBind", PreBind)
+        self.bind_plugins = self._at(spec, "bind", Bind)
+        self.post_bind_plugins = self._at(spec, "postBind", PostBind)
+        self.chains = Chains(
+            pre_filters=self._any_of(spec, "preFilter", (PreFilter, NodePreFilter)),
+            filters=self._any_of(spec, "filter", (Filter, NodeFilter)),
+            scores=tuple(
+                (plugin, spec.weights.get(plugin.name, 1)) for plugin in self._any_of(spec, "score", (Score, NodeScore))
+            ),
+        )
+        self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
+        self.filtering = Filtering(self.chains, self.evaluations, handle.cluster, nominations, handle.reasons)
+
+    def _any_of(self, spec: ProfileSpec, point: str, kinds: tuple[type[Plugin], ...]) -> tuple[Plugin, ...]:
+        found = []
+        for name in spec.points.get(point, ()):
+            plugin = self.plugins.get(name)
+            if plugin is None:
+                continue
+            if not isinstance(plugin, kinds):
+                raise ProfileError(
+                    f"initializing profiles: creating profile for scheduler name {spec.name}: "
+                    f'plugin "{name}" does not extend {point[0].upper()}{point[1:]}Plugin plugin'
+                )
+            found.append(plugin)
+        return tuple(found)
+
+    def _at(self, spec: ProfileSpec, point: str, kind: type[P]) -> tuple[P, ...]:
+        return tuple(plugin for plugin in self._any_of(spec, point, (kind,)) if isinstance(plugin, kind))
+
+    # --- the steps after a node was chosen ---------------------------------------------------------
+
+    def run_reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+        """Reserve, in order, until one fails. The caller undoes them with `run_unreserve`."""
+        for plugin in self.reserve_plugins:
+            status = plugin.reserve(cycle, pod, row)
+            if not status.ok:
+                return Status(status.code, status.reasons, plugin.name)
+        return SUCCESS
+
+    def run_unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+        """Unreserve for all, in reverse."""
+        for plugin in reversed(self.reserve_plugins):
+            plugin.unreserve(cycle, pod, row)
+
+    def run_permit(self, cycle: Cycle, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
+        """SUCCESS, WAIT with the plugins to wait for (name -> seconds), or the first rejection or error."""
+        waits: dict[str, float] = {}
+        for plugin in self.permit_plugins:
+            status, timeout = plugin.permit(cycle, pod, row)
+            if status.code is Code.WAIT:
+                waits[plugin.name] = timeout
+            elif not status.ok:
+                return Status(status.code, status.reasons, plugin.name), {}
+        return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)
+
+    def run_pre_enqueue(self, pod: Pod, first: str) -> Status:
+        """The first rejection, asking the plugin named `first` (the one that gates the pod now) before the others."""
+        for plugin in sorted(self.pre_enqueue, key=lambda plugin: plugin.name != first):
+            status = plugin.pre_enqueue(pod)
+            if not status.ok:
+                return Status(status.code, status.reasons, plugin.name)
+        return SUCCESS
