@@ -56,6 +56,11 @@ def parse(source: str | bytes) -> Document:
     return _parse_json(text) if text.lstrip().startswith("{") else _parse_yaml(text)
 
 
+def reads_as_text(scalar: str) -> bool:
+    """Whether a plain YAML scalar with these characters is a string, not null, a boolean or a number."""
+    return scalar.lower() not in _NOT_JSON and isinstance(_resolve(scalar, 0), str)
+
+
 def _parse_json(text: str) -> Document:
     try:
         _check_depth(orjson.loads(text))

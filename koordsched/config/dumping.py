@@ -6,6 +6,7 @@ import yaml
 
 from koordsched.config.decoding import encode
 from koordsched.config.defaults import DEFAULT_BURST, DEFAULT_QPS, enabled_names
+from koordsched.config.document import reads_as_text
 from koordsched.config.plugin_args import PluginArgs
 from koordsched.config.wire import API_VERSION, KIND, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginConfig
 
@@ -35,6 +36,14 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Strings that would read as something else in double quotes, as goyaml writes them."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if reads_as_text(text) else '"')
+
+
+_Dumper.add_representer(str, _text)
 
 
 def _document(configuration: KubeSchedulerConfiguration, profiles: list[dict[str, Any]]) -> dict[str, Any]:

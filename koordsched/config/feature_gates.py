@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from koordsched.config.errors import ConfigError, aggregate
+from koordsched.config.foreign_gates import FOREIGN_GATES
 
 
 class Stage(StrEnum):
@@ -82,6 +83,7 @@ class FeatureGates:
     def parse(cls, texts: Iterable[str], known: Mapping[str, Gate] = KNOWN_GATES) -> "FeatureGates":
         """Read `Name=true,Other=false` texts; a later mention wins, AllAlpha and AllBeta set what is not named.
 
+        Gates of other components are accepted and have no effect.
         Raises ConfigError for what is no gate, no boolean, or locked; texts of component-base `feature_gate.go`.
         """
         explicit: dict[str, bool] = {}
@@ -114,6 +116,7 @@ class FeatureGates:
 
 def _assignment(item: str) -> tuple[str, bool]:
     name, equals, text = (part.strip() for part in item.partition("="))
+    name = name.removeprefix("kube:")  # the component may be named, and there is only one
     if not equals:
         raise ConfigError(f"missing bool value for {name}")
     if text in ("1", "t", "T", "TRUE", "true", "True"):
@@ -124,11 +127,10 @@ def _assignment(item: str) -> tuple[str, bool]:
 
 
 def _complaint(name: str, value: bool, known: Mapping[str, Gate]) -> str | None:
-    if name in ("AllAlpha", "AllBeta"):
-        return None
     gate = known.get(name)
     if gate is None:
-        return f"unrecognized feature gate: {name}"
+        accepted = name in ("AllAlpha", "AllBeta") or name in FOREIGN_GATES
+        return None if accepted else f"unrecognized feature gate: {name}"
     if gate.locked and value != gate.default:
         wanted, locked = str(value).lower(), str(gate.default).lower()
         return f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}"

@@ -1,0 +1,140 @@
+"""`koordsched check-config FILE`: is the file accepted, and what does it come to?"""
+
+import textwrap
+from collections.abc import Callable, Collection
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from koordsched.config import (
+    IN_TREE,
+    ConfigError,
+    Configuration,
+    ExtensionPoint,
+    FeatureGates,
+    PluginCatalog,
+    Profile,
+    Resolved,
+    configz,
+    load,
+    resolve,
+    warnings,
+)
+from koordsched.config.loading import read_file
+
+_WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
+_POINTS = tuple(
+    map(
+        ExtensionPoint,
+        (
+            "preEnqueue queueSort preFilter filter postFilter preScore score reserve permit preBind bind postBind "
+            "placementGenerate placementScore"
+        ).split(),
+    )
+)
+
+
+def build_check_config(
+    built_plugins: Callable[[], Collection[str]] | None = None, catalog: PluginCatalog = IN_TREE
+) -> click.Command:
+    """The command. `built_plugins` names the plugins that have code behind them, for the warnings; None = all."""
+
+    @click.command("check-config", help="Check a configuration FILE (- = standard input) and show what it comes to.")
+    @click.argument("file", type=click.Path(allow_dash=True))
+    @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+    @click.option("--feature-gates", multiple=True, help="Name=true,Other=false, as given to `run`.")
+    @click.pass_context
+    def check_config(context: click.Context, file: str, output: str, feature_gates: tuple[str, ...]) -> None:
+        try:
+            gates = FeatureGates.parse(feature_gates)
+            source = click.get_binary_stream("stdin").read() if file == "-" else read_file(file)
+            resolved = resolve(load(source, catalog=catalog, gates=gates), catalog=catalog, gates=gates)
+        except ConfigError as error:
+            if output != "table":
+                _print({"valid": False, "error": str(error), "errors": list(error.errors)}, output)
+            click.echo(f"error: {error}", err=True)
+            context.exit(1)
+        notes = warnings(resolved, catalog, built_plugins() if built_plugins is not None else None)
+        if output == "table":
+            _print_table(resolved, notes)
+        else:
+            _print(_report(resolved, notes), output)
+
+    return check_config
+
+
+check_config = build_check_config()
+
+
+def _report(resolved: Resolved, notes: list[str]) -> dict[str, Any]:
+    """The answer for programs: the defaulted file, and per profile the lists and arguments."""
+    document = configz(resolved.source)
+    return {
+        "valid": True,
+        "configuration": document,
+        "profiles": [
+            {
+                "schedulerName": profile.scheduler_name,
+                "plugins": {point.value: _listed(profile, point) for point in _POINTS},
+                "args": {config["name"]: config.get("args") for config in wire.get("pluginConfig", [])},
+            }
+            for profile, wire in zip(resolved.profiles, document["profiles"], strict=True)
+        ],
+        "warnings": notes,
+    }
+
+
+def _listed(profile: Profile, point: ExtensionPoint) -> list[Any]:
+    if point in _WEIGHTED:
+        return [{"name": name, "weight": weight} for name, weight in getattr(profile.plugins, point.attribute)]
+    return list(profile.plugins.at(point))
+
+
+def _print(report: dict[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(yaml.safe_dump(report, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _print_table(resolved: Resolved, notes: list[str]) -> None:
+    for label, text in _settings(resolved.source, resolved):
+        _row(label, text)
+    for profile in resolved.profiles:
+        click.echo(f"\nprofile {profile.scheduler_name}")
+        for point in _POINTS:
+            if names := _names(profile, point):
+                _row(f"  {point.value}", names)
+    for note in notes:
+        click.echo(f"\nwarning: {note}" if note is notes[0] else f"warning: {note}", err=True)
+
+
+def _settings(source: Configuration, resolved: Resolved) -> list[tuple[str, str]]:
+    election, limit = resolved.leader_election, resolved.rate_limit
+    lease = f"{election.resource_namespace}/{election.resource_name}"
+    times = f"lease {election.lease_duration}, renew {election.renew_deadline}, retry {election.retry_period}"
+    rows = [
+        ("leader election", f"{lease} ({times})" if election.leader_elect else "off"),
+        ("API rate limit", f"{limit.qps:g}/s, burst {limit.burst}" if limit else "none (adaptive)"),
+        ("back-off", f"{source.pod_initial_backoff_seconds}s to {source.pod_max_backoff_seconds}s"),
+    ]
+    for extender in resolved.extenders:
+        verbs = "filter preempt prioritize bind".split()
+        used = [verb for verb in verbs if getattr(extender, f"{verb}_verb")]
+        rows.append(("extender", f"{extender.url_prefix} ({', '.join(used) or 'no verbs'})"))
+    return rows
+
+
+def _names(profile: Profile, point: ExtensionPoint) -> str:
+    if point in _WEIGHTED:
+        return ", ".join(f"{name} {weight}" for name, weight in getattr(profile.plugins, point.attribute))
+    return ", ".join(profile.plugins.at(point))
+
+
+def _row(label: str, text: str) -> None:
+    width = 20
+    lines = textwrap.wrap(text, 100 - width, break_long_words=False, break_on_hyphens=False) or [""]
+    for i, line in enumerate(lines):
+        click.echo(f"{label if i == 0 else '':<{width}}{line}")
