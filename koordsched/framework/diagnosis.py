@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.status import NO_NODE, PASS, Code, ReasonTable, Status
+from koordsched.framework.status import Code, ReasonTable, Status
 
 NO_NODES = "no nodes available to schedule pods"
 """The message when the cluster is empty."""
@@ -24,10 +22,9 @@ def fit_error(nodes: int, verdicts: Verdicts, reasons: ReasonTable, post_filter:
         text += f" {pre_filter.message}."
     else:
         counts: Counter[str] = Counter()
-        for code, count in zip(*np.unique(verdicts.codes, return_counts=True), strict=True):
-            if code not in (PASS, NO_NODE):
-                for reason in reasons[int(code)].texts:
-                    counts[reason] += int(count)
+        for code, count in reasons.counted(verdicts.codes):
+            for reason in reasons[code].texts:
+                counts[reason] += count
         parts = sorted(f"{count} {reason}" for reason, count in counts.items())
         if parts:
             text += f" {', '.join(parts)}."
@@ -49,8 +46,8 @@ def rejecting_plugins(verdicts: Verdicts, reasons: ReasonTable) -> tuple[frozens
         if status.code is Code.PENDING:
             pending.add(status.plugin)
     plugins.update(verdicts.pre_filtered.named_by)
-    for code in np.unique(verdicts.codes):
-        reason = reasons[int(code)]
+    for code, _ in reasons.counted(verdicts.codes):
+        reason = reasons[code]
         if reason.plugin:
             plugins.add(reason.plugin)
             if reason.code is Code.PENDING:
@@ -60,8 +57,10 @@ def rejecting_plugins(verdicts: Verdicts, reasons: ReasonTable) -> tuple[frozens
 
 def first_error(verdicts: Verdicts, reasons: ReasonTable) -> Status | None:
     """The first ERROR that a plugin gave for a node: it ends the cycle."""
-    for code in np.unique(verdicts.codes):
-        reason = reasons[int(code)]
+    if not reasons.has_errors:
+        return None
+    for code, _ in reasons.counted(verdicts.codes):
+        reason = reasons[code]
         if reason.code is Code.ERROR:
             return Status(Code.ERROR, reason.texts, reason.plugin)
     return None

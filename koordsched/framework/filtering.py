@@ -205,8 +205,8 @@ class Filtering:
         for position, plugin in filters:
             reached = codes == PASS
             if position + 1 < last:
-                for code in np.unique(codes):
-                    if code > NO_NODE and self._evaluations.position_of(int(code)) > position:
+                for code, _ in self._reasons.counted(codes):
+                    if self._evaluations.position_of(code) > position:
                         reached |= codes == code
             at = np.flatnonzero(reached)
             if not len(at):
@@ -226,15 +226,11 @@ class Filtering:
         """Rows where other pods of at least this pod's priority are nominated."""
         found: list[tuple[int, list[Pod]]] = []
         row_of = self._cluster.table.row_of
-        for node in self._nominations.nodes_with_nominated():
+        for node in self._nominations.nodes_nominated_at_least(pod.priority):
             row = row_of.get(node)
             if row is None:
                 continue
-            others = [
-                other
-                for other in self._nominations.nominated_on(node)
-                if other.priority >= pod.priority and other.uid != pod.uid
-            ]
+            others = [o for o in self._nominations.nominated_on(node, pod.priority) if o.uid != pod.uid]
             if others:
                 found.append((row, others))
         return found

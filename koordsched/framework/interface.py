@@ -14,7 +14,7 @@ A plugin implements any number of extension points by inheriting from several of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -152,13 +152,26 @@ class PostFilter(Plugin):
 
 
 class PostFilterResult:
-    """The status, and the node to nominate: a name, "" to clear the nomination, or None to leave it."""
+    """What came of it.
 
-    __slots__ = ("nominated_node", "status")
+    `nominated_node`: the node to nominate, "" to clear the nomination, None to leave it as it is. `victims`
+    are the pods that would have to go; `actuate` starts making them go. Looking for them must change
+    nothing: explanations ask the same question and do not actuate.
+    """
 
-    def __init__(self, status: Status, nominated_node: str | None = None) -> None:
+    __slots__ = ("actuate", "nominated_node", "status", "victims")
+
+    def __init__(
+        self,
+        status: Status,
+        nominated_node: str | None = None,
+        victims: tuple[Pod, ...] = (),
+        actuate: Callable[[], None] | None = None,
+    ) -> None:
         self.status = status
         self.nominated_node = nominated_node
+        self.victims = victims
+        self.actuate = actuate
 
 
 class NodeScore(Plugin):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from koordsched.cluster.pod import Pod
@@ -11,8 +11,8 @@ from koordsched.cluster.pod import Pod
 class Nominations(Protocol):
     """Who is nominated where; the queue's nominator is one."""
 
-    def nodes_with_nominated(self) -> Iterable[str]:
-        """Names of the nodes that have nominated pods."""
+    def nodes_nominated_at_least(self, priority: int) -> Sequence[str]:
+        """Names of the nodes to which a pod of this or a higher priority is nominated."""
 
-    def nominated_on(self, node: str) -> Sequence[Pod]:
-        """The pods nominated to a node."""
+    def nominated_on(self, node: str, priority: int | None = None) -> Sequence[Pod]:
+        """The pods nominated to a node; only those of at least `priority`, if given."""

@@ -21,6 +21,7 @@ from koordsched.framework.interface import (
     Plugin,
     PostBind,
     PostFilter,
+    PostFilterResult,
     PreBind,
     PreEnqueue,
     PreFilter,
@@ -30,7 +31,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains
-from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.framework.status import SUCCESS, Code, Codes, Status
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
@@ -116,6 +117,22 @@ class Profile:
     def _at(self, spec: ProfileSpec, point: str, kind: type[P]) -> tuple[P, ...]:
         return tuple(plugin for plugin in self._any_of(spec, point, (kind,)) if isinstance(plugin, kind))
 
+    def run_post_filter(self, cycle: Cycle, codes: Codes) -> PostFilterResult:
+        """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
+
+        Source: core spec 3.6, step 8.
+        """
+        texts: list[str] = []
+        nominated: str | None = None
+        for plugin in self.post_filters:
+            result = plugin.post_filter(cycle, cycle.pod, codes)
+            if result.nominated_node is not None:
+                nominated = result.nominated_node
+            if result.status.code is not Code.UNSCHEDULABLE:
+                return PostFilterResult(result.status, nominated, result.victims, result.actuate)
+            texts.extend(result.status.reasons)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated)
+
     # --- the steps after a node was chosen ---------------------------------------------------------
 
     def run_reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
@@ -141,11 +158,3 @@ class Profile:
             elif not status.ok:
                 return Status(status.code, status.reasons, plugin.name), {}
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)
-
-    def run_pre_enqueue(self, pod: Pod, first: str) -> Status:
-        """The first rejection, asking the plugin named `first` (the one that gates the pod now) before the others."""
-        for plugin in sorted(self.pre_enqueue, key=lambda plugin: plugin.name != first):
-            status = plugin.pre_enqueue(pod)
-            if not status.ok:
-                return Status(status.code, status.reasons, plugin.name)
-        return SUCCESS

@@ -85,9 +85,11 @@ NO_NODE = 1
 class ReasonTable:
     """Interns reasons. PASS stands for a node that passes, NO_NODE for a row without a node."""
 
-    __slots__ = ("_index", "reasons")
+    __slots__ = ("_index", "has_errors", "reasons")
 
     def __init__(self) -> None:
+        self.has_errors = False
+        """Whether any ERROR was ever interned: as long as not, no verdict has to be searched for one."""
         self.reasons: list[Reason] = [Reason("", Code.SUCCESS, ()), Reason("", Code.UNRESOLVABLE, ())]
         self._index: dict[Reason, int] = {}
 
@@ -98,7 +100,13 @@ class ReasonTable:
         if number is None:
             number = self._index[reason] = len(self.reasons)
             self.reasons.append(reason)
+            self.has_errors |= code is Code.ERROR
         return number
+
+    def counted(self, codes: Codes) -> list[tuple[int, int]]:
+        """(code, number of rows) for every reason that occurs; PASS and NO_NODE are none."""
+        counts = np.bincount(codes)
+        return [(int(code), int(counts[code])) for code in np.flatnonzero(counts) if code > NO_NODE]
 
     def __getitem__(self, number: int) -> Reason:
         return self.reasons[number]

@@ -1,0 +1,58 @@
+"""What changed between two versions of a pod or node, in the vocabulary of cluster events (core spec 3.2)."""
+
+from __future__ import annotations
+
+from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
+
+ASSIGNED_ADD = ClusterEvent(ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_DELETE = ClusterEvent(ASSIGNED_POD, ActionType.DELETE)
+NODE_ADD = ClusterEvent(NODE, ActionType.ADD)
+NODE_DELETE = ClusterEvent(NODE, ActionType.DELETE)
+
+_NODE_UPDATES = tuple(
+    ClusterEvent(NODE, action)
+    for action in (
+        ActionType.UPDATE_NODE_ALLOCATABLE,
+        ActionType.UPDATE_NODE_LABEL,
+        ActionType.UPDATE_NODE_TAINT,
+        ActionType.UPDATE_NODE_CONDITION,
+        ActionType.UPDATE_NODE_ANNOTATION,
+        ActionType.UPDATE_NODE_DECLARED_FEATURE,
+    )
+)
+
+
+def node_events(changed: ActionType) -> list[ClusterEvent]:
+    """One event per kind of change; none for a heartbeat."""
+    return [event for event in _NODE_UPDATES if event.action & changed]
+
+
+def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
+    """The change events of a pod; a single generic Update if nothing specific changed."""
+    resource = ASSIGNED_POD if new.node else UNSCHEDULABLE_POD
+    actions: list[ActionType] = []
+    if old.labels is not new.labels:
+        actions.append(ActionType.UPDATE_POD_LABEL)
+    if old.requests is not new.requests and _scaled_down(old, new):
+        actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
+    if gates_eliminated(old, new):
+        actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    if old.shape is not new.shape and len(old.shape.spec.tolerations) != len(new.shape.spec.tolerations):
+        actions.append(ActionType.UPDATE_POD_TOLERATION)
+    return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
+
+
+def gates_eliminated(old: Pod, new: Pod) -> bool:
+    """Whether the last scheduling gate was removed."""
+    return (
+        old.wire is not None
+        and new.wire is not None
+        and bool(old.wire.spec.scheduling_gates)
+        and not new.wire.spec.scheduling_gates
+    )
+
+
+def _scaled_down(old: Pod, new: Pod) -> bool:
+    after = dict(new.requests.amounts)
+    return any(after.get(resource, 0) < amount for resource, amount in old.requests.amounts)

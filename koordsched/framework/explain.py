@@ -1,0 +1,132 @@
+"""The same evaluation that schedules, asked for its reasons: every plugin's verdict and score on every node.
+
+Changes nothing. The schema of `Explanation` is stable; it is documented in docs/explain.md.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.interface import Cycle
+from koordsched.framework.profile import Profile
+from koordsched.framework.scoring import PluginScores, explain_scores
+from koordsched.framework.status import PASS, Code
+
+
+class Score(msgspec.Struct):
+    """One plugin's score for one node: raw, 0..100 after normalising, weight, and the product."""
+
+    raw: int
+    normalized: int
+    weight: int
+    weighted: int
+
+
+class NodeVerdict(msgspec.Struct, rename="camel"):
+    """One node: whether the pod fits and what each plugin scores it, or which plugin refuses it and why."""
+
+    name: str
+    feasible: bool
+    plugin: str = ""
+    reasons: tuple[str, ...] = ()
+    status: str = ""
+    scores: dict[str, Score] = {}
+    total: int | None = None
+
+
+class Explanation(msgspec.Struct, rename="camel"):
+    """What the scheduler would do with a pod right now.
+
+    `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
+    of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
+    before any node was looked at. `nominated_node` and `victims`: what preemption would do.
+    """
+
+    pod: str
+    profile: str
+    nodes: list[NodeVerdict]
+    any_of: list[str]
+    message: str = ""
+    reason: str = ""
+    rejected_by: str = ""
+    gated_by: str = ""
+    nominated_node: str | None = None
+    victims: list[str] = []
+    scored: bool = False
+
+
+def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
+    """Evaluates the pod on the cluster as it is."""
+    result = Explanation(pod.key, profile.name, [], [])
+    for gate in profile.pre_enqueue:
+        status = gate.pre_enqueue(pod)
+        if not status.ok:
+            result.gated_by, result.message, result.reason = gate.name, status.message, "SchedulingGated"
+            return result
+    if not cluster.table.count:
+        result.message, result.reason = NO_NODES, "Unschedulable"
+        return result
+    cycle = Cycle(pod)
+    verdicts = profile.filtering.filter(cycle)
+    result.nodes = _nodes(profile, cluster, verdicts)
+    error = first_error(verdicts, profile.handle.reasons)
+    rejection = verdicts.pre_filtered.status
+    if rejection.code is Code.ERROR or error is not None:
+        result.message = (error or rejection).message
+        result.reason = "SchedulerError"
+        return result
+    if rejection.code.rejects:
+        result.rejected_by = rejection.plugin
+    if not verdicts.feasible:
+        outcome = profile.run_post_filter(cycle, verdicts.codes)
+        text = "" if outcome.status.ok else outcome.status.message
+        result.message = fit_error(cluster.table.count, verdicts, profile.handle.reasons, text)
+        result.reason = "Unschedulable"
+        result.nominated_node = outcome.nominated_node
+        result.victims = [victim.key for victim in outcome.victims]
+        return result
+    _score(result, profile, cluster, cycle, verdicts)
+    return result
+
+
+def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[NodeVerdict]:
+    table, reasons = cluster.table, profile.handle.reasons
+    rejection = verdicts.pre_filtered.status
+    nodes = []
+    for name, row in sorted(table.row_of.items()):
+        code = int(verdicts.codes[row])
+        if rejection.code.rejects:
+            nodes.append(NodeVerdict(name, False, rejection.plugin, rejection.reasons, rejection.code.text))
+        elif code == PASS:
+            nodes.append(NodeVerdict(name, True))
+        else:
+            reason = reasons[code]
+            nodes.append(NodeVerdict(name, False, reason.plugin, reason.texts, reason.code.text))
+    return nodes
+
+
+def _score(result: Explanation, profile: Profile, cluster: ClusterState, cycle: Cycle, verdicts: Verdicts) -> None:
+    names = cluster.table.names
+    if verdicts.feasible == 1:
+        result.any_of = [names[int(verdicts.rows[0])]]  # chosen without scoring
+        return
+    order = [plugin.name for plugin, _ in profile.chains.scores]
+    scored = explain_scores(cycle, cluster.table, verdicts, order)
+    by_name = {node.name: node for node in result.nodes}
+    totals: dict[str, int] = {}
+    for position, row in enumerate(verdicts.rows.tolist()):
+        node = by_name[names[row]]
+        node.scores = {column.plugin: _one(column, position) for column in scored}
+        node.total = totals[node.name] = sum(score.weighted for score in node.scores.values())
+    best = max(totals.values())
+    result.any_of = sorted(name for name, total in totals.items() if total == best)
+    result.scored = True
+
+
+def _one(column: PluginScores, position: int) -> Score:
+    normalized = int(column.normalized[position])
+    return Score(int(column.raw[position]), normalized, column.weight, normalized * column.weight)

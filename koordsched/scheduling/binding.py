@@ -1,0 +1,160 @@
+"""The binding cycle: from an assumed pod to a binding in the API server, one task per pod (core spec 3.7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.podevents import ASSIGNED_DELETE
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.diagnosis import one_node_error
+from koordsched.framework.interface import PreBind
+from koordsched.framework.permit import WaitingPods
+from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.queue.nominator import override
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.instruments import Instruments
+
+_log = logging.getLogger(__name__)
+
+
+class BindingCycle:
+    """Binds placed pods. `in_flight` is the number of bindings under way."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue[Pod],
+        waiting: WaitingPods,
+        failures: FailureHandler,
+        voice: Voice,
+        instruments: Instruments,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._waiting = waiting
+        self._failures = failures
+        self._voice = voice
+        self._instruments = instruments
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._drained = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """Bindings under way."""
+        return len(self._tasks)
+
+    def start(self, placement: Placement) -> None:
+        """Takes the placement over; its outcome will be seen to."""
+        task = asyncio.get_running_loop().create_task(self._bind(placement))
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._drained.set()
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a binding cycle ended in an unexpected error", exc_info=task.exception())
+
+    async def drained_below(self, limit: int) -> None:
+        """Waits until fewer than `limit` bindings are under way."""
+        while len(self._tasks) >= limit:
+            self._drained.clear()
+            await self._drained.wait()
+
+    async def close(self) -> None:
+        """Lets what is under way finish; waiting pods are refused, so that none is left in doubt."""
+        for waiting in self._waiting:
+            waiting.reject("", "scheduler is shutting down", Code.ERROR)
+        await self.drained_below(1)
+
+    # --- one pod ---------------------------------------------------------------------------------
+
+    async def _bind(self, placement: Placement) -> None:
+        pod, profile = placement.pod, placement.profile
+        try:
+            status = await self._steps(placement)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.exception("binding %s to %s failed", pod.key, placement.node)
+            status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
+        now = self._clock()
+        if not status.ok:
+            self._undo(placement, status, now)
+            return
+        queued = placement.queued
+        self._voice.scheduled(pod, placement.node)
+        self._instruments.attempt("scheduled", profile.name, now - placement.started)
+        first = queued.initial_attempt_timestamp
+        self._instruments.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
+        for plugin in profile.post_bind_plugins:
+            plugin.post_bind(placement.cycle, pod, placement.node)
+
+    async def _steps(self, placement: Placement) -> Status:
+        cycle, pod, profile, node = placement.cycle, placement.pod, placement.profile, placement.node
+        work: list[PreBind] = []
+        for pre_bind in profile.pre_bind_plugins:
+            flight = pre_bind.pre_bind_pre_flight(cycle, pod, node)
+            if flight.ok:
+                work.append(pre_bind)
+            elif flight.code is not Code.SKIP:
+                return _named(flight, f'running PreBindPreFlight "{pre_bind.name}"')
+        if (work or placement.waits) and pod.nominated_node != node:
+            # Others can see where it is going while it takes its time.
+            self._voice.nominate(pod, node)
+        if placement.waits:
+            status = await self._wait_on_permit(placement)
+            if not status.ok:
+                return status
+        self._queue.done(pod.uid)
+        for pre_bind in work:
+            status = await pre_bind.pre_bind(cycle, pod, node)
+            if not status.ok:
+                return _named(status, f'running PreBind plugin "{pre_bind.name}"')
+        for bind in profile.bind_plugins:
+            status = await bind.bind(cycle, pod, node)
+            if status.code is Code.SKIP:
+                continue
+            return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"')
+        return Status(Code.ERROR, ("no bind plugin took the pod",))
+
+    async def _wait_on_permit(self, placement: Placement) -> Status:
+        pod = placement.pod
+        started = self._clock()
+        waiting = self._waiting.add(pod, placement.waits)
+        try:
+            status = await waiting.wait()
+        finally:
+            self._waiting.remove(pod.uid)
+        self._instruments.permit_wait(status.code.text, self._clock() - started)
+        return status
+
+    def _undo(self, placement: Placement, status: Status, now: float) -> None:
+        pod, profile = placement.pod, placement.profile
+        profile.run_unreserve(placement.cycle, pod, placement.row)
+        self._cluster.forget(pod)
+        rejected = status.code.rejects
+        self._queue.move_all(ASSIGNED_DELETE, pod, None, exclude_uid=pod.uid if rejected else None)
+        self._instruments.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
+        if rejected:
+            self._failures.handle(
+                placement.queued,
+                one_node_error(status),
+                reason=UNSCHEDULABLE,
+                plugins=frozenset((status.plugin,)),
+                nominating=override(""),
+            )
+        else:
+            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=override(""))
+
+
+def _named(status: Status, step: str) -> Status:
+    """Failures after the wait name the step and carry no plugin: they back off as errors."""
+    return Status(Code.ERROR, (f"{step}: {status.message}",)) if status.code is not Code.SUCCESS else SUCCESS

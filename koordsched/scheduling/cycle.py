@@ -1,0 +1,194 @@
+"""The scheduling cycle: one pod, from the head of the queue to a node, or to the reason why not.
+
+The whole cycle tells itself from top to bottom in `schedule_one` (core spec 3.6). It is synchronous: what it
+reads is one consistent state. What has to wait for the API server happens in the binding cycle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.interface import Cycle
+from koordsched.framework.profile import Profile
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, choose
+from koordsched.framework.status import Code, Status
+from koordsched.queue.item import NO_PLUGINS, QueuedPod
+from koordsched.queue.nominator import NOOP, NominatingInfo, override
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.instruments import Instruments
+
+_log = logging.getLogger(__name__)
+
+
+class Placement:
+    """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds."""
+
+    __slots__ = ("cycle", "feasible", "node", "profile", "queued", "row", "started", "waits")
+
+    def __init__(
+        self,
+        cycle: Cycle,
+        profile: Profile,
+        queued: QueuedPod[Pod],
+        row: int,
+        node: str,
+        waits: dict[str, float],
+        started: float,
+        feasible: int,
+    ) -> None:
+        self.cycle = cycle
+        self.profile = profile
+        self.queued = queued
+        self.row = row
+        self.node = node
+        self.waits = waits
+        self.started = started
+        self.feasible = feasible
+
+    @property
+    def pod(self) -> Pod:
+        """The assumed pod."""
+        return self.cycle.pod
+
+
+class SchedulingCycle:
+    """Places pods one after the other."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue[Pod],
+        profiles: Mapping[str, Profile],
+        failures: FailureHandler,
+        voice: Voice,
+        instruments: Instruments,
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._profiles = profiles
+        self._failures = failures
+        self._voice = voice
+        self._instruments = instruments
+        self._clock = clock
+        self._rng = rng
+
+    def schedule_one(self, queued: QueuedPod[Pod]) -> Placement | None:
+        """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
+        pod = queued.pod
+        if pod.deleting:
+            self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self._queue.done(pod.uid)
+            return None
+        if pod.uid in self._cluster.assigned:
+            self._queue.done(pod.uid)
+            return None
+        profile = self._profiles[pod.shape.scheduler_name]
+        started = self._clock()
+        cycle = Cycle(pod)
+        try:
+            return self._place(cycle, profile, queued, started)
+        except (InvalidScore, PreScoreFailed) as error:
+            self._fail(queued, profile, started, str(error))
+        except Exception as error:
+            # A defect of one plugin must cost one pod an attempt, not everybody the scheduler.
+            _log.exception("scheduling %s failed", pod.key)
+            if pod.uid in self._cluster.assumed:
+                profile.run_unreserve(cycle, pod, pod.row)
+                self._cluster.forget(pod)
+            self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
+        return None
+
+    def _place(self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float) -> Placement | None:
+        table = self._cluster.table
+        if not table.count:
+            self._reject(queued, profile, started, NO_NODES)
+            return None
+        verdicts = profile.filtering.filter(cycle)
+        found = self._clock()
+        self._instruments.extension_point("Filter", "Success", profile.name, found - started)
+        error = self._error_in(verdicts, profile)
+        if error is not None:
+            self._fail(queued, profile, started, error.message)
+            return None
+        if not verdicts.feasible:
+            self._no_node(cycle, profile, queued, verdicts, started)
+            return None
+        row = choose(cycle, table, verdicts, self._rng)
+        scored = self._clock()
+        self._instruments.extension_point("Score", "Success", profile.name, scored - found)
+        self._instruments.algorithm(scored - started)
+        return self._take(cycle, profile, queued, row, started, verdicts.feasible)
+
+    @staticmethod
+    def _error_in(verdicts: Verdicts, profile: Profile) -> Status | None:
+        if verdicts.pre_filtered.status.code is Code.ERROR:
+            return verdicts.pre_filtered.status
+        return first_error(verdicts, profile.handle.reasons)
+
+    def _take(
+        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], row: int, started: float, feasible: int
+    ) -> Placement | None:
+        """Assume, Reserve, Permit; any refusal takes everything back."""
+        pod = cycle.pod
+        node = self._cluster.table.names[row]
+        self._cluster.assume(pod, row)
+        self._queue.nominator.delete(pod.uid)
+        status = profile.run_reserve(cycle, pod, row)
+        waits: dict[str, float] = {}
+        if status.ok and profile.permit_plugins:
+            status, waits = profile.run_permit(cycle, pod, row)
+        if status.ok or status.code is Code.WAIT:
+            return Placement(cycle, profile, queued, row, node, waits, started, feasible)
+        profile.run_unreserve(cycle, pod, row)
+        self._cluster.forget(pod)
+        if status.code.rejects:
+            self._reject(queued, profile, started, one_node_error(status), frozenset((status.plugin,)))
+        else:
+            self._fail(queued, profile, started, status.message)
+        return None
+
+    def _no_node(
+        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], verdicts: Verdicts, started: float
+    ) -> None:
+        """PostFilter plugins may make room; then the pod goes back to the queue with the reason."""
+        status, nominating = self._post_filter(cycle, profile, verdicts)
+        text = "" if status.ok else status.message
+        reasons = profile.handle.reasons
+        plugins, pending = rejecting_plugins(verdicts, reasons)
+        message = fit_error(self._cluster.table.count, verdicts, reasons, text)
+        self._reject(queued, profile, started, message, plugins, pending, nominating)
+
+    def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> tuple[Status, NominatingInfo]:
+        """Runs the PostFilter plugins, and sets going what they decided."""
+        outcome = profile.run_post_filter(cycle, verdicts.codes)
+        if outcome.actuate is not None:
+            outcome.actuate()
+        return outcome.status, NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
+
+    def _reject(
+        self,
+        queued: QueuedPod[Pod],
+        profile: Profile,
+        started: float,
+        message: str,
+        plugins: frozenset[str] = NO_PLUGINS,
+        pending: frozenset[str] = NO_PLUGINS,
+        nominating: NominatingInfo = NOOP,
+    ) -> None:
+        self._instruments.attempt("unschedulable", profile.name, self._clock() - started)
+        self._failures.handle(
+            queued, message, reason=UNSCHEDULABLE, plugins=plugins, pending_plugins=pending, nominating=nominating
+        )
+
+    def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
+        self._instruments.attempt("error", profile.name, self._clock() - started)
+        self._failures.handle(queued, message, reason=SCHEDULER_ERROR)

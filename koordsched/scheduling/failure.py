@@ -1,0 +1,67 @@
+"""What happens to a pod that could not be placed or bound: back to the queue, and a word to its owner.
+
+Source: core spec 3.3 (failure return), 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from koordsched.cluster.pod import Pod
+from koordsched.queue.item import NO_PLUGINS, QueuedPod
+from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.pending import PendingPods
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+class Voice(Protocol):
+    """Tells users about their pods: events and status. Never blocks, best effort."""
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The pod was bound."""
+
+    def failed(self, pod: Pod, note: str) -> None:
+        """An attempt to schedule it failed."""
+
+    def condition(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
+        """PodScheduled is False for this reason; nominated_node is written too unless it is None."""
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Writes status.nominatedNodeName alone."""
+
+
+class FailureHandler:
+    """Takes failed pods back."""
+
+    def __init__(self, queue: SchedulingQueue[Pod], pending: PendingPods, voice: Voice) -> None:
+        self._queue = queue
+        self._pending = pending
+        self._voice = voice
+
+    def handle(
+        self,
+        queued: QueuedPod[Pod],
+        message: str,
+        *,
+        reason: str,
+        plugins: AbstractSet[str] = NO_PLUGINS,
+        pending_plugins: AbstractSet[str] = NO_PLUGINS,
+        nominating: NominatingInfo = NOOP,
+    ) -> None:
+        """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination."""
+        newest = self._pending.newest(queued.pod)
+        if newest is None:
+            # Deleted meanwhile, or somebody gave it a node: nothing to retry.
+            self._queue.done(queued.pod.uid)
+        else:
+            self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest)
+            self._queue.nominator.add(newest, nominating)
+        pod = newest or queued.pod
+        self._voice.failed(pod, message)
+        if newest is not None:
+            override = nominating.node if nominating.mode is NominatingMode.OVERRIDE else None
+            self._voice.condition(newest, reason, message, override)
