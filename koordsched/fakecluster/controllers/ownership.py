@@ -1,0 +1,41 @@
+"""Owner references: who made an object, and who may adopt it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+"""(namespace, name); the namespace of cluster-scoped objects is empty."""
+
+
+def key_of(obj: Object) -> Key:
+    """The object's (namespace, name)."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def controller_uid(obj: Object) -> str | None:
+    """The uid in the reference marked `controller: true`, or None."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            uid: str = reference["uid"]
+            return uid
+    return None
+
+
+def controller_reference(owner: Object, api_version: str, kind: str) -> Object:
+    """The reference a controller puts on what it makes; it blocks foreground deletion of the owner."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_deleting(obj: Object) -> bool:
+    """Whether a deletionTimestamp is set."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
