@@ -37,9 +37,12 @@ class ActiveQueue(Generic[P]):
             queued.place = Place.ACTIVE
         self._pods.update(batch)
 
-    def pop(self) -> QueuedPod[P]:
-        """Remove and return the head. Raises IndexError if there is none."""
-        head: QueuedPod[P] = self._pods.pop(0)
+    def pop(self) -> QueuedPod[P] | None:
+        """Remove and return the head; None if there is none."""
+        try:
+            head: QueuedPod[P] = self._pods.pop(0)
+        except IndexError:
+            return None
         return head
 
     def remove(self, queued: QueuedPod[P]) -> None:

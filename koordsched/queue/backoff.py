@@ -82,11 +82,10 @@ class BackoffQueue(Generic[P]):
         """Take a pod out. O(log n)."""
         (self._failed if queued.place is Place.ERROR_BACKOFF else self._rejected).remove(queued)
 
-    def pop_early(self) -> QueuedPod[P]:
-        """Remove and return the rejected pod whose wait ends first, although it has not ended.
-
-        Raises IndexError if there is none.
-        """
+    def pop_early(self) -> QueuedPod[P] | None:
+        """Remove and return the rejected pod whose wait ends first, before it ends; None if there is none."""
+        if not self._rejected:
+            return None
         queued: QueuedPod[P] = self._rejected.pop(0)
         return queued
 

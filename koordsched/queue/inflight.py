@@ -36,7 +36,7 @@ class Flight(Generic[P]):
         #: Number of the first event that it must be told about.
         self.start = start
         #: Changes of the pod itself and forced activations: nobody else's business.
-        self.own_events: list[RecordedEvent] = []
+        self.own_events: Sequence[RecordedEvent] = ()
         #: The newest version of the pod, if it changed.
         self.latest: P | None = None
         #: Deleted, or bound, meanwhile.
@@ -79,7 +79,7 @@ class InFlight(Generic[P]):
 
     def record_own(self, flight: Flight[P], event: ClusterEvent, old: P | None, new: P) -> None:
         """Something happened that concerns one pod in flight only."""
-        flight.own_events.append(RecordedEvent(event, old, new))
+        flight.own_events = (*flight.own_events, RecordedEvent(event, old, new))
         self._counts[event.label] += 1
 
     def events_since(self, flight: Flight[P]) -> Sequence[RecordedEvent] | None:

@@ -93,13 +93,12 @@ class Queues(Generic[P]):
 
     def pop(self) -> QueuedPod[P] | None:
         """The head of active, else the rejected pod next to finish its back-off, else None."""
-        if self.active:
-            queued = self.active.pop()
-        elif self.backoff.poppable:
+        queued = self.active.pop()
+        if queued is None:
             queued = self.backoff.pop_early()
+            if queued is None:
+                return None
             self.counters.incoming["active", POP_FROM_BACKOFF_Q] += 1
-        else:
-            return None
         del self._by_key[queued.key]
         return queued
 

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from koordsched.cluster import events as ev
+from koordsched.cluster.events import ActionType as A
+from koordsched.cluster.events import ClusterEvent, EventResource
+from koordsched.queue import (
+    ByKey,
+    GroupBy,
+    HintRegistration,
+    HintTable,
+    Place,
+    QueueingHint,
+    Scope,
+    every_event,
+)
+from tests.queue.pods import Pod, Shape, make_queue, reject
+
+QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
+NODE = ClusterEvent(ev.NODE, A.ADD)
+TAINT = ClusterEvent(ev.NODE, A.UPDATE_NODE_TAINT)
+
+
+class Hint:
+    """A hint that answers as told and remembers whom it was asked about."""
+
+    def __init__(self, answer: QueueingHint | Exception = SKIP) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    def __call__(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        self.asked.append(pod.name)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("unschedulable", "pending", "hints", "place"),
+    [
+        # One rejecting plugin.
+        (["P"], [], {"P": SKIP}, Place.UNSCHEDULABLE),
+        (["P"], [], {"P": QUEUE}, Place.BACKOFF),
+        (["P"], [], {"P": None}, Place.BACKOFF),  # no hint: always
+        (["P"], [], {"P": RuntimeError("broken")}, Place.BACKOFF),
+        (["P"], [], {}, Place.UNSCHEDULABLE),  # did not register the event
+        # Only rejecting plugins are asked.
+        (["P"], [], {"Q": QUEUE}, Place.UNSCHEDULABLE),
+        # Any of several.
+        (["P", "Q"], [], {"P": SKIP, "Q": QUEUE}, Place.BACKOFF),
+        (["P", "Q"], [], {"P": SKIP, "Q": SKIP}, Place.UNSCHEDULABLE),
+        # A pending plugin's answer skips back-off, others' do not.
+        ([], ["P"], {"P": QUEUE}, Place.ACTIVE),
+        ([], ["P"], {"P": RuntimeError("broken")}, Place.ACTIVE),
+        (["Q"], ["P"], {"P": SKIP, "Q": QUEUE}, Place.BACKOFF),
+        (["Q"], ["P"], {"P": QUEUE, "Q": QUEUE}, Place.ACTIVE),
+        (["Q"], ["P"], {"P": SKIP, "Q": SKIP}, Place.UNSCHEDULABLE),
+    ],
+)
+@pytest.mark.parametrize("scope", [Scope.SHAPE, Scope.POD, GroupBy(lambda pod: pod.namespace)])
+@pytest.mark.parametrize("replay", [False, True])
+def test_answers_of_the_rejecting_plugins(
+    unschedulable: list[str],
+    pending: list[str],
+    hints: dict[str, QueueingHint | Exception | None],
+    place: Place,
+    scope: Scope | GroupBy[Pod],
+    replay: bool,
+) -> None:
+    taking = ClusterEvent(ev.NODE, A.ADD | A.UPDATE_NODE_TAINT)
+    queue = make_queue(
+        HintRegistration(plugin, taking, None if answer is None else Hint(answer), scope)
+        for plugin, answer in hints.items()
+    )
+    queue.add(Pod("p"))
+    queued = queue.pop()
+    assert queued is not None
+    if replay:
+        queue.move_all(NODE)
+    queue.add_unschedulable_if_not_present(queued, set(unschedulable), set(pending))
+    if not replay:
+        assert queued.place is Place.UNSCHEDULABLE
+        queue.move_all(NODE)
+    assert queued.place is place
+
+
+def test_one_call_answers_for_all_twins() -> None:
+    hint = Hint(QUEUE)
+    queue = make_queue([HintRegistration("P", NODE, hint, Scope.SHAPE)])
+    pods = [Pod(f"p{i}", namespace=f"ns{i % 3}") for i in range(100)]
+    for pod in pods:
+        reject(queue, pod, "P")
+    reject(queue, Pod("other", shape=Shape(name="other")), "P")
+    assert queue.move_all(NODE) == 101
+    assert len(hint.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "calls"),
+    [(Scope.SHAPE, 1), (GroupBy(lambda pod: pod.namespace), 3), (GroupBy(lambda pod: pod.name), 30), (Scope.POD, 30)],
+)
+def test_scope_says_how_far_an_answer_holds(scope: Any, calls: int) -> None:
+    hint = Hint(SKIP)
+    queue = make_queue([HintRegistration("P", NODE, hint, scope), HintRegistration("Q", NODE, Hint(), Scope.SHAPE)])
+    for i in range(30):
+        reject(queue, Pod(f"p{i}", namespace=f"ns{i % 3}"), "P")
+    assert queue.move_all(NODE) == 0
+    assert len(hint.asked) == calls
+
+
+def test_pods_of_one_shape_rejected_by_different_plugins_are_asked_apart() -> None:
+    p, q = Hint(QUEUE), Hint(SKIP)
+    queue = make_queue([HintRegistration("P", NODE, p, Scope.SHAPE), HintRegistration("Q", NODE, q, Scope.SHAPE)])
+    by_p, by_q = reject(queue, Pod("a"), "P"), reject(queue, Pod("b"), "Q")
+    assert queue.move_all(NODE) == 1
+    assert (p.asked, q.asked) == (["a"], ["b"])
+    assert (by_p.place, by_q.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+
+
+CLAIM = ClusterEvent(ev.PERSISTENT_VOLUME_CLAIM, A.ADD)
+
+
+def uses_claim() -> ByKey[Pod]:
+    return ByKey(
+        pod_keys=lambda pod: [f"{pod.namespace}/{claim}" for claim in pod.claims],
+        event_keys=lambda old, new: [new],
+    )
+
+
+def test_keyed_hints_find_their_pods_without_asking_the_others() -> None:
+    hint = Hint(QUEUE)
+    queue = make_queue([HintRegistration("Volumes", CLAIM, hint, uses_claim())])
+    for i in range(50):
+        reject(queue, Pod(f"p{i}", claims=(f"data-{i}", "shared")), "Volumes")
+    assert queue.move_all(CLAIM, None, "default/data-7") == 1
+    assert hint.asked == ["p7"]
+    assert queue.move_all(CLAIM, None, "other/data-8") == 0
+    assert queue.move_all(CLAIM, None, "default/shared") == 49
+    assert len(queue) == 50
+
+
+def test_a_key_without_hint_is_enough() -> None:
+    queue = make_queue([HintRegistration("Volumes", CLAIM, None, uses_claim())])
+    uses, not_mine = reject(queue, Pod("a", claims=("x",)), "Volumes"), reject(queue, Pod("b"), "Volumes")
+    queue.move_all(CLAIM, None, "default/x")
+    assert (uses.place, not_mine.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+
+
+def test_keys_are_compared_in_replay_too() -> None:
+    queue = make_queue([HintRegistration("Volumes", CLAIM, None, uses_claim())])
+    places = []
+    for claims in (("x",), ("y",)):
+        queue.add(Pod(f"p-{claims[0]}", claims=claims))
+        queued = queue.pop()
+        assert queued is not None
+        queue.move_all(CLAIM, None, "default/x")
+        places.append(queue.add_unschedulable_if_not_present(queued, {"Volumes"}))
+        queue.delete(queued.pod)
+    assert places == [Place.BACKOFF, Place.UNSCHEDULABLE]
+
+
+def test_an_index_shared_by_two_plugins_wakes_only_pods_of_the_one_that_asked() -> None:
+    index = uses_claim()
+    queue = make_queue(
+        [
+            HintRegistration("Volumes", CLAIM, None, index),
+            HintRegistration("Zones", ClusterEvent(ev.PERSISTENT_VOLUME_CLAIM, A.DELETE), None, index),
+        ]
+    )
+    zones = reject(queue, Pod("a", claims=("x",)), "Zones")
+    volumes = reject(queue, Pod("b", claims=("x",)), "Volumes")
+    assert queue.move_all(CLAIM, None, "default/x") == 1
+    assert (zones.place, volumes.place) == (Place.UNSCHEDULABLE, Place.BACKOFF)
+
+
+def test_a_keyed_answer_of_a_pending_plugin_outranks_the_groups() -> None:
+    queue = make_queue(
+        [
+            HintRegistration("Volumes", CLAIM, None, uses_claim()),
+            HintRegistration("P", CLAIM, Hint(QUEUE), Scope.SHAPE),
+        ]
+    )
+    mine = reject(queue, Pod("a", claims=("x",)), "P", pending=["Volumes"])
+    other = reject(queue, Pod("b", claims=("y",)), "P", pending=["Volumes"])
+    assert queue.move_all(CLAIM, None, "default/x") == 2
+    assert (mine.place, other.place) == (Place.ACTIVE, Place.BACKOFF)
+
+
+OWN = ClusterEvent(ev.UNSCHEDULABLE_POD, A.UPDATE_POD_TOLERATION)
+
+
+@pytest.mark.parametrize("scope", [Scope.OWN_POD, Scope.SHAPE, Scope.POD, GroupBy(lambda pod: 0), uses_claim()])
+def test_own_changes_ask_hints_of_every_scope(scope: Any) -> None:
+    hint = Hint(QUEUE)
+    queue = make_queue([HintRegistration("P", ClusterEvent(ev.POD, A.UPDATE_POD_TOLERATION), hint, scope)])
+    queued, twin = reject(queue, Pod("a"), "P"), reject(queue, Pod("b"), "P")
+    assert queue.update(queued.pod, Pod("a", labels="new"), [OWN]) is Place.BACKOFF
+    assert hint.asked == ["a"]
+    assert twin.place is Place.UNSCHEDULABLE
+
+
+def test_changes_of_other_objects_do_not_ask_own_pod_hints() -> None:
+    hint = Hint(QUEUE)
+    event = ClusterEvent(ev.POD, A.UPDATE_POD_TOLERATION)
+    queue = make_queue([HintRegistration("P", event, hint, Scope.OWN_POD)])
+    reject(queue, Pod("a"), "P")
+    assert queue.move_all(ClusterEvent(ev.ASSIGNED_POD, A.UPDATE_POD_TOLERATION), Pod("x"), Pod("x")) == 0
+    assert hint.asked == []
+
+
+@pytest.mark.parametrize(
+    ("registered", "woken"),
+    [
+        ([A.ADD], True),
+        ([A.ADD | A.UPDATE_NODE_LABEL], True),
+        ([A.ADD | A.UPDATE_NODE_TAINT], False),
+        ([A.ADD, A.UPDATE_NODE_TAINT], False),
+        ([A.UPDATE_NODE_LABEL], False),
+        ([A.DELETE], False),
+    ],
+)
+def test_taint_mitigation(registered: list[A], woken: bool) -> None:
+    queue = make_queue(HintRegistration("P", ClusterEvent(ev.NODE, action), Hint(SKIP)) for action in registered)
+    reject(queue, Pod("a"), "P")
+    assert queue.move_all(TAINT) == woken
+
+
+@pytest.mark.parametrize(
+    ("event", "woken"),
+    [
+        (NODE, True),
+        (TAINT, True),
+        (ev.ASSIGNED_POD_DELETE, True),
+        (ev.ASSIGNED_POD_UPDATE, True),
+        (ClusterEvent(ev.STORAGE_CLASS, A.ADD), True),
+        (ClusterEvent(EventResource("gadgets.v1.test.io"), A.ADD), False),
+    ],
+)
+@pytest.mark.parametrize("wildcard", [False, True])
+def test_plugins_without_events_get_all_standard_ones(event: ClusterEvent, woken: bool, wildcard: bool) -> None:
+    everything = [HintRegistration[Pod]("P", ClusterEvent(ev.WILDCARD, A.ALL))]
+    queue = make_queue(everything if wildcard else every_event("P"))
+    reject(queue, Pod("a"), "P")
+    assert queue.move_all(event) == woken
+
+
+def test_a_wildcard_registration_does_not_let_the_flush_touch_gated_pods() -> None:
+    queue = make_queue([HintRegistration("G", ClusterEvent(ev.WILDCARD, A.ALL))], pre_enqueue={"G": lambda pod: "no"})
+    queue.add(Pod("a"))
+    assert queue.move_all(ev.UNSCHEDULABLE_TIMEOUT) == 0
+
+
+def test_hint_errors_are_logged_and_observed(caplog: pytest.LogCaptureFixture) -> None:
+    class Observer:
+        def __init__(self) -> None:
+            self.ticks = 0.0
+            self.seen: Counter[tuple[str, str, str, float]] = Counter()
+
+        def clock(self) -> float:
+            self.ticks += 0.5
+            return self.ticks
+
+        def observe(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+            self.seen[plugin, event, hint, seconds] += 1
+
+    observer = Observer()
+    queue = make_queue(
+        [
+            HintRegistration("Bad", NODE, Hint(ValueError("boom")), Scope.SHAPE),
+            HintRegistration("Yes", NODE, Hint(QUEUE), Scope.SHAPE),
+            HintRegistration("No", NODE, Hint(SKIP), Scope.SHAPE),
+        ],
+        observer=observer,
+    )
+    for plugin in ("Bad", "Yes", "No"):
+        reject(queue, Pod(plugin.lower()), plugin)
+    with caplog.at_level(logging.ERROR):
+        assert queue.move_all(NODE) == 2
+    assert observer.seen == {
+        ("Bad", "NodeAdd", "Error", 0.5): 1,
+        ("Yes", "NodeAdd", "Queue", 0.5): 1,
+        ("No", "NodeAdd", "QueueSkip", 0.5): 1,
+    }
+    assert "queueing hint of Bad failed for pod default/bad and event NodeAdd" in caplog.text
+
+
+def test_matching_is_remembered() -> None:
+    table = HintTable[Pod]([HintRegistration("P", NODE)])
+    assert table.matching(NODE) is table.matching(ClusterEvent(ev.NODE, A.ADD))
+    assert not table.matching(ev.NODE_DELETE)

@@ -1,0 +1,110 @@
+import pytest
+
+from koordsched.queue import Nominator, override
+from koordsched.queue.nominator import NOOP, NominatingInfo
+from tests.queue.pods import Pod
+
+
+def nominator(gone: tuple[str, ...] = ()) -> Nominator[Pod]:
+    return Nominator(lambda pod: pod.name not in gone)
+
+
+def names(pods: object) -> list[str]:
+    return [pod.name for pod in pods]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("status", "info", "node"),
+    [("", NOOP, ""), ("n1", NOOP, "n1"), ("n1", override("n2"), "n2"), ("", override("n2"), "n2"),
+     ("n1", override(""), "")],
+)  # fmt: skip
+def test_add_uses_the_name_its_mode_says(status: str, info: NominatingInfo, node: str) -> None:
+    nominations = nominator()
+    nominations.add(Pod("p", nominated_node="n0"))
+    nominations.add(Pod("p", nominated_node=status), info)
+    assert nominations.node_of("uid-default-p") == node
+    assert list(nominations.nodes_with_nominated()) == ([node] if node else [])
+    assert len(nominations) == bool(node)
+
+
+def test_pods_that_are_gone_or_assigned_are_not_nominated() -> None:
+    nominations = nominator(gone=("p",))
+    nominations.add(Pod("p"), override("n1"))
+    assert not nominations.nodes_with_nominated()
+    assert nominations.version == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "before", "after", "node"),
+    [
+        ("n1", "", "", "n1"),  # the nomination has not reached the status yet
+        ("n1", "", "n2", "n2"),
+        ("n1", "n1", "n2", "n2"),
+        ("n1", "n1", "", ""),  # taken away by somebody
+        ("", "", "n2", "n2"),
+        ("", "", "", ""),
+    ],
+)
+def test_update(memory: str, before: str, after: str, node: str) -> None:
+    nominations = nominator()
+    old, new = Pod("p", nominated_node=before), Pod("p", nominated_node=after, labels="new")
+    nominations.add(old, override(memory))
+    nominations.update(old, new)
+    assert nominations.node_of(new.uid) == node
+    if node:
+        assert nominations.nominated_on(node)[0] is new
+
+
+def test_pods_of_a_node_are_ordered_by_priority_then_arrival() -> None:
+    nominations = nominator()
+    for name, priority in (("a", 5), ("b", 1), ("c", 9), ("d", 5)):
+        nominations.add(Pod(name, priority=priority), override("n1"))
+    assert names(nominations.nominated_on("n1")) == ["c", "a", "d", "b"]
+    assert names(nominations.nominated_on("n1", 5)) == ["c", "a", "d"]
+    assert names(nominations.nominated_on("n1", 6)) == ["c"]
+    assert names(nominations.nominated_on("n2")) == []
+
+
+def test_core_case_28_only_nominated_pods_of_at_least_the_own_priority_count() -> None:
+    nominations = nominator()
+    nominations.add(Pod("A", priority=5), override("n1"))
+    nominations.add(Pod("B", priority=1), override("n1"))
+    assert names(nominations.nominated_on("n1", 3)) == ["A"]
+    assert nominations.nodes_nominated_at_least(3) == ["n1"]
+
+
+def test_nodes_by_priority_follow_the_nominations() -> None:
+    nominations = nominator()
+    nominations.add(Pod("a", priority=5), override("n1"))
+    nominations.add(Pod("b", priority=5), override("n1"))
+    nominations.add(Pod("c", priority=7), override("n2"))
+    nominations.add(Pod("d", priority=-3), override("n3"))
+    assert nominations.nodes_nominated_at_least(6) == ["n2"]
+    assert sorted(nominations.nodes_nominated_at_least(5)) == ["n1", "n2"]
+    assert sorted(nominations.nodes_nominated_at_least(-10)) == ["n1", "n2", "n3"]
+    nominations.delete("uid-default-a")
+    assert sorted(nominations.nodes_nominated_at_least(5)) == ["n1", "n2"]
+    nominations.delete("uid-default-b")
+    assert nominations.nodes_nominated_at_least(5) == ["n2"]
+    nominations.add(Pod("c", priority=7), override("n1"))
+    assert nominations.nodes_nominated_at_least(5) == ["n1"]
+
+
+def test_version_grows_with_every_change_and_only_then() -> None:
+    nominations = nominator()
+    seen = [nominations.version]
+
+    def changed() -> bool:
+        seen.append(nominations.version)
+        return seen[-1] > seen[-2]
+
+    nominations.delete("uid-default-p")
+    assert not changed()
+    nominations.add(Pod("p"), override("n1"))
+    assert changed()
+    nominations.nominated_on("n1")
+    nominations.update(Pod("q"), Pod("q"))
+    assert not changed()
+    nominations.delete("uid-default-p")
+    assert changed()
+    assert nominations.nominated_on("n1") == ()
