@@ -18,6 +18,7 @@ from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.objects import Objects
 from koordsched.cluster.pod import Pod, PodFactory
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, MEMORY
@@ -46,6 +47,7 @@ class ClusterState:
         self.shapes = PodShapes(self.table.resource_names)
         self.label_sets = LabelSets()
         self.pods = PodFactory(self.shapes, self.label_sets)
+        self.objects = Objects()
         self.assigned: dict[str, Pod] = {}
         """uid -> pod, for every pod on a node, assumed ones included."""
         self.assumed: dict[str, Pod] = {}
