@@ -180,10 +180,9 @@ class HintTable(Generic[P]):
         return tuple(scope.key(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
 
     def index_keys(self, pod: P, plugins: Iterable[str]) -> tuple[tuple[ByKey[P], Hashable], ...]:
-        """Where the pod is to be found by the keyed hints of these plugins."""
-        return tuple(
-            (scope, key) for plugin in plugins for scope in self._indexes.get(plugin, ()) for key in scope.pod_keys(pod)
-        )
+        """Where the pod is to be found by the keyed hints of these plugins, each place once."""
+        indexes = dict.fromkeys(index for plugin in plugins for index in self._indexes.get(plugin, ()))
+        return tuple((index, key) for index in indexes for key in dict.fromkeys(index.pod_keys(pod)))
 
     def answer(self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any) -> bool:
         """Ask one hint. True: the event is worth an attempt."""

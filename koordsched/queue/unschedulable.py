@@ -115,7 +115,7 @@ class UnschedulablePods(Generic[P]):
                     del self._by_plugin[group.profile, plugin]
         for key in queued.index_keys:
             found = self._by_key[key]
-            found.pop(queued, None)
+            del found[queued]
             if not found:
                 del self._by_key[key]
         queued.group = None
