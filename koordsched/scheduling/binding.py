@@ -13,11 +13,11 @@ from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.observability.metrics import Metrics
 from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import Placement
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
-from koordsched.scheduling.instruments import Instruments
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class BindingCycle:
         waiting: WaitingPods,
         failures: FailureHandler,
         voice: Voice,
-        instruments: Instruments,
+        metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class BindingCycle:
         self._waiting = waiting
         self._failures = failures
         self._voice = voice
-        self._instruments = instruments
+        self._metrics = metrics
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
@@ -91,9 +91,9 @@ class BindingCycle:
             return
         queued = placement.queued
         self._voice.scheduled(pod, placement.node)
-        self._instruments.attempt("scheduled", profile.name, now - placement.started)
+        self._metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
-        self._instruments.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
+        self._metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
         for plugin in profile.post_bind_plugins:
             plugin.post_bind(placement.cycle, pod, placement.node)
 
@@ -133,7 +133,7 @@ class BindingCycle:
             status = await waiting.wait()
         finally:
             self._waiting.remove(pod.uid)
-        self._instruments.permit_wait(status.code.text, self._clock() - started)
+        self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
         return status
 
     def _undo(self, placement: Placement, status: Status, now: float) -> None:
@@ -142,7 +142,7 @@ class BindingCycle:
         self._cluster.forget(pod)
         rejected = status.code.rejects
         self._queue.move_all(ASSIGNED_DELETE, pod, None, exclude_uid=pod.uid if rejected else None)
-        self._instruments.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
+        self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
         if rejected:
             self._failures.handle(
                 placement.queued,

@@ -18,11 +18,11 @@ from koordsched.framework.interface import Cycle
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, choose
 from koordsched.framework.status import Code, Status
+from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
-from koordsched.scheduling.instruments import Instruments
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class SchedulingCycle:
         profiles: Mapping[str, Profile],
         failures: FailureHandler,
         voice: Voice,
-        instruments: Instruments,
+        metrics: Metrics,
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
@@ -77,7 +77,7 @@ class SchedulingCycle:
         self._profiles = profiles
         self._failures = failures
         self._voice = voice
-        self._instruments = instruments
+        self._metrics = metrics
         self._clock = clock
         self._rng = rng
 
@@ -114,7 +114,7 @@ class SchedulingCycle:
             return None
         verdicts = profile.filtering.filter(cycle)
         found = self._clock()
-        self._instruments.extension_point("Filter", "Success", profile.name, found - started)
+        self._metrics.extension_point("Filter", profile.name).observe(found - started)
         error = self._error_in(verdicts, profile)
         if error is not None:
             self._fail(queued, profile, started, error.message)
@@ -124,8 +124,8 @@ class SchedulingCycle:
             return None
         row = choose(cycle, table, verdicts, self._rng)
         scored = self._clock()
-        self._instruments.extension_point("Score", "Success", profile.name, scored - found)
-        self._instruments.algorithm(scored - started)
+        self._metrics.extension_point("Score", profile.name).observe(scored - found)
+        self._metrics.scheduling_algorithm_duration.observe(scored - started)
         return self._take(cycle, profile, queued, row, started, verdicts.feasible)
 
     @staticmethod
@@ -184,11 +184,11 @@ class SchedulingCycle:
         pending: frozenset[str] = NO_PLUGINS,
         nominating: NominatingInfo = NOOP,
     ) -> None:
-        self._instruments.attempt("unschedulable", profile.name, self._clock() - started)
+        self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
         self._failures.handle(
             queued, message, reason=UNSCHEDULABLE, plugins=plugins, pending_plugins=pending, nominating=nominating
         )
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
-        self._instruments.attempt("error", profile.name, self._clock() - started)
+        self._metrics.attempt("error", profile.name, self._clock() - started)
         self._failures.handle(queued, message, reason=SCHEDULER_ERROR)

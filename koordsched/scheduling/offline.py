@@ -1,0 +1,161 @@
+"""The scheduler's evaluation on a cluster state given as objects: no API server, no queue, no time.
+
+`simulate` and `explain` run on this, and so do comparisons with recorded decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from koordsched.api import core
+from koordsched.api.decoding import DecodeError, convert
+from koordsched.api.quantity import QuantityError
+from koordsched.cluster import objects as kinds
+from koordsched.cluster.pod import TERMINAL, Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.config.resolving import Resolved
+from koordsched.framework.explain import Explanation, explain
+from koordsched.framework.handle import Clock, WriteFailed
+from koordsched.framework.interface import Cycle
+from koordsched.framework.profile import PluginFactory, Profile
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.queue.nominator import Nominator
+from koordsched.scheduling.assembly import build_profiles
+
+OTHER_KINDS: Mapping[tuple[str, str], kinds.Kind[Any]] = {
+    ("v1", "Namespace"): kinds.NAMESPACES,
+    ("v1", "Service"): kinds.SERVICES,
+    ("v1", "ReplicationController"): kinds.REPLICATION_CONTROLLERS,
+    ("apps/v1", "ReplicaSet"): kinds.REPLICA_SETS,
+    ("apps/v1", "StatefulSet"): kinds.STATEFUL_SETS,
+    ("policy/v1", "PodDisruptionBudget"): kinds.POD_DISRUPTION_BUDGETS,
+    ("v1", "PersistentVolume"): kinds.PERSISTENT_VOLUMES,
+    ("v1", "PersistentVolumeClaim"): kinds.PERSISTENT_VOLUME_CLAIMS,
+    ("storage.k8s.io/v1", "StorageClass"): kinds.STORAGE_CLASSES,
+    ("storage.k8s.io/v1", "CSINode"): kinds.CSI_NODES,
+    ("storage.k8s.io/v1", "CSIDriver"): kinds.CSI_DRIVERS,
+    ("storage.k8s.io/v1", "CSIStorageCapacity"): kinds.CSI_STORAGE_CAPACITIES,
+    ("storage.k8s.io/v1", "VolumeAttachment"): kinds.VOLUME_ATTACHMENTS,
+}
+
+
+class BadObject(ValueError):
+    """An object of the given state cannot be understood; the message names it."""
+
+
+class _NoWrites:
+    async def bind(self, pod: Pod, node: str) -> None:
+        raise WriteFailed("nothing is written offline")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of one pending pod: the node it was placed on ("" if none), and the explanation."""
+
+    pod: Pod
+    node: str
+    explanation: Explanation
+
+
+class OfflineScheduler:
+    """A cluster state and the profiles to evaluate pods on it.
+
+    `pending`: the pods without a node that belong to one of the profiles, in the order given.
+    """
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        registry: Mapping[str, PluginFactory],
+        state: Iterable[Mapping[str, Any]],
+        *,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        """Raises BadObject, or ProfileError if the profiles cannot be built."""
+        self.cluster = ClusterState()
+        self.pending: dict[str, Pod] = {}
+        self.nominator: Nominator[Pod] = Nominator(lambda pod: pod.uid not in self.cluster.assigned)
+        self._rng = rng
+        self.profiles: dict[str, Profile] = build_profiles(
+            resolved,
+            registry,
+            cluster=self.cluster,
+            nominations=self.nominator,
+            writes=_NoWrites(),
+            clock=clock,
+            rng=rng,
+        )
+        for thing in state:
+            self.add(thing)
+
+    def add(self, thing: Mapping[str, Any]) -> Pod | None:
+        """Takes in one object; returns it if it is a pending pod of ours. Raises BadObject."""
+        kind, version = str(thing.get("kind", "")), str(thing.get("apiVersion", ""))
+        try:
+            if (version, kind) == ("v1", "Node"):
+                self.cluster.upsert_node(convert(thing, core.Node))
+            elif (version, kind) == ("v1", "Pod"):
+                return self._add_pod(convert(thing, core.Pod))
+            elif (other := OTHER_KINDS.get((version, kind))) is not None:
+                self.cluster.objects.of(other).upsert(convert(thing, other.type))
+        except (DecodeError, QuantityError) as error:
+            meta = thing.get("metadata")
+            name = meta.get("name", "?") if isinstance(meta, Mapping) else "?"
+            raise BadObject(f"{kind} {name}: {error}") from error
+        return None
+
+    def _add_pod(self, wire: core.Pod) -> Pod | None:
+        if wire.status.phase in TERMINAL:
+            return None
+        pod = self.cluster.pods.build(wire)
+        if not pod.uid:
+            pod.uid = pod.key  # plain manifests have none
+        if pod.node:
+            self.cluster.set_pod(pod)
+            return None
+        if pod.shape.scheduler_name not in self.profiles:
+            return None
+        self.pending[pod.key] = pod
+        if pod.nominated_node:
+            self.nominator.add(pod)
+        return pod
+
+    def explain(self, key: str) -> Explanation:
+        """What would be done with the pending pod `namespace/name` now. Raises KeyError if there is none."""
+        pod = self.pending[key]
+        return explain(self.profiles[pod.shape.scheduler_name], self.cluster, pod)
+
+    def place(self, key: str, node: str) -> None:
+        """Puts a pending pod on a node. Raises KeyError if there is no such pod or node."""
+        pod = self.pending[key]
+        row = self.cluster.table.row_of[node]
+        del self.pending[key]
+        self.cluster.assume(pod, row)
+        self.nominator.delete(pod.uid)
+
+    def schedule(self, key: str) -> Decision:
+        """Decides on a pending pod as the scheduler would, and places it if it fits."""
+        pod = self.pending[key]
+        profile = self.profiles[pod.shape.scheduler_name]
+        try:
+            explanation = explain(profile, self.cluster, pod)
+        except (InvalidScore, PreScoreFailed) as error:
+            explanation = Explanation(pod.key, profile.name, [], [], message=str(error), reason="SchedulerError")
+        if not explanation.any_of:
+            return Decision(pod, "", explanation)
+        node = self._rng.choice(explanation.any_of)
+        row = self.cluster.table.row_of[node]
+        status = profile.run_reserve(Cycle(pod), pod, row)
+        if not status.ok:
+            explanation.message, explanation.reason = status.message, "Unschedulable"
+            return Decision(pod, "", explanation)
+        self.place(key, node)
+        return Decision(pod, node, explanation)
+
+    def queue_order(self) -> list[str]:
+        """The pending pods in the order the scheduler would try them: by priority, then as given."""
+        return sorted(self.pending, key=lambda key: -self.pending[key].priority)

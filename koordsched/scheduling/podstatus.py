@@ -1,0 +1,190 @@
+"""Writes what users see in a pod's status: the PodScheduled condition and the nominated node.
+
+Best effort and coalesced: while one write of a pod is under way, newer wishes replace older ones; nothing is
+written that the pod already shows. Source: core spec 2.6, 5.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from koordsched.cluster.pod import Pod
+
+_log = logging.getLogger(__name__)
+
+_LIMIT = 50_000
+"""Pods with unwritten wishes; beyond, the oldest wish is dropped (the next attempt renews it)."""
+
+_IN_FLIGHT = 32
+_RETRIES = 4
+_FIRST_RETRY = 0.01
+_RETRY_FACTOR = 5.0
+
+
+class PatchRejected(Exception):
+    """The API server refused the patch for good: the pod is gone or is another one."""
+
+
+class PatchFailed(Exception):
+    """The patch may succeed when tried again."""
+
+
+SendPatch = Callable[[str, str, bytes], Awaitable[None]]
+"""(namespace, name, strategic merge patch) -> written. Raises PatchRejected or PatchFailed."""
+
+
+class _Wish:
+    __slots__ = ("condition", "nominated", "pod")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.condition: tuple[str, str] | None = None  # reason, message
+        self.nominated: str | None = None
+
+
+def _shown(pod: Pod) -> tuple[str, str] | None:
+    """Reason and message of the PodScheduled=False condition that the pod carries."""
+    condition = pod.wire.status.condition("PodScheduled") if pod.wire is not None else None
+    if condition is None or condition.status != "False":
+        return None
+    return condition.reason, condition.message
+
+
+class PodStatusWriter:
+    """The writer. `dropped` counts wishes given up because there were too many."""
+
+    def __init__(self, send: SendPatch, wall: Callable[[], float]) -> None:
+        self._send = send
+        self._wall = wall
+        self._wishes: OrderedDict[str, _Wish] = OrderedDict()
+        self._written: dict[str, _Wish] = {}
+        """What was written but may not have come back through the watch yet."""
+        self._busy: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.dropped = 0
+
+    def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
+        """PodScheduled=False for a reason; `nominated` is written too unless it is None."""
+        current = self._current(pod)
+        wish = self._wishes.get(pod.uid)
+        if wish is None and current.condition == (reason, message) and nominated in (None, current.nominated):
+            return
+        wish = self._wish(pod)
+        wish.condition = (reason, message)
+        if nominated is not None:
+            wish.nominated = nominated
+        self._pump()
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """status.nominatedNodeName alone; "" clears it."""
+        if pod.uid not in self._wishes and self._current(pod).nominated == node:
+            return
+        self._wish(pod).nominated = node
+        self._pump()
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone or bound: what was wished for it is moot."""
+        self._wishes.pop(uid, None)
+        self._written.pop(uid, None)
+
+    async def drain(self) -> None:
+        """Waits until everything is written or given up."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @property
+    def waiting(self) -> int:
+        """Pods with wishes that are not written."""
+        return len(self._wishes)
+
+    def _current(self, pod: Pod) -> _Wish:
+        """What the pod shows, as far as we know."""
+        written = self._written.get(pod.uid)
+        if written is not None and written.pod.resource_version == pod.resource_version:
+            return written
+        current = _Wish(pod)
+        current.condition = _shown(pod)
+        current.nominated = pod.nominated_node
+        return current
+
+    def _wish(self, pod: Pod) -> _Wish:
+        wish = self._wishes.get(pod.uid)
+        if wish is None:
+            wish = self._wishes[pod.uid] = _Wish(pod)
+            if len(self._wishes) > _LIMIT:
+                self._wishes.popitem(last=False)
+                self.dropped += 1
+        wish.pod = pod
+        return wish
+
+    def _pump(self) -> None:
+        if len(self._busy) >= _IN_FLIGHT:
+            return
+        for uid in list(self._wishes):
+            if uid in self._busy:
+                continue
+            wish = self._wishes.pop(uid)
+            self._busy.add(uid)
+            task = asyncio.get_running_loop().create_task(self._write(uid, wish))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            if len(self._busy) >= _IN_FLIGHT:
+                return
+
+    async def _write(self, uid: str, wish: _Wish) -> None:
+        pod = wish.pod
+        try:
+            delay = _FIRST_RETRY
+            for attempt in range(_RETRIES + 1):
+                try:
+                    await self._send(pod.namespace, pod.name, self._body(wish))
+                    self._remember(uid, wish)
+                    return
+                except PatchRejected as error:
+                    _log.debug("status of %s not written: %s", pod.key, error)
+                    self._wishes.pop(uid, None)
+                    return
+                except PatchFailed as error:
+                    if attempt == _RETRIES:
+                        _log.warning("status of %s not written after %d tries: %s", pod.key, attempt + 1, error)
+                        return
+                await asyncio.sleep(delay)
+                delay *= _RETRY_FACTOR
+        finally:
+            self._busy.discard(uid)
+            self._pump()
+
+    def _remember(self, uid: str, wish: _Wish) -> None:
+        before = self._current(wish.pod)
+        wish.condition = wish.condition or before.condition
+        wish.nominated = before.nominated if wish.nominated is None else wish.nominated
+        self._written[uid] = wish
+
+    def _body(self, wish: _Wish) -> bytes:
+        status: dict[str, Any] = {}
+        if wish.condition is not None:
+            reason, message = wish.condition
+            shown = _shown(wish.pod)
+            condition: dict[str, Any] = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": reason,
+                "message": message,
+                "lastProbeTime": None,
+                "observedGeneration": wish.pod.generation,
+            }
+            if shown is None:
+                now = datetime.fromtimestamp(self._wall(), UTC)
+                condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            status["conditions"] = [condition]
+        if wish.nominated is not None:
+            status["nominatedNodeName"] = wish.nominated or None
+        # The uid makes sure that a pod of the same name, created meanwhile, is left alone.
+        return orjson.dumps({"metadata": {"uid": wish.pod.uid}, "status": status})
