@@ -1,0 +1,185 @@
+"""A transport that calls an API server's handler in the same process: no sockets, any clock, injected faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent
+from koordsched.client.transport import DEFAULT_TIMEOUT, JSON, Done, Query, Request, Response, target_of
+
+Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
+Handler = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Awaitable[Reply]]
+"""(method, path, query, headers, body) -> (status, headers, whole body or its chunks)."""
+
+
+class Call(NamedTuple):
+    """What is about to reach the handler."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Fault = Callable[[Call, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
+"""Stands between client and handler; the second argument carries the call out.
+
+It may raise `NotSent` instead of carrying the call out, raise `Ambiguous` before or after doing so, wait, change the
+reply or wrap the chunks of a stream.
+"""
+
+
+async def _no_fault(call: Call, proceed: Callable[[], Awaitable[Reply]]) -> Reply:
+    return await proceed()
+
+
+class InMemoryTransport:
+    """Calls `handler` for each request, in a task of its own that outlives a client that gives up, as a server would.
+
+    `headers` are sent with every request (an Authorization, say).
+    """
+
+    def __init__(
+        self, handler: Handler, *, fault: Fault | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._handler = handler
+        self._fault = fault or _no_fault
+        self._headers = dict(headers or {})
+        self._serving: set[asyncio.Task[Reply]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        return self._exchange(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
+
+    def send(self, request: Request, done: Done) -> None:
+        task = asyncio.get_running_loop().create_task(self._send(request, done))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(self, request: Request, done: Done) -> None:
+        outcome: Response | ClientError
+        try:
+            outcome = await self._exchange(request)
+        except ClientError as error:
+            outcome = error
+        except asyncio.CancelledError:
+            done(Ambiguous("the transport was closed"))
+            raise
+        done(outcome)
+
+    async def _exchange(self, request: Request) -> Response:
+        async with self._stream(request) as stream:
+            return Response(stream.status, stream.headers, b"".join([chunk async for chunk in stream.chunks()]))
+
+    def stream(
+        self, path: str, *, query: Query | None = None, timeout: float = DEFAULT_TIMEOUT
+    ) -> AbstractAsyncContextManager[_InMemoryStream]:
+        return self._stream(Request("GET", target_of(path, query), timeout=timeout))
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[_InMemoryStream]:
+        deadline = asyncio.get_running_loop().time() + request.timeout
+        status, headers, body = await self._answer(request)
+        stream = _InMemoryStream(status, headers, body, deadline)
+        try:
+            yield stream
+        finally:
+            await stream.close()
+
+    async def _answer(self, request: Request) -> Reply:
+        # A network never answers within the same step, and the fence belongs to the moment of sending.
+        await asyncio.sleep(0)
+        if self._closed:
+            raise NotSent("the transport is closed")
+        if request.fence is not None and not request.fence():
+            raise Fenced(f"{request.method} {request.target} withheld: not the leader")
+        url = urlsplit(request.target)
+        headers = {"content-type": request.content_type, **self._headers, **(request.headers or {})}
+        call = Call(request.method, url.path, dict(parse_qsl(url.query, True)), headers, request.body)
+
+        async def proceed() -> Reply:
+            return await self._handler(*call)
+
+        async def serve() -> Reply:
+            return await self._fault(call, proceed)
+
+        serving = asyncio.get_running_loop().create_task(serve())
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await asyncio.shield(serving)
+        except TimeoutError:
+            serving.add_done_callback(self._abandoned)
+            raise Ambiguous(f"{request.method} {request.target}: no answer within {request.timeout:g} s") from None
+        except asyncio.CancelledError:
+            serving.add_done_callback(self._abandoned)
+            raise
+
+    def _abandoned(self, serving: asyncio.Task[Reply]) -> None:
+        """The client has given up: an error is nobody's any more, a stream is closed as by a dropped connection."""
+        if serving.cancelled() or serving.exception() is not None:
+            return
+        body = serving.result()[2]
+        if not isinstance(body, bytes):
+            closing = asyncio.get_running_loop().create_task(_close(body))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+
+class _InMemoryStream:
+    def __init__(
+        self, status: int, headers: Mapping[str, str], body: bytes | AsyncIterator[bytes], deadline: float
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+        self._deadline = deadline
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        if isinstance(self._body, bytes):
+            yield self._body
+            return
+        iterator = aiter(self._body)
+        while True:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    chunk = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Ambiguous("the stream reached its time limit") from None
+            yield chunk
+
+    async def close(self) -> None:
+        if not isinstance(self._body, bytes):
+            await _close(self._body)
+
+
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    """Runs the generator's clean-up now; other kinds of iterators have none."""
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()

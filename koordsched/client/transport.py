@@ -1,0 +1,113 @@
+"""The one door to the API server. Everything above it works the same over the network and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from koordsched.client.errors import ClientError
+
+Query = Mapping[str, str]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+DEFAULT_TIMEOUT = 30.0
+"""Seconds until a request without a time-out of its own is given up; API servers themselves stop at 60."""
+
+
+class Response(NamedTuple):
+    """A complete answer; header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Request:
+    """One request, complete with everything needed to repeat it.
+
+    `target` is the path with its query, already encoded. `timeout` is in seconds and covers the whole exchange.
+    `fence` is asked at the last moment before the bytes are handed to a socket; when it says no, nothing is sent and
+    the outcome is `Fenced`.
+    """
+
+    __slots__ = ("body", "content_type", "fence", "headers", "method", "target", "timeout")
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        content_type: str = JSON,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
+        fence: Callable[[], bool] | None = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.body = body
+        self.content_type = content_type
+        self.timeout = timeout
+        self.headers = headers
+        self.fence = fence
+
+
+Done = Callable[["Response | ClientError"], None]
+"""Receives the outcome of a request started with `Transport.send`: a response of any status, or why there is none."""
+
+
+class Stream(Protocol):
+    """An answer whose body arrives bit by bit."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Ends at a proper end, raises ConnectionFailure when cut off or timed out."""
+        ...
+
+
+class Transport(Protocol):
+    """Requests and streams to one API server."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        """Sends and waits for the whole answer, of any status. Raises NotSent or Ambiguous when there is none."""
+        ...
+
+    def send(self, request: Request, done: Done) -> None:
+        """Starts a request and calls `done` with its outcome, later and exactly once: the form without a task."""
+        ...
+
+    def stream(
+        self, path: str, *, query: Query | None = None, timeout: float = DEFAULT_TIMEOUT
+    ) -> AbstractAsyncContextManager[Stream]:
+        """A GET whose body is read in chunks; `timeout` bounds the whole of it. Raises ConnectionFailure."""
+        ...
+
+    async def close(self) -> None:
+        """Closes every connection; requests still under way end as Ambiguous, or NotSent if they never left."""
+        ...
+
+
+def target_of(path: str, query: Query | None) -> str:
+    """The request target: the path with the query encoded behind it."""
+    return f"{path}?{urlencode(query)}" if query else path
