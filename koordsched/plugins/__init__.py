@@ -1,0 +1,37 @@
+"""The plugins, one module or package each, named as in the configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordsched.framework.profile import PluginFactory
+from koordsched.plugins.defaultbinder import DefaultBinder
+from koordsched.plugins.dynamicresources import DynamicResources
+from koordsched.plugins.imagelocality import ImageLocality
+from koordsched.plugins.nodeaffinity import NodeAffinity
+from koordsched.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
+from koordsched.plugins.nodename import NodeName
+from koordsched.plugins.nodeports import NodePorts
+from koordsched.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
+from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
+from koordsched.plugins.nodeunschedulable import NodeUnschedulable
+from koordsched.plugins.prioritysort import PrioritySort
+from koordsched.plugins.schedulinggates import SchedulingGates
+from koordsched.plugins.tainttoleration import TaintToleration
+
+IN_TREE: Mapping[str, PluginFactory] = {
+    "SchedulingGates": SchedulingGates,
+    "PrioritySort": PrioritySort,
+    "NodeUnschedulable": NodeUnschedulable,
+    "NodeName": NodeName,
+    "TaintToleration": TaintToleration,
+    "NodeAffinity": NodeAffinity,
+    "NodePorts": NodePorts,
+    "NodeResourcesFit": NodeResourcesFit,
+    "DynamicResources": DynamicResources,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
+    "ImageLocality": ImageLocality,
+    "DefaultBinder": DefaultBinder,
+    "NodeDeclaredFeatures": NodeDeclaredFeatures,
+}
+"""Factories by name, for the profile runtime."""

@@ -1,0 +1,89 @@
+"""DynamicResources, standing in its place: dynamic resource allocation itself is not supported.
+
+A pod that uses resource claims is refused with a clear text instead of being placed without its devices.
+For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and its
+words in the message when no node fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.config.plugin_args import DynamicResourcesArgs
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    Cycle,
+    NodeFilter,
+    NodePreFilter,
+    NodeScore,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreEnqueue,
+    PreFilterResult,
+    Reserve,
+    Scores,
+)
+from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.queue.hints import HintRegistration
+
+UNSUPPORTED = "pod uses resource claims, and dynamic resource allocation is not supported by this scheduler"
+NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
+NO_STATE = "not found"
+
+
+class DynamicResources(PreEnqueue, NodePreFilter, NodeFilter, PostFilter, NodeScore, Reserve, PreBind):
+    """Refuses pods with spec.resourceClaims; otherwise without effect on placement."""
+
+    name = "DynamicResources"
+    facets = 0
+
+    def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
+        """The time limits in the arguments have nothing to limit here."""
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Lets every pod in: one with claims gets its answer, and a condition to show, from the cycle."""
+        return SUCCESS
+
+    def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
+        """UNRESOLVABLE with resource claims, otherwise SKIP."""
+        return Status(Code.UNRESOLVABLE, (UNSUPPORTED,)) if shape.spec.resource_claims else SKIP
+
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """Passes all: pods with claims do not get here."""
+        return None
+
+    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Nothing to deallocate; an error if another plugin's PreFilter stopped the chain before this one's.
+
+        The error ends the chain, so such pods are not preempted for: as upstream (core spec 4.2).
+        """
+        if self.name in cycle.not_pre_filtered:
+            return PostFilterResult(Status(Code.ERROR, (NO_STATE,)))
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """0."""
+        return 0
+
+    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+        """Nothing to reserve."""
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+        """Nothing to undo."""
+
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """Nothing to do before binding."""
+        return SKIP
+
+    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """Not called, since the preflight says SKIP."""
+        return SUCCESS
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """None: no event makes a pod with claims schedulable here."""
+        return []

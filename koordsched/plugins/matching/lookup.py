@@ -1,0 +1,76 @@
+"""A judgement per interned value, so that judging every node is one indexing operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.columns import LabelColumn
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.plugins.matching.rows import Mask
+
+T = TypeVar("T")
+
+
+class Lookup(Generic[T]):
+    """`verdicts[i]` is the judgement of `values[i]`; values may be appended at any time, never changed.
+
+    `lowest` and `highest` bound all verdicts so far (0 when there are none).
+    """
+
+    __slots__ = ("_judge", "_values", "highest", "lowest", "verdicts")
+
+    def __init__(self, values: Sequence[T], judge: Callable[[T], int], dtype: npt.DTypeLike) -> None:
+        self._values = values
+        self._judge = judge
+        self.verdicts: npt.NDArray[Any] = np.zeros(0, dtype=dtype)
+        self.lowest = 0
+        self.highest = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Judges the values that came since the last call."""
+        known = len(self.verdicts)
+        if known == len(self._values):
+            return
+        more = np.array([self._judge(value) for value in self._values[known:]], dtype=self.verdicts.dtype)
+        self.verdicts = np.concatenate((self.verdicts, more))
+        self.lowest, self.highest = int(self.verdicts.min()), int(self.verdicts.max())
+
+
+class LabelTest:
+    """What one requirement says about the nodes: a test of the value of one label key."""
+
+    __slots__ = ("__weakref__", "_column", "_lookup", "_test", "key")
+
+    def __init__(self, key: str, test: Callable[[str | None], bool]) -> None:
+        self.key = key
+        self._test = test
+        self._column: LabelColumn | None = None
+        self._lookup: Lookup[str | None] = Lookup((), test, np.bool_)
+
+    def passes(self, value: str | None) -> bool:
+        """The verdict on a value; None stands for an absent label."""
+        return self._test(value)
+
+    def passes_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        column = self._current(table)
+        return bool(self._lookup.verdicts[column.ids.data[row]])
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        column = self._current(table)
+        return self._lookup.verdicts.take(column.ids.data[rows])
+
+    def _current(self, table: NodeTable) -> LabelColumn:
+        column = table.label_column(self.key)
+        if column is not self._column:
+            self._column = column
+            self._lookup = Lookup(column.values, self._test, np.bool_)
+        else:
+            self._lookup.refresh()
+        return column

@@ -1,0 +1,147 @@
+"""Node selectors, compiled to tests over the label columns.
+
+Source: component-helpers `scheduling/corev1/nodeaffinity`; default-plugins spec 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from koordsched.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from koordsched.api.selectors import SelectorError, field_test, is_label_key, is_label_value, value_test
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.plugins.matching.lookup import LabelTest
+from koordsched.plugins.matching.rows import Mask, count_of
+
+
+class NameTest:
+    """A matchFields requirement: the node is, or is not, the one of that name."""
+
+    __slots__ = ("name", "wanted")
+
+    def __init__(self, requirement: NodeSelectorRequirement) -> None:
+        """Raises SelectorError unless it is metadata.name, In or NotIn, one value."""
+        self.name = requirement.values[0] if requirement.values else ""
+        self.wanted = field_test(requirement)(self.name)
+
+    def passes(self, name: str) -> bool:
+        """The verdict on a node's name."""
+        return (name == self.name) == self.wanted
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        row = table.row_of.get(self.name, -1)
+        if not isinstance(rows, slice):
+            return np.asarray(rows == row if self.wanted else rows != row)
+        mask = np.full(count_of(rows), not self.wanted, dtype=np.bool_)
+        if rows.start <= row < rows.stop:
+            mask[row - rows.start] = self.wanted
+        return mask
+
+
+class NodeTerm:
+    """Tests of labels and of the name, ANDed."""
+
+    __slots__ = ("_labels", "_names")
+
+    def __init__(self, labels: tuple[LabelTest, ...], names: tuple[NameTest, ...] = ()) -> None:
+        self._labels = labels
+        self._names = names
+
+    def matches(self, node: Node) -> bool:
+        """The verdict on a node as the watch delivered it."""
+        labels = node.metadata.labels
+        return all(test.passes(labels.get(test.key)) for test in self._labels) and all(
+            test.passes(node.metadata.name) for test in self._names
+        )
+
+    def matches_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        return all(test.passes_row(table, row) for test in self._labels) and all(
+            test.passes(table.names[row]) for test in self._names
+        )
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        tests: list[LabelTest | NameTest] = [*self._labels, *self._names]
+        mask = tests[0].mask(table, rows)
+        for test in tests[1:]:
+            mask &= test.mask(table, rows)
+        return mask
+
+
+class NodeTerms:
+    """Terms, ORed; none at all match nothing."""
+
+    __slots__ = ("_terms",)
+
+    def __init__(self, terms: tuple[NodeTerm, ...]) -> None:
+        self._terms = terms
+
+    def matches(self, node: Node) -> bool:
+        """The verdict on a node as the watch delivered it."""
+        return any(term.matches(node) for term in self._terms)
+
+    def matches_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        return any(term.matches_row(table, row) for term in self._terms)
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        if not self._terms:
+            return np.zeros(count_of(rows), dtype=np.bool_)
+        mask = self._terms[0].mask(table, rows)
+        for term in self._terms[1:]:
+            mask |= term.mask(table, rows)
+        return mask
+
+
+class NodeSelectors:
+    """Compiles node selectors; equal requirements share one test, and with it its look-up table."""
+
+    __slots__ = ("_tests",)
+
+    def __init__(self) -> None:
+        self._tests: WeakValueDictionary[tuple[str, str, tuple[str, ...]], LabelTest] = WeakValueDictionary()
+
+    def equal_to(self, labels: dict[str, str]) -> NodeTerm:
+        """A pod's nodeSelector, which must not be empty: every label present with that value."""
+        return NodeTerm(tuple(self._test(key, "In", (value,)) for key, value in sorted(labels.items())))
+
+    def terms(self, selector: NodeSelector) -> NodeTerms:
+        """A node selector without the terms that never match."""
+        return self.any_of(selector.node_selector_terms)
+
+    def any_of(self, terms: Iterable[NodeSelectorTerm]) -> NodeTerms:
+        """Terms, ORed, without those that never match."""
+        return NodeTerms(tuple(compiled for term in terms if (compiled := self.term(term)) is not None))
+
+    def term(self, term: NodeSelectorTerm) -> NodeTerm | None:
+        """One term; None if it never matches, being empty or not valid."""
+        if not term.match_expressions and not term.match_fields:
+            return None
+        try:
+            return NodeTerm(
+                tuple(self._expression(requirement) for requirement in term.match_expressions),
+                tuple(NameTest(requirement) for requirement in term.match_fields),
+            )
+        except SelectorError:
+            return None
+
+    def _expression(self, requirement: NodeSelectorRequirement) -> LabelTest:
+        if not is_label_key(requirement.key):
+            raise SelectorError(f"not a label key: {requirement.key[:64]!r}")
+        for value in requirement.values:
+            if not is_label_value(value):
+                raise SelectorError(f"not a label value: {value[:64]!r}")
+        return self._test(requirement.key, requirement.operator, requirement.values)
+
+    def _test(self, key: str, operator: str, values: tuple[str, ...]) -> LabelTest:
+        identity = (key, operator, values)
+        found = self._tests.get(identity)
+        if found is None:
+            found = self._tests[identity] = LabelTest(key, value_test(operator, values))
+        return found

@@ -1,0 +1,134 @@
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used evenly (default-plugins spec 3.7).
+
+Float arithmetic follows upstream's order of operations, so that truncation agrees to the last digit.
+
+Source: upstream `noderesources/balanced_allocation.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import Facet
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.resources import FIRST_SCALAR
+from koordsched.cluster.shape import PodShape
+from koordsched.config.plugin_args import NodeResourcesBalancedAllocationArgs, ResourceSpec
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import MAX_SCORE, NodeScore, Scores
+from koordsched.plugins.matching.rows import single
+
+_DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
+
+_MIDDLE = MAX_SCORE // 2
+
+Balanced = tuple[tuple[int, int], ...]
+"""(resource index, what the pod requests of it)."""
+
+
+class NodeResourcesBalancedAllocation(NodeScore):
+    """Scores how much the pod changes the balance of the node: about 75 means not at all."""
+
+    name = "NodeResourcesBalancedAllocation"
+    facets = int(Facet.RESOURCES)
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
+        """The arguments must be valid."""
+        self._resources = (args.resources if args is not None else ()) or _DEFAULT_RESOURCES
+        self._table = handle.cluster.table
+
+    def _compile(self, shape: PodShape) -> Balanced:
+        balanced = []
+        for resource in self._resources:
+            index = self._table.resource_names.intern(resource.name)
+            self._table.ensure_resource(index)
+            request = shape.requests.get(index)
+            if index < FIRST_SCALAR or request:
+                balanced.append((index, request))
+        return tuple(balanced)
+
+    def skips(self, shape: PodShape) -> bool:
+        """Pods that request none of the resources."""
+        return not any(request for _, request in shape.compiled(self, self._compile))
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """0..100: 50, plus half of 50 and of the balance gained or lost."""
+        balanced = shape.compiled(self, self._compile)
+        row = single(rows)
+        if row < 0:
+            return _score_rows(balanced, table, rows)
+        before: list[float] = []
+        after: list[float] = []
+        for index, request in balanced:
+            capacity = table.allocatable[index].data.item(row)
+            if capacity:
+                used = table.requested[index].data.item(row)
+                before.append(min(used / capacity, 1.0))
+                after.append(min((used + request) / capacity, 1.0))
+        return _MIDDLE + (_MIDDLE + _balance(after) - _balance(before)) // 2
+
+
+def _balance(fractions: Sequence[float]) -> int:
+    """50..100: fractions of 0..1 deviate by at most a half; 100 when they are equal."""
+    count = len(fractions)
+    deviation = 0.0
+    if count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif count > 2:
+        total = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / count
+        squares = 0.0
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = sqrt(squares / count)
+    return int((1 - deviation) * MAX_SCORE)
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray[np.int64]:
+    """The same as for one row, for many."""
+    before: list[Floats] = []
+    after: list[Floats] = []
+    present = []
+    for index, request in balanced:
+        capacity = table.allocatable[index].data[rows]
+        used = table.requested[index].data[rows]
+        has_any = capacity > 0
+        present.append(has_any)
+        if not has_any.all():
+            capacity = np.maximum(capacity, 1)
+        for fractions, requested in ((before, used), (after, used + request)):
+            fraction = requested / capacity
+            fractions.append(np.minimum(fraction, 1.0, out=fraction))
+    return _MIDDLE + (_MIDDLE + _balances(after, present) - _balances(before, present)) // 2
+
+
+def _balances(fractions: Sequence[Floats], present: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.int64]:
+    if len(fractions) == 2 and present[0].all() and present[1].all():
+        deviation = fractions[0] - fractions[1]
+        np.abs(deviation, out=deviation)
+        deviation *= 0.5  # exact, as halving is
+        np.subtract(1.0, deviation, out=deviation)
+        deviation *= MAX_SCORE
+        return deviation.astype(np.int64)
+    count = np.sum(present, axis=0)
+    total = np.zeros(len(count))
+    for fraction, has_any in zip(fractions, present, strict=True):
+        total += np.where(has_any, fraction, 0.0)
+    mean = total / np.maximum(count, 1)
+    squares = np.zeros(len(count))
+    for fraction, has_any in zip(fractions, present, strict=True):
+        squares += np.where(has_any, (fraction - mean) * (fraction - mean), 0.0)
+    deviation = np.sqrt(squares / np.maximum(count, 1))
+    highest = np.max([np.where(has_any, f, 0.0) for f, has_any in zip(fractions, present, strict=True)], axis=0)
+    lowest = np.min([np.where(has_any, f, 1.0) for f, has_any in zip(fractions, present, strict=True)], axis=0)
+    deviation = np.where(count == 2, (highest - lowest) / 2, np.where(count > 2, deviation, 0.0))
+    return ((1 - deviation) * MAX_SCORE).astype(np.int64)

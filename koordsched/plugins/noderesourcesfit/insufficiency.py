@@ -1,0 +1,91 @@
+"""Which resources of a node do not suffice for a pod.
+
+Every shortage of a node is reported, so a verdict is a set of shortages; distinct sets are few, and each is
+interned as one reason.
+
+Source: upstream `noderesources/fit.go` fitsRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.resources import FIRST_SCALAR
+from koordsched.framework.status import PASS, Code, Codes, ReasonTable
+from koordsched.plugins.matching.rows import count_of
+
+TOO_MANY_PODS = "Too many pods"
+
+_PATTERN_BITS = 62
+
+
+class Insufficiency:
+    """The test of one set of requests.
+
+    `amounts`: (resource index, amount > 0), in the order of the reasons. A *pattern* has bit 0 for too many
+    pods, bit k + 1 for `amounts[k]`, and the bit above those when a request exceeds the node's allocatable,
+    so that removing pods cannot help.
+    """
+
+    __slots__ = ("_codes", "_final", "_plugin", "_reasons", "_texts", "amounts")
+
+    def __init__(
+        self, plugin: str, amounts: tuple[tuple[int, int], ...], names: list[str], reasons: ReasonTable
+    ) -> None:
+        cpu_to_storage = [a for a in amounts if a[0] < FIRST_SCALAR]
+        scalars = sorted((a for a in amounts if a[0] >= FIRST_SCALAR), key=lambda a: names[a[0]])
+        self.amounts = (*cpu_to_storage, *scalars)
+        self._plugin = plugin
+        self._texts = (TOO_MANY_PODS, *(f"Insufficient {names[index]}" for index, _ in self.amounts))
+        self._final = 1 << len(self._texts)
+        self._reasons = reasons
+        self._codes = {0: PASS}
+
+    def of_row(self, table: NodeTable, row: int) -> int:
+        """The reason number for one row, PASS if the pod fits."""
+        pattern = 1 if table.pods_count.data.item(row) >= table.pods_allocatable.data.item(row) else 0
+        bit = 2
+        for index, amount in self.amounts:
+            allocatable = table.allocatable[index].data.item(row)
+            if amount > allocatable - table.requested[index].data.item(row):
+                pattern |= bit
+                if amount > allocatable:
+                    pattern |= self._final
+            bit <<= 1
+        return self._code(pattern) if pattern else PASS
+
+    def of_rows(self, table: NodeTable, rows: Rows) -> Codes | None:
+        """The same for many rows; None if the pod fits on all."""
+        full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
+        shortages = [full]
+        fits_everywhere = not full.any()
+        for index, amount in self.amounts:
+            short = table.allocatable[index].data[rows] - table.requested[index].data[rows] < amount
+            fits_everywhere = fits_everywhere and not short.any()
+            shortages.append(short)
+        if fits_everywhere:
+            return None
+        # Python integers once a pattern does not fit int64: slow, but such pods exist only to annoy.
+        patterns: npt.NDArray[Any] = np.zeros(
+            count_of(rows), dtype=np.int64 if len(shortages) < _PATTERN_BITS else np.object_
+        )
+        for bit, short in enumerate(shortages):
+            patterns |= short.astype(patterns.dtype) << bit
+        for (index, amount), short in zip(self.amounts, shortages[1:], strict=True):
+            if short.any():
+                never = table.allocatable[index].data[rows] < amount
+                patterns |= never.astype(patterns.dtype) * self._final
+        distinct, which = np.unique(patterns, return_inverse=True)
+        return np.array([self._code(pattern) for pattern in distinct.tolist()], dtype=np.int32)[which]
+
+    def _code(self, pattern: int) -> int:
+        code = self._codes.get(pattern)
+        if code is None:
+            status = Code.UNRESOLVABLE if pattern & self._final else Code.UNSCHEDULABLE
+            texts = [text for bit, text in enumerate(self._texts) if pattern >> bit & 1]
+            code = self._codes[pattern] = self._reasons.intern(self._plugin, status, *texts)
+        return code

@@ -1,0 +1,144 @@
+"""The plugin: filter, score and queueing hints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from koordsched.api.core import Node
+from koordsched.cluster.changelog import Facet
+from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import FIRST_SCALAR, MEMORY, allocatable_of
+from koordsched.cluster.shape import PodShape
+from koordsched.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
+from koordsched.config.qualified_names import is_extended_resource
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import NodeFilter, NodePreFilter, NodeScore, PreFilterResult, Scores
+from koordsched.framework.status import PASS, SUCCESS, Codes, Status
+from koordsched.plugins.matching.rows import refused_row, single
+from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
+from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+
+class _Compiled:
+    """One shape's requests, ready to be held against rows."""
+
+    __slots__ = ("insufficiency", "scored")
+
+    def __init__(self, insufficiency: Insufficiency, scored: tuple[ScoredResource, ...]) -> None:
+        self.insufficiency = insufficiency
+        self.scored = scored
+
+
+class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
+    """Refuses nodes without room for the pod's requests; scores by what would be left or used."""
+
+    name = "NodeResourcesFit"
+    facets = int(Facet.RESOURCES)
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        """Raises ValueError for an unknown scoring strategy."""
+        args = args or NodeResourcesFitArgs()
+        configured = args.scoring_strategy or ScoringStrategy(type="LeastAllocated")
+        self._strategy = strategy_of(configured)
+        self._resources = configured.resources or DEFAULT_RESOURCES
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._table = handle.cluster.table
+        self._reasons = handle.reasons
+
+    def _compile(self, shape: PodShape) -> _Compiled:
+        names = self._table.resource_names
+        amounts = tuple((i, amount) for i, amount in shape.requests.amounts if not self._ignores(names.names[i]))
+        for index, _ in amounts:
+            self._table.ensure_resource(index)
+        scored = []
+        for resource in self._resources:
+            index = names.intern(resource.name)
+            self._table.ensure_resource(index)
+            request = shape.scored.get(index, 0)
+            if index < FIRST_SCALAR or request:
+                scored.append(ScoredResource(index, resource.weight, request, index <= MEMORY))
+        return _Compiled(Insufficiency(self.name, amounts, names.names, self._reasons), tuple(scored))
+
+    def _ignores(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
+        listed = resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        return listed and is_extended_resource(resource)
+
+    def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
+        """SUCCESS: a pod without requests still needs a free slot."""
+        return SUCCESS
+
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """All shortages of a node together are its reason."""
+        insufficiency = shape.compiled(self, self._compile).insufficiency
+        row = single(rows)
+        if row >= 0:
+            code = insufficiency.of_row(table, row)
+            return None if code == PASS else refused_row(code)
+        return insufficiency.of_rows(table, rows)
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """0..100 by the configured strategy."""
+        scored = shape.compiled(self, self._compile).scored
+        row = single(rows)
+        if row >= 0:
+            return self._strategy.score_row(scored, table, row)
+        return self._strategy.score_rows(scored, table, rows)
+
+    # --- queueing hints ----------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Pods that go or shrink, nodes that come or grow.
+
+        Device classes are not among them: they matter only where dynamic allocation serves extended resources.
+        """
+        return [
+            HintRegistration(
+                self.name,
+                ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
+                self._after_pod_change,
+                Scope.SHAPE,
+            ),
+            HintRegistration(
+                self.name,
+                ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+                self._after_node_change,
+                Scope.SHAPE,
+            ),
+        ]
+
+    def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        if new is None:
+            freed = old is not None and bool(old.node or old.nominated_node)
+            return QueueingHint.QUEUE if freed else QueueingHint.SKIP
+        if new.uid == pod.uid:
+            return QueueingHint.QUEUE
+        if old is None or not new.node:
+            return QueueingHint.SKIP
+        shrunk = any(old.requests.get(index) > new.requests.get(index) for index, _ in pod.shape.requests.amounts)
+        return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        if new is None:
+            return QueueingHint.SKIP
+        requests = pod.shape.requests.amounts
+        amounts, slots = self._allocatable(new)
+        if slots < 1 or any(amount > amounts.get(index, 0) for index, amount in requests):
+            return QueueingHint.SKIP
+        if old is None:
+            return QueueingHint.QUEUE
+        amounts_before, slots_before = self._allocatable(old)
+        grown = slots > slots_before or any(
+            amounts.get(index, 0) > amounts_before.get(index, 0) for index, _ in requests
+        )
+        return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+
+    def _allocatable(self, node: Node) -> tuple[dict[int, int], int]:
+        amounts, slots, _ = allocatable_of(node.status.allocatable, self._table.resource_names)
+        return amounts, slots

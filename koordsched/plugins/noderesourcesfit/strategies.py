@@ -1,0 +1,177 @@
+"""Scoring strategies: how full a node may become.
+
+Each resource gets 0..100 from its capacity and what would be requested of it; the node gets the weighted
+mean. All arithmetic is on integers, truncating (default-plugins spec 3.6).
+
+Source: upstream `noderesources/{least_allocated,most_allocated,requested_to_capacity_ratio}.go`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.api.quantity import go_divide
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.config.plugin_args import RequestedToCapacityRatioParam, ResourceSpec, ScoringStrategy
+from koordsched.framework.interface import MAX_SCORE
+from koordsched.plugins.matching.rows import count_of
+
+Int64s = npt.NDArray[np.int64]
+
+_MAX_SHAPE_SCORE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredResource:
+    """A configured resource as one pod sees it: `request` is what the pod adds to it.
+
+    `nonzero`: the node's side counts defaults for containers without requests (cpu and memory do).
+    """
+
+    index: int
+    weight: int
+    request: int
+    nonzero: bool
+
+
+class Strategy(ABC):
+    """A score per resource, and their weighted mean."""
+
+    counts_zero: ClassVar[bool] = True
+    """Whether a resource that scores 0 still counts in the mean."""
+
+    @abstractmethod
+    def of_one(self, requested: int, capacity: int) -> int:
+        """0..100 for one resource of one node; `capacity` is positive."""
+
+    @abstractmethod
+    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        """The same for many nodes; `requested` may be overwritten."""
+
+    def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
+        """The weighted mean for the node of one row, resources without capacity left out; 0 if all are."""
+        total = weights = 0
+        for resource in resources:
+            index = resource.index
+            capacity = table.allocatable[index].data.item(row)
+            if not capacity:
+                continue
+            used = (table.requested_nonzero if resource.nonzero else table.requested)[index].data.item(row)
+            score = self.of_one(used + resource.request, capacity)
+            if score or self.counts_zero:
+                total += resource.weight * score
+                weights += resource.weight
+        return self.mean(total, weights) if weights else 0
+
+    def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Int64s:
+        """The same for each row."""
+        total = np.zeros(count_of(rows), dtype=np.int64)
+        weights = np.zeros((), dtype=np.int64)
+        for resource in resources:
+            index = resource.index
+            capacity = table.allocatable[index].data[rows]
+            used = (table.requested_nonzero if resource.nonzero else table.requested)[index].data[rows]
+            complete = bool(capacity.all())
+            score = self.of_many(used + resource.request, capacity if complete else np.maximum(capacity, 1))
+            if resource.weight != 1:
+                score *= resource.weight
+            if complete and self.counts_zero:
+                total += score
+                weights = weights + resource.weight
+            else:
+                counted = capacity > 0 if self.counts_zero else (capacity > 0) & (score > 0)
+                total += np.where(counted, score, 0)
+                weights = weights + resource.weight * counted
+        # Where nothing counts the total is 0, so any divisor will do.
+        return self.means(total, np.maximum(weights, 1))
+
+    def mean(self, total: int, weights: int) -> int:
+        """`total / weights`, truncated; `weights` is positive."""
+        return total // weights
+
+    def means(self, total: Int64s, weights: Int64s) -> Int64s:
+        """The same for many nodes; `weights` may be a single number in an array without dimensions."""
+        return total // weights
+
+
+class LeastAllocated(Strategy):
+    """The emptier the better."""
+
+    def of_one(self, requested: int, capacity: int) -> int:
+        return (capacity - requested) * MAX_SCORE // capacity if requested <= capacity else 0
+
+    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        free = np.subtract(capacity, requested, out=requested)
+        np.maximum(free, 0, out=free)
+        free *= MAX_SCORE
+        return np.floor_divide(free, capacity, out=free)
+
+
+class MostAllocated(Strategy):
+    """The fuller the better."""
+
+    def of_one(self, requested: int, capacity: int) -> int:
+        return min(requested, capacity) * MAX_SCORE // capacity
+
+    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        used = np.minimum(requested, capacity, out=requested)
+        used *= MAX_SCORE
+        return np.floor_divide(used, capacity, out=used)
+
+
+class RequestedToCapacityRatio(Strategy):
+    """A piecewise linear function of utilization; resources that score 0 are left out of the mean."""
+
+    counts_zero = False
+
+    def __init__(self, param: RequestedToCapacityRatioParam) -> None:
+        """The shape must be valid: at least one point, utilization strictly increasing."""
+        points = [(p.utilization, p.score * MAX_SCORE // _MAX_SHAPE_SCORE) for p in param.shape]
+        self._score_at = np.array([_interpolate(points, u) for u in range(MAX_SCORE + 1)], dtype=np.int64)
+        self._score_list: list[int] = self._score_at.tolist()
+
+    def of_one(self, requested: int, capacity: int) -> int:
+        return self._score_list[requested * MAX_SCORE // capacity if requested <= capacity else MAX_SCORE]
+
+    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        utilization = np.minimum(requested, capacity) * MAX_SCORE // capacity
+        return self._score_at.take(utilization)
+
+    def mean(self, total: int, weights: int) -> int:
+        """Rounded half away from zero (nothing is negative)."""
+        return (2 * total + weights) // (2 * weights)
+
+    def means(self, total: Int64s, weights: Int64s) -> Int64s:
+        return (2 * total + weights) // (2 * weights)
+
+
+def _interpolate(points: list[tuple[int, int]], utilization: int) -> int:
+    """The function through the points, constant outside of them, slopes truncated toward zero."""
+    if utilization <= points[0][0]:
+        return points[0][1]
+    for (u0, s0), (u1, s1) in pairwise(points):
+        if utilization <= u1:
+            return s0 + go_divide((s1 - s0) * (utilization - u0), u1 - u0)
+    return points[-1][1]
+
+
+def strategy_of(configured: ScoringStrategy) -> Strategy:
+    """The strategy that validated arguments ask for. Raises ValueError if they name none."""
+    if configured.type == "LeastAllocated":
+        return LeastAllocated()
+    if configured.type == "MostAllocated":
+        return MostAllocated()
+    if configured.type == "RequestedToCapacityRatio" and configured.requested_to_capacity_ratio is not None:
+        return RequestedToCapacityRatio(configured.requested_to_capacity_ratio)
+    raise ValueError(f"scoring strategy {configured.type} is not supported")
+
+
+DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
+"""What is scored when the configuration names nothing."""

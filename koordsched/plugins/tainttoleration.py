@@ -1,0 +1,99 @@
+"""TaintToleration: taints that keep pods away, and taints that make a node less welcome (default-plugins spec 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from koordsched.api.core import Taint
+from koordsched.cluster.changelog import Facet
+from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import NodeFilter, NodeScore, Normalization, Scores
+from koordsched.framework.status import Code, Codes
+from koordsched.plugins.matching.lookup import Lookup
+from koordsched.plugins.matching.rows import refused, refused_row, single
+from koordsched.plugins.matching.tolerations import count_unwelcome, keeps_away
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+REASON = "node(s) had untolerated taint(s)"
+
+
+class _Judgements:
+    """What one shape's tolerations make of every distinct set of taints."""
+
+    __slots__ = ("refuses", "unwelcome")
+
+    def __init__(self, shape: PodShape, taint_sets: list[tuple[Taint, ...]]) -> None:
+        tolerations = shape.spec.tolerations
+        self.refuses = Lookup(taint_sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
+        self.unwelcome = Lookup(taint_sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
+
+
+class TaintToleration(NodeFilter, NodeScore):
+    """Refuses nodes with untolerated NoSchedule or NoExecute taints; counts untolerated PreferNoSchedule taints."""
+
+    name = "TaintToleration"
+    facets = int(Facet.TAINTS)
+    normalization = Normalization.MAX_REVERSED
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        """Takes no arguments."""
+        self._taint_sets = handle.cluster.table.taint_sets
+        self._code = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON)
+
+    def _judgements(self, shape: PodShape) -> _Judgements:
+        return _Judgements(shape, self._taint_sets)
+
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """Refuses by the node's set of taints."""
+        lookup = shape.compiled(self, self._judgements).refuses
+        lookup.refresh()
+        if not lookup.highest:
+            return None
+        row = single(rows)
+        if row >= 0:
+            return refused_row(self._code) if lookup.verdicts[table.taint_set.data[row]] else None
+        return refused(lookup.verdicts.take(table.taint_set.data[rows]), self._code)
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """The number of untolerated PreferNoSchedule taints; normalised so that fewer is better."""
+        lookup = shape.compiled(self, self._judgements).unwelcome
+        lookup.refresh()
+        if lookup.lowest == lookup.highest:
+            return lookup.lowest
+        row = single(rows)
+        if row >= 0:
+            return int(lookup.verdicts[table.taint_set.data[row]])
+        return lookup.verdicts.take(table.taint_set.data[rows])
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Nodes whose taints become bearable, and the pod's own tolerations."""
+        return [
+            HintRegistration(
+                self.name,
+                ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
+                _after_node_change,
+                Scope.SHAPE,
+            ),
+            HintRegistration(
+                self.name, ClusterEvent(POD, ActionType.UPDATE_POD_TOLERATION), _after_pod_change, Scope.OWN_POD
+            ),
+        ]
+
+
+def _after_node_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    tolerations = pod.shape.spec.tolerations
+    was_refused = old is None or keeps_away(tolerations, old.spec.taints)
+    if new is None or not was_refused or keeps_away(tolerations, new.spec.taints):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_pod_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    return QueueingHint.QUEUE if new is not None and new.uid == pod.uid else QueueingHint.SKIP
