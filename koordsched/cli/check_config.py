@@ -1,5 +1,6 @@
 """`koordsched check-config FILE`: is the file accepted, and what does it come to?"""
 
+import sys
 import textwrap
 from collections.abc import Callable, Collection
 from typing import Any
@@ -15,6 +16,7 @@ from koordsched.config import (
     ExtensionPoint,
     FeatureGates,
     PluginCatalog,
+    PluginSets,
     Profile,
     Resolved,
     configz,
@@ -25,15 +27,8 @@ from koordsched.config import (
 from koordsched.config.loading import read_file
 
 _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
-_POINTS = tuple(
-    map(
-        ExtensionPoint,
-        (
-            "preEnqueue queueSort preFilter filter postFilter preScore score reserve permit preBind bind postBind "
-            "placementGenerate placementScore"
-        ).split(),
-    )
-)
+_POINTS = tuple(ExtensionPoint[name.upper()] for name in PluginSets.__struct_fields__)
+_VERBS = ("filter", "preempt", "prioritize", "bind")
 
 
 def build_check_config(
@@ -41,28 +36,34 @@ def build_check_config(
 ) -> click.Command:
     """The command. `built_plugins` names the plugins that have code behind them, for the warnings; None = all."""
 
-    @click.command("check-config", help="Check a configuration FILE (- = standard input) and show what it comes to.")
-    @click.argument("file", type=click.Path(allow_dash=True))
-    @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-    @click.option("--feature-gates", multiple=True, help="Name=true,Other=false, as given to `run`.")
-    @click.pass_context
-    def check_config(context: click.Context, file: str, output: str, feature_gates: tuple[str, ...]) -> None:
+    def run(file: str, output: str, feature_gates: tuple[str, ...]) -> None:
         try:
             gates = FeatureGates.parse(feature_gates)
-            source = click.get_binary_stream("stdin").read() if file == "-" else read_file(file)
+            source = sys.stdin.buffer.read() if file == "-" else read_file(file)
             resolved = resolve(load(source, catalog=catalog, gates=gates), catalog=catalog, gates=gates)
         except ConfigError as error:
             if output != "table":
                 _print({"valid": False, "error": str(error), "errors": list(error.errors)}, output)
             click.echo(f"error: {error}", err=True)
-            context.exit(1)
+            raise click.exceptions.Exit(1) from error
         notes = warnings(resolved, catalog, built_plugins() if built_plugins is not None else None)
         if output == "table":
             _print_table(resolved, notes)
         else:
             _print(_report(resolved, notes), output)
 
-    return check_config
+    return click.Command(
+        "check-config",
+        callback=run,
+        help="Check a configuration FILE (- = standard input) and show what it comes to.",
+        params=[
+            click.Argument(["file"], type=click.Path(allow_dash=True)),
+            click.Option(
+                ["-o", "--output"], type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+            ),
+            click.Option(["--feature-gates"], multiple=True, help="Name=true,Other=false, as given to `run`."),
+        ],
+    )
 
 
 check_config = build_check_config()
@@ -121,8 +122,7 @@ def _settings(source: Configuration, resolved: Resolved) -> list[tuple[str, str]
         ("back-off", f"{source.pod_initial_backoff_seconds}s to {source.pod_max_backoff_seconds}s"),
     ]
     for extender in resolved.extenders:
-        verbs = "filter preempt prioritize bind".split()
-        used = [verb for verb in verbs if getattr(extender, f"{verb}_verb")]
+        used = [verb for verb in _VERBS if getattr(extender, f"{verb}_verb")]
         rows.append(("extender", f"{extender.url_prefix} ({', '.join(used) or 'no verbs'})"))
     return rows
 

@@ -98,8 +98,18 @@ _FLAGS: tuple[_Decorator, ...] = (
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),
     _flag("--leader-elect-lease-duration", "leader_election.lease_duration", duration, "How long a lease is valid."),
-    _flag("--leader-elect-renew-deadline", "leader_election.renew_deadline", duration, "The leader steps down if it cannot renew in this time."),
-    _flag("--leader-elect-retry-period", "leader_election.retry_period", duration, "Time between attempts to get or renew the lease."),
+    _flag(
+        "--leader-elect-renew-deadline",
+        "leader_election.renew_deadline",
+        duration,
+        "The leader steps down if it cannot renew in this time.",
+    ),
+    _flag(
+        "--leader-elect-retry-period",
+        "leader_election.retry_period",
+        duration,
+        "Time between attempts to get or renew the lease.",
+    ),
     _flag("--leader-elect-resource-lock", "leader_election.resource_lock", str, "Kind of the lock: leases."),
     _flag("--leader-elect-resource-name", "leader_election.resource_name", str, "Name of the lease."),
     _flag("--leader-elect-resource-namespace", "leader_election.resource_namespace", str, "Namespace of the lease."),
@@ -137,22 +147,55 @@ _FLAGS: tuple[_Decorator, ...] = (
         "Plain HTTP port (koord-scheduler uses 10251); 0 = none.",
     ),
     # Authentication
-    _flag("--authentication-kubeconfig", "authentication.kubeconfig", str, "Kubeconfig of the API server that reviews tokens; empty = the one scheduled for."),
-    _flag("--authentication-skip-lookup", "authentication.skip_lookup", boolean, "Do not read the client CA and proxy settings from the API server."),
+    _flag(
+        "--authentication-kubeconfig",
+        "authentication.kubeconfig",
+        str,
+        "Kubeconfig of the API server that reviews tokens; empty = the one scheduled for.",
+    ),
+    _flag(
+        "--authentication-skip-lookup",
+        "authentication.skip_lookup",
+        boolean,
+        "Do not read the client CA and proxy settings from the API server.",
+    ),
     _flag(
         "--authentication-tolerate-lookup-failure",
         "authentication.tolerate_lookup_failure",
         boolean,
         "Start even if reading them fails; every request is then anonymous.",
     ),
-    _flag("--authentication-token-webhook-cache-ttl", "authentication.token_cache_ttl", duration, "How long a token review is cached."),
-    _flag("--client-ca-file", "authentication.client_ca_file", str, "CA that signs client certificates."),
-    _flag("--requestheader-client-ca-file", "authentication.requestheader_client_ca_file", str, "CA that signs the certificates of authenticating proxies."),
-    _flag("--requestheader-allowed-names", "authentication.requestheader_allowed_names", comma_list, "Common names of these certificates; empty = any."),
     _flag(
-        "--requestheader-username-headers", "authentication.requestheader_username_headers", comma_list, "Headers that carry the user's name."
+        "--authentication-token-webhook-cache-ttl",
+        "authentication.token_cache_ttl",
+        duration,
+        "How long a token review is cached.",
     ),
-    _flag("--requestheader-group-headers", "authentication.requestheader_group_headers", comma_list, "Headers that carry the groups."),
+    _flag("--client-ca-file", "authentication.client_ca_file", str, "CA that signs client certificates."),
+    _flag(
+        "--requestheader-client-ca-file",
+        "authentication.requestheader_client_ca_file",
+        str,
+        "CA that signs the certificates of authenticating proxies.",
+    ),
+    _flag(
+        "--requestheader-allowed-names",
+        "authentication.requestheader_allowed_names",
+        comma_list,
+        "Common names of these certificates; empty = any.",
+    ),
+    _flag(
+        "--requestheader-username-headers",
+        "authentication.requestheader_username_headers",
+        comma_list,
+        "Headers that carry the user's name.",
+    ),
+    _flag(
+        "--requestheader-group-headers",
+        "authentication.requestheader_group_headers",
+        comma_list,
+        "Headers that carry the groups.",
+    ),
     _flag(
         "--requestheader-extra-headers-prefix",
         "authentication.requestheader_extra_headers_prefix",
@@ -161,13 +204,26 @@ _FLAGS: tuple[_Decorator, ...] = (
     ),
     _unused_flag("--requestheader-uid-headers", comma_list),
     # Authorization
-    _flag("--authorization-kubeconfig", "authorization.kubeconfig", str, "Kubeconfig of the API server that reviews access; empty = the one scheduled for."),
+    _flag(
+        "--authorization-kubeconfig",
+        "authorization.kubeconfig",
+        str,
+        "Kubeconfig of the API server that reviews access; empty = the one scheduled for.",
+    ),
     _flag(
         "--authorization-always-allow-paths", "authorization.always_allow_paths", comma_list, "Paths open to everyone."
     ),
-    _flag("--authorization-webhook-cache-authorized-ttl", "authorization.authorized_ttl", duration, "How long an allowed access review is cached."),
     _flag(
-        "--authorization-webhook-cache-unauthorized-ttl", "authorization.unauthorized_ttl", duration, "How long a denied access review is cached."
+        "--authorization-webhook-cache-authorized-ttl",
+        "authorization.authorized_ttl",
+        duration,
+        "How long an allowed access review is cached.",
+    ),
+    _flag(
+        "--authorization-webhook-cache-unauthorized-ttl",
+        "authorization.unauthorized_ttl",
+        duration,
+        "How long a denied access review is cached.",
     ),
     # Feature gates
     click.option(
@@ -180,9 +236,20 @@ _FLAGS: tuple[_Decorator, ...] = (
     _unused_flag("--min-compatibility-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--emulation-forward-compatible", boolean),
     # Metrics
-    _flag("--show-hidden-metrics-for-version", "metrics.show_hidden_for_version", str, "Show metrics hidden since this version."),
+    _flag(
+        "--show-hidden-metrics-for-version",
+        "metrics.show_hidden_for_version",
+        str,
+        "Show metrics hidden since this version.",
+    ),
     _flag("--disabled-metrics", "metrics.disabled", comma_list, "Metrics not to record."),
-    _flag("--allow-metric-labels", "metrics.allow_labels", str, "Values a label may have: METRIC,LABEL='value,value'; may be repeated.", multiple=True),
+    _flag(
+        "--allow-metric-labels",
+        "metrics.allow_labels",
+        str,
+        "Values a label may have: METRIC,LABEL='value,value'; may be repeated.",
+        multiple=True,
+    ),
     _flag("--allow-metric-labels-manifest", "metrics.allow_labels_manifest", str, "File with allowed label values."),
     # Logging
     _flag("-v --v", "logging.verbosity", level, "Verbosity of the log."),

@@ -1,0 +1,113 @@
+"""`koordsched check-config`, and the files the project ships."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from koordsched.cli.check_config import build_check_config, check_config
+from koordsched.config import IN_TREE, default_configuration, load, resolve
+from tests.config.documents import document
+
+FILES = Path(__file__).parents[2] / "config"
+
+TABLE = """\
+leader election     off
+API rate limit      20/s, burst 100
+back-off            1s to 10s
+extender            http://e (filter)
+
+profile tiny
+  queueSort         PrioritySort
+  preFilter         NodeResourcesFit
+  filter            NodeResourcesFit
+  preScore          NodeResourcesFit
+  score             NodeResourcesFit 2
+  bind              DefaultBinder
+  placementScore    NodeResourcesFit 2
+"""
+TINY = document(
+    leaderElection={"leaderElect": False},
+    clientConnection={"qps": 20},
+    profiles=[
+        {
+            "schedulerName": "tiny",
+            "plugins": {
+                "multiPoint": {
+                    "disabled": [{"name": "*"}],
+                    "enabled": [
+                        {"name": "PrioritySort"},
+                        {"name": "NodeResourcesFit", "weight": 2},
+                        {"name": "DefaultBinder"},
+                    ],
+                }
+            },
+        }
+    ],
+    extenders=[{"urlPrefix": "http://e", "filterVerb": "f"}],
+)
+
+
+def test_table() -> None:
+    command = build_check_config(lambda: {"PrioritySort", "DefaultBinder"})
+    result = CliRunner().invoke(command, ["-"], input=TINY)
+    assert result.exit_code == 0
+    assert result.stdout == TABLE
+    assert result.stderr == (
+        '\nwarning: plugin "NodeResourcesFit" is not built yet: it is accepted and does nothing (profiles: tiny)\n'
+    )
+
+
+@pytest.mark.parametrize("output, read", [("json", orjson.loads), ("yaml", yaml.safe_load)])
+def test_report(output: str, read: Callable[[str], Any], tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(TINY)
+    result = CliRunner().invoke(check_config, [str(path), "-o", output])
+    report = read(result.stdout)
+    assert (result.exit_code, report["valid"], report["warnings"]) == (0, True, [])
+    assert report["configuration"]["clientConnection"]["qps"] == 20
+    (profile,) = report["profiles"]
+    assert profile["plugins"]["score"] == [{"name": "NodeResourcesFit", "weight": 2}]
+    assert profile["plugins"]["filter"] == ["NodeResourcesFit"]
+    assert profile["args"]["NodeResourcesFit"]["scoringStrategy"]["type"] == "LeastAllocated"
+
+
+def test_refused() -> None:
+    text = document(parallelism=0, percentageOfNodesToScore=101)
+    message = (
+        "[parallelism: Invalid value: 0: should be an integer value greater than zero, "
+        "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]]"
+    )
+    result = CliRunner().invoke(check_config, ["-"], input=text)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"error: {message}\n")
+    result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
+    report = orjson.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (report["valid"], report["error"], len(report["errors"])) == (False, message, 2)
+
+
+def test_gates_and_files_are_checked_too() -> None:
+    result = CliRunner().invoke(check_config, ["-", "--feature-gates", "Bogus=true"], input=TINY)
+    assert (result.exit_code, result.stderr) == (1, "error: unrecognized feature gate: Bogus\n")
+    result = CliRunner().invoke(check_config, ["/nowhere"])
+    assert (result.exit_code, result.stderr) == (1, "error: open /nowhere: no such file or directory\n")
+
+
+def test_default_file_is_the_default() -> None:
+    assert load(FILES / "default.yaml") == default_configuration()
+
+
+def test_full_file_names_every_field() -> None:
+    configuration = load(FILES / "full.yaml")
+    assert set(resolve(configuration).profiles[0].args) == {name for name, entry in IN_TREE.items() if entry.args}
+    given = yaml.safe_load((FILES / "full.yaml").read_text())
+    fields = set(type(configuration).__struct_encode_fields__)
+    assert set(given) == fields | {"apiVersion", "kind"}
+    (profile,), (extender,) = configuration.profiles, configuration.extenders
+    assert set(given["profiles"][0]) == set(type(profile).__struct_encode_fields__)
+    assert set(given["profiles"][0]["plugins"]) == set(type(profile.plugins).__struct_encode_fields__)
+    assert set(given["extenders"][0]) == set(type(extender).__struct_encode_fields__)
