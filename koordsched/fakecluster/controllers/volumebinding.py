@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koordsched.api import quantity
 from koordsched.fakecluster.controllers.context import ControllerContext
 from koordsched.fakecluster.controllers.ownership import Key, Object, is_deleting, key_of
 from koordsched.fakecluster.controllers.provisioning import provisioned_volume
-from koordsched.fakecluster.controllers.selectorindex import parse_selector
+from koordsched.fakecluster.controllers.volumematching import VolumeMatcher, refers_to
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.resources import Resource
 
@@ -34,7 +33,9 @@ class VolumeBindingController:
         """When the volume of a claim (by uid) will be there."""
         self._said: dict[str, str] = {}
         """The reason last given, by the uid of a claim that waits."""
-        self._pending: set[Key] = set()
+        self._pending: dict[str, dict[Key, None]] = {}
+        """The claims without a volume, by storage class."""
+        self._matcher = VolumeMatcher(context.volumes)
         self.queue: WorkQueue[Key] = WorkQueue(context.registry, "claim-binder", self._reconcile_claim)
         self.volume_queue: WorkQueue[Key] = WorkQueue(context.registry, "volume-binder", self._reconcile_volume)
         context.claims.on_change(self._claim_changed)
@@ -48,7 +49,7 @@ class VolumeBindingController:
         if before is not None:
             self._due.pop(before["metadata"]["uid"], None)
             self._said.pop(before["metadata"]["uid"], None)
-            self._pending.discard(key_of(before))
+            self._set_pending(before, False)
             if before["spec"].get("volumeName"):
                 self.volume_queue.add(("", before["spec"]["volumeName"]))
 
@@ -68,11 +69,16 @@ class VolumeBindingController:
         if after is not None:
             self._retry_pending(after["metadata"]["name"])
 
+    def _set_pending(self, claim: Object, pending: bool) -> None:
+        waiting = self._pending.setdefault(claim["spec"].get("storageClassName") or "", {})
+        if pending:
+            waiting[key_of(claim)] = None
+        else:
+            waiting.pop(key_of(claim), None)
+
     def _retry_pending(self, storage_class: str) -> None:
-        for key in sorted(self._pending):
-            claim = self._context.claims.get(key)
-            if claim is not None and (claim["spec"].get("storageClassName") or "") == storage_class:
-                self.queue.add(key)
+        for key in self._pending.get(storage_class, ()):
+            self.queue.add(key)
 
     def _reconcile_claim(self, key: Key) -> int:
         claim = self._context.claims.get(key)
@@ -82,20 +88,20 @@ class VolumeBindingController:
             return self._complete(claim)
         volume = self._find_volume(claim)
         if volume is not None:
-            self._pending.discard(key)
+            self._set_pending(claim, False)
             return self._bind(claim, volume)
-        self._pending.add(key)
+        self._set_pending(claim, True)
         return self._provision(claim)
 
     def _complete(self, claim: Object) -> int:
         """A claim that names its volume: check the volume, finish the binding."""
         volume = self._context.volumes.get(("", claim["spec"]["volumeName"]))
         completed = (claim["metadata"].get("annotations") or {}).get(_BIND_COMPLETED)
-        self._pending.discard(key_of(claim))
+        self._set_pending(claim, False)
         if volume is None:
             return self._set_claim_phase(claim, "Lost" if completed else "Pending")
         reference = volume["spec"].get("claimRef")
-        if reference is not None and not _refers_to(reference, claim):
+        if reference is not None and not refers_to(reference, claim):
             return self._set_claim_phase(claim, "Lost" if completed else "Pending")
         return self._bind(claim, volume)
 
@@ -105,35 +111,13 @@ class VolumeBindingController:
 
     def _find_volume(self, claim: Object) -> Object | None:
         """The volume that is already meant for the claim, else the smallest that will do, if it may be chosen now."""
+        reserved = self._matcher.reserved_for(claim)
         storage_class = self._class_of(claim)
-        delayed = storage_class is not None and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-        spec = claim["spec"]
-        request = _capacity((spec.get("resources") or {}).get("requests"))
-        selector = parse_selector(spec["selector"]) if spec.get("selector") else None
-        best: tuple[int, str] | None = None
-        for volume in self._context.volumes.all():
-            offer = volume["spec"]
-            reference = offer.get("claimRef")
-            if reference is not None:
-                if _refers_to(reference, claim):
-                    return volume
-                continue
-            if delayed or is_deleting(volume):
-                continue
-            if (offer.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
-                continue
-            if (offer.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
-                continue
-            if not set(spec.get("accessModes") or ()) <= set(offer.get("accessModes") or ()):
-                continue
-            if spec.get("selector") and (
-                selector is None or not selector.matches(volume["metadata"].get("labels") or {})
-            ):
-                continue
-            size = _capacity(offer.get("capacity"))
-            if size >= request and (best is None or (size, volume["metadata"]["name"]) < best):
-                best = size, volume["metadata"]["name"]
-        return self._context.volumes.get(("", best[1])) if best is not None else None
+        if reserved is not None:
+            return reserved
+        if storage_class is not None and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer":
+            return None
+        return self._matcher.smallest_fit(claim)
 
     def _bind(self, claim: Object, volume: Object) -> int:
         context, writes = self._context, 0
@@ -242,7 +226,7 @@ class VolumeBindingController:
             phase = "Available"  # Reserved for a claim that does not exist yet.
         elif reference is not None:
             claim = self._context.claims.get((reference["namespace"], reference["name"]))
-            alive = claim is not None and _refers_to(reference, claim)
+            alive = claim is not None and refers_to(reference, claim)
             phase = "Bound" if alive else "Released"
             if not alive and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
                 self._context.registry.delete(self._context.volumes.resource, None, key[1])
@@ -265,18 +249,3 @@ class VolumeBindingController:
             return current
 
         self._context.registry.update_record(resource, *key, make)
-
-
-def _refers_to(reference: Object, claim: Object) -> bool:
-    """Whether a claimRef means this claim; without a uid it means whichever claim has the name."""
-    return (reference.get("namespace") or "", reference.get("name")) == key_of(claim) and (
-        not reference.get("uid") or reference["uid"] == claim["metadata"]["uid"]
-    )
-
-
-def _capacity(quantities: Object | None) -> int:
-    """Bytes of storage; what cannot be read counts as none."""
-    try:
-        return quantity.value((quantities or {}).get("storage", "0"))
-    except quantity.QuantityError:
-        return 0

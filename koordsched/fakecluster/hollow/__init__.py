@@ -1,0 +1,132 @@
+"""Hollow nodes: nodes with kubelets that do everything but run containers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.hollow.agenda import Agenda
+from koordsched.fakecluster.hollow.allotment import NodeAllotment
+from koordsched.fakecluster.hollow.heartbeats import Heartbeats
+from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health
+from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
+from koordsched.fakecluster.hollow.options import HollowOptions
+from koordsched.fakecluster.hollow.podrunner import PodRunner
+from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.fakecluster.registry import ChangeView, Registry
+
+__all__ = ["HollowNodes", "HollowOptions", "TemplateError"]
+
+_WAIT_FOR_DEFINITION_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class HollowNodes:
+    """Registers nodes from templates and runs them, and every other node that carries the annotation
+    `koordsched.io/hollow: "true"`: from a snapshot, or made by hand.
+
+    Raises TemplateError when the templates cannot be used.
+    """
+
+    def __init__(self, registry: Registry, options: HollowOptions | None = None) -> None:
+        self._registry = registry
+        self._options = options or HollowOptions()
+        self._planned = plan_nodes(load_templates(self._options.template), self._options.count)
+        self._agenda = Agenda(registry)
+        self._heartbeats = Heartbeats(registry, self._agenda, self._options)
+        self._runner = PodRunner(registry, self._agenda, self._options, self._node_of)
+        self._nodes: dict[str, HollowNode] = {}
+        self._left_behind: dict[str, dict[tuple[str, str], str]] = {}
+        """The pods of nodes that were deleted, in case a node of that name comes back."""
+        self._resource = registry.resource("", "v1", "nodes")
+        self._endings: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Registers the nodes that are not there yet, and begins to run all hollow ones."""
+        # Pods after nodes: each pod must find its node.
+        self._endings.append(self._registry.subscribe_changes(self._resource, self._node_changed))
+        for planned in self._planned:
+            try:
+                node = self._registry.create(
+                    self._resource, None, node_object(planned, self._registry.clock.now())
+                )
+            except ApiStatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                continue
+            for extra in extra_objects(planned, node):
+                self._create_extra(extra)
+        self._endings.append(self._runner.start())
+
+    def stop(self) -> None:
+        """Stops all kubelets; nodes and pods stay as they are."""
+        for end in self._endings:
+            end()
+        self._endings = []
+        self._agenda.close()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def _node_of(self, name: str) -> HollowNode | None:
+        return self._nodes.get(name)
+
+    def _create_extra(self, obj: Object) -> None:
+        """Creates a manifest of the template; one whose kind is not served yet is tried again until it is."""
+        registry = self._registry
+        try:
+            resource = registry.resource_for_kind(obj["apiVersion"], obj["kind"])
+        except ApiStatusError:
+            self._agenda.after(_WAIT_FOR_DEFINITION_SECONDS, self._create_extra, obj)
+            return
+        try:
+            registry.create(resource, obj["metadata"].get("namespace"), obj)
+        except ApiStatusError as error:
+            if error.reason != "AlreadyExists":
+                name = obj["metadata"]["name"]
+                _log.error("node template: %s %s was refused: %s", obj["kind"], name, error)
+
+    def _node_changed(self, change: ChangeView) -> None:
+        record = change.record
+        known = self._nodes.get(record.name)
+        if change.type == "DELETED":
+            if known is not None and known.uid == record.uid:
+                del self._nodes[record.name]
+                self._left_behind[record.name] = known.pods
+            return
+        node = change.new
+        if known is None:
+            if (node["metadata"].get("annotations") or {}).get(HOLLOW) == "true":
+                self._adopt(node)
+            return
+        if change.old is not None and change.old.get("status") != node.get("status"):
+            known.allotment.set_allocatable((node.get("status") or {}).get("allocatable") or {})
+        health = commanded_health(node)
+        if health is not known.health:
+            recovered = known.health is Health.SILENT
+            known.health = health
+            self._agenda.after(0.0, self._show_health, known, recovered)
+
+    def _adopt(self, node: Object) -> None:
+        metadata, status = node["metadata"], node.get("status") or {}
+        addresses = [entry["address"] for entry in status.get("addresses") or () if entry["type"] == "InternalIP"]
+        allotment = NodeAllotment(status.get("allocatable") or {})
+        address = addresses[0] if addresses else "127.0.0.1"
+        hollow = HollowNode(metadata["name"], metadata["uid"], address, allotment, commanded_health(node))
+        self._nodes[hollow.name] = hollow
+        if hollow.name in self._left_behind:
+            hollow.pods = self._left_behind.pop(hollow.name)
+            self._agenda.after(0.0, self._runner.resume, hollow)
+        self._agenda.after(0.0, self._heartbeats.renew, hollow)
+        self._heartbeats.start(hollow)
+        if hollow.health is Health.NOT_READY:
+            self._agenda.after(0.0, self._heartbeats.report, hollow)
+
+    def _show_health(self, node: HollowNode, recovered: bool) -> None:
+        """Lets the control plane see a change of health."""
+        self._heartbeats.renew(node)
+        self._heartbeats.report(node)
+        if recovered and node.health is not Health.SILENT:
+            self._runner.resume(node)

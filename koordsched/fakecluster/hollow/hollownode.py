@@ -1,0 +1,42 @@
+"""What is remembered of each hollow node."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from koordsched.fakecluster.hollow.allotment import NodeAllotment
+
+FAIL = "koordsched.io/fail"
+"""Annotation that makes a node fail: `"true"` = its kubelet falls silent, `"not-ready"` = it reports Ready=False."""
+
+
+class Health(Enum):
+    """How a node does."""
+
+    HEALTHY = ""
+    SILENT = "true"
+    NOT_READY = "not-ready"
+
+
+class HollowNode:
+    """One node that runs here."""
+
+    __slots__ = ("address", "allotment", "health", "name", "pods", "recoveries", "uid")
+
+    def __init__(self, name: str, uid: str, address: str, allotment: NodeAllotment, health: Health) -> None:
+        self.name = name
+        self.uid = uid
+        self.address = address
+        self.allotment = allotment
+        self.health = health
+        self.recoveries = 0
+        """How often the kubelet came back: plans made before are void."""
+        self.pods: dict[tuple[str, str], str] = {}
+        """The uids of the pods bound to it, by (namespace, name)."""
+
+
+def commanded_health(node: dict[str, Any]) -> Health:
+    """What the node's annotation asks for; values that mean nothing leave it healthy."""
+    wanted = (node["metadata"].get("annotations") or {}).get(FAIL, "")
+    return Health(wanted) if wanted in (health.value for health in Health) else Health.HEALTHY

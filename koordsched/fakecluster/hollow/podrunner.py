@@ -1,0 +1,259 @@
+"""The life of a bound pod on a hollow node: admitted or rejected, started, finished or restarted, stopped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
+from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.hollow.agenda import Agenda
+from koordsched.fakecluster.hollow.allotment import pod_request
+from koordsched.fakecluster.hollow.duration import parse_duration
+from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
+from koordsched.fakecluster.hollow.options import HollowOptions
+from koordsched.fakecluster.hollow.podstatus import (
+    conditions,
+    finished_status,
+    rejected_status,
+    restarted_status,
+    running_status,
+    waiting_status,
+)
+from koordsched.fakecluster.registry import ChangeView, Registry
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+
+RUN_DURATION = "koordsched.io/run-duration"
+"""Pod annotation: the containers end by themselves after this time (`30s`, `1m30s`)."""
+EXIT_CODE = "koordsched.io/exit-code"
+"""Pod annotation: with this exit code, 0 unless set."""
+_FIRST_BACKOFF_SECONDS = 10.0
+_LAST_BACKOFF_SECONDS = 300.0
+_FINISHED = ("Succeeded", "Failed")
+
+_log = logging.getLogger(__name__)
+
+
+class _Run(NamedTuple):
+    """How the containers of a pod end by themselves."""
+
+    duration: float
+    exit_code: int
+    recoveries: int
+    """Of the node, when this was planned."""
+
+
+class PodRunner:
+    """Runs the pods of the nodes that `node_of` knows."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        agenda: Agenda,
+        options: HollowOptions,
+        node_of: Callable[[str], HollowNode | None],
+    ) -> None:
+        self._registry = registry
+        self._agenda = agenda
+        self._options = options
+        self._node_of = node_of
+        self._pods = registry.pods
+        fields = [name for name, _ in self._pods.fields]
+        self._node_field, self._phase_field = fields.index("spec.nodeName"), fields.index("status.phase")
+        self._addresses = 0
+
+    def start(self) -> Callable[[], None]:
+        """Follows the pods, those that exist first; returns what ends it."""
+        return self._registry.subscribe_changes(self._pods, self._changed)
+
+    def resume(self, node: HollowNode) -> None:
+        """Looks at all pods of a node that came back: starts, stops and reports them."""
+        node.recoveries += 1
+        for key in list(node.pods):
+            record = self._registry.collection(self._pods).get(*key)
+            if record is None or record.fields[self._node_field] != node.name:
+                del node.pods[key]
+                continue
+            pod = record.obj()
+            self._follow(node, pod, bound_now=True)
+            if pod["status"].get("phase") == "Running" and not record.deleting:
+                self._agenda.after(0.0, self._report_ready, key, record.uid)
+
+    def _changed(self, change: ChangeView) -> None:
+        record, old = change.record, change.old_record
+        name = record.fields[self._node_field]
+        node = self._node_of(name) if name else None
+        if node is None:
+            return
+        if change.type == "DELETED":
+            if node.pods.get(record.key) == record.uid:
+                del node.pods[record.key]
+            node.allotment.give_back(record.uid)
+            return
+        bound_now = old is None or not old.fields[self._node_field] or record.key not in node.pods
+        if bound_now or (record.deleting and old is not None and not old.deleting):
+            node.pods[record.key] = record.uid
+            self._follow(node, change.new, bound_now=bound_now)
+        elif record.deleting and old is not None and old.data != record.data:
+            self._follow(node, change.new, bound_now=False)
+        elif record.fields[self._phase_field] in _FINISHED:
+            node.allotment.give_back(record.uid)
+
+    def _follow(self, node: HollowNode, pod: Object, *, bound_now: bool) -> None:
+        """Puts the next step of the pod's life on the agenda."""
+        metadata, status = pod["metadata"], pod.get("status") or {}
+        key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
+        phase = status.get("phase") or "Pending"
+        if metadata.get("deletionTimestamp"):
+            delay = min(float(metadata.get("deletionGracePeriodSeconds") or 0), self._options.stop_delay)
+            self._agenda.after(delay, self._stop, key, uid)
+            if phase not in _FINISHED:
+                node.allotment.take(uid, pod_request(pod["spec"]))
+        elif phase in _FINISHED:
+            node.allotment.give_back(uid)
+        elif bound_now:
+            request = pod_request(pod["spec"])
+            if phase == "Running":
+                node.allotment.take(uid, request)
+                self._plan_end(node, pod)
+                return
+            shortage = None if uid in node.allotment else node.allotment.shortage(request)
+            if shortage is not None:
+                self._agenda.after(0.0, self._reject, key, uid, shortage)
+                return
+            node.allotment.take(uid, request)
+            if self._options.start_delay is not None:
+                self._agenda.after(self._options.start_delay, self._start, key, uid)
+
+    def _find(self, key: Key, uid: str) -> tuple[HollowNode, Object] | None:
+        """The pod and its node, if it still is the same pod and its node's kubelet works."""
+        record = self._registry.collection(self._pods).get(*key)
+        if record is None or record.uid != uid:
+            return None
+        node = self._node_of(record.fields[self._node_field])
+        if node is None or node.health is Health.SILENT:
+            return None
+        return node, record.obj()
+
+    def _stamp(self) -> str:
+        return rfc3339(self._registry.clock.now())
+
+    def _write(self, key: Key, status: Object) -> None:
+        self._registry.replace_status(self._pods, *key, status)
+
+    def _reject(self, key: Key, uid: str, shortage: tuple[str, int, int, int]) -> None:
+        found = self._find(key, uid)
+        if found is None or found[1]["metadata"].get("deletionTimestamp"):
+            return
+        resource, *numbers = shortage
+        scale = 1 if resource == "cpu" else 1000
+        requested, used, capacity = (number // scale for number in numbers)
+        message = (
+            f"Pod was rejected: Node didn't have enough resource: {resource}, "
+            f"requested: {requested}, used: {used}, capacity: {capacity}"
+        )
+        _log.warning("%s/%s on %s: %s", *key, found[0].name, message)
+        self._write(key, rejected_status(found[1], self._stamp(), f"OutOf{resource}", message))
+
+    def _start(self, key: Key, uid: str) -> None:
+        found = self._find(key, uid)
+        if found is None:
+            return
+        node, pod = found
+        if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") not in (None, "Pending"):
+            return
+        address = node.address if pod["spec"].get("hostNetwork") else self._next_address()
+        self._write(key, running_status(pod, self._stamp(), node.address, address))
+        self._plan_end(node, pod)
+
+    def _next_address(self) -> str:
+        self._addresses += 1
+        number = self._addresses
+        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+    def _plan_end(self, node: HollowNode, pod: Object) -> None:
+        metadata = pod["metadata"]
+        text = (metadata.get("annotations") or {}).get(RUN_DURATION)
+        if text is None:
+            return
+        try:
+            duration = parse_duration(text)
+            exit_code = int((metadata.get("annotations") or {}).get(EXIT_CODE, "0"))
+        except ValueError as error:
+            self._agenda.after(0.0, self._complain, pod, str(error))
+            return
+        since = (pod.get("status") or {}).get("startTime")
+        elapsed = self._registry.clock.now() - parse_rfc3339(since) if since else 0.0
+        key = metadata["namespace"], metadata["name"]
+        self._agenda.after(duration - elapsed, self._finish, key, metadata["uid"], _Run(duration, exit_code, node.recoveries))
+
+    def _complain(self, pod: Object, problem: str) -> None:
+        """Tells the author of a run-duration or exit-code that it cannot be read; the pod runs on."""
+        metadata = pod["metadata"]
+        event = {
+            "metadata": {"generateName": f"{metadata['name'][:200]}.", "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+            },
+            "reason": "InvalidAnnotation",
+            "message": f"{RUN_DURATION} and {EXIT_CODE} are ignored: {problem}",
+            "type": "Warning",
+            "source": {"component": "kubelet", "host": pod["spec"].get("nodeName", "")},
+            "reportingComponent": "kubelet",
+            "reportingInstance": pod["spec"].get("nodeName", ""),
+            "firstTimestamp": self._stamp(),
+            "lastTimestamp": self._stamp(),
+            "count": 1,
+        }
+        self._registry.create(self._registry.resource("", "v1", "events"), metadata["namespace"], event)
+
+    def _finish(self, key: Key, uid: str, run: _Run) -> None:
+        found = self._find(key, uid)
+        if found is None or found[0].recoveries != run.recoveries:
+            return
+        _, pod = found
+        if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") != "Running":
+            return
+        policy = pod["spec"].get("restartPolicy") or "Always"
+        if policy == "Never" or (policy == "OnFailure" and run.exit_code == 0):
+            self._write(key, finished_status(pod, self._stamp(), run.exit_code))
+            return
+        restarts = max((entry.get("restartCount", 0) for entry in pod["status"]["containerStatuses"]), default=0)
+        backoff = min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(restarts, 16))
+        self._write(key, waiting_status(pod, self._stamp(), run.exit_code))
+        self._agenda.after(backoff, self._restart, key, uid, run)
+
+    def _restart(self, key: Key, uid: str, run: _Run) -> None:
+        found = self._find(key, uid)
+        if found is None or found[0].recoveries != run.recoveries:
+            return
+        if found[1]["metadata"].get("deletionTimestamp") or found[1]["status"].get("phase") != "Running":
+            return
+        self._write(key, restarted_status(found[1], self._stamp()))
+        self._agenda.after(run.duration, self._finish, key, uid, run)
+
+    def _report_ready(self, key: Key, uid: str) -> None:
+        """A pod that its node's silence had made not ready is ready again."""
+        found = self._find(key, uid)
+        if found is not None and found[1]["status"].get("phase") == "Running":
+            status = found[1]["status"]
+            ready = all(entry.get("ready") for entry in status.get("containerStatuses") or ())
+            self._write(key, {**status, "conditions": conditions(status, self._stamp(), ready=ready)})
+
+    def _stop(self, key: Key, uid: str) -> None:
+        """The containers have ended: the pod may go."""
+        found = self._find(key, uid)
+        if found is None or not found[1]["metadata"].get("deletionTimestamp"):
+            return
+        try:
+            self._registry.delete_record(self._pods, *key, grace_period_seconds=0, uid=uid)
+        except ApiStatusError as error:
+            if error.code not in (404, 409):
+                raise

@@ -1,0 +1,167 @@
+"""Node templates: a YAML file that says what the nodes of a hollow cluster are like.
+
+    templates:
+      - nodeName: gpu-${zone}-${index}   # ${zone}, ${index} and, elsewhere, ${node} are filled in
+        weight: 6                        # share of the nodes asked for; or `count`, an exact number
+        zones: [zone-a, zone-b]          # topology.kubernetes.io/zone, in turns
+        region: region-1
+        labels: {...}
+        annotations: {...}
+        taints: [{key: ..., effect: NoSchedule}]
+        capacity: {cpu: 64, memory: 256Gi, pods: 110, example.com/gpu: 8}
+        allocatable: {...}               # where it differs from the capacity
+        images: [{names: [...], sizeBytes: 1000}]
+        csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
+        objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from koordsched.api import quantity
+
+
+class TemplateError(ValueError):
+    """The templates cannot be used; the message names the file and the place in it."""
+
+
+class Taint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """core/v1 Taint."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """core/v1 ContainerImage."""
+
+    names: list[str]
+    size_bytes: int = 0
+
+
+class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One kind of node."""
+
+    capacity: dict[str, str | int | float]
+    node_name: str = "node-${index}"
+    count: int | None = None
+    weight: int | None = None
+    zones: list[str] = []
+    region: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: list[Taint] = []
+    allocatable: dict[str, str | int | float] = {}
+    images: list[Image] = []
+    csi_drivers: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    templates: list[NodeTemplate]
+
+
+DEFAULT: Mapping[str, Any] = {
+    "templates": [
+        {
+            "nodeName": "node-${index}",
+            "weight": 1,
+            "zones": ["zone-a", "zone-b", "zone-c"],
+            "capacity": {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"},
+        }
+    ]
+}
+
+
+def load_templates(source: Path | str | Mapping[str, Any] | None) -> list[NodeTemplate]:
+    """Reads and checks templates from a file or its decoded content. Raises TemplateError."""
+    if source is None:
+        source = DEFAULT
+    if isinstance(source, Mapping):
+        return _decode(source, "node template")
+    try:
+        content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TemplateError(f"{source}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{source}: not UTF-8 text: {error.reason}") from error
+    except yaml.YAMLError as error:
+        raise TemplateError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
+    return _decode(content, str(source))
+
+
+def _decode(content: Any, name: str) -> list[NodeTemplate]:
+    try:
+        templates = msgspec.convert(content, _File).templates
+    except msgspec.ValidationError as error:
+        raise TemplateError(f"{name}: {error}") from error
+    if not templates:
+        raise TemplateError(f"{name}: templates: at least one is needed")
+    for number, template in enumerate(templates):
+        where = f"{name}: templates[{number}]"
+        for field in ("capacity", "allocatable"):
+            for resource, text in getattr(template, field).items():
+                try:
+                    if quantity.parse(text) < 0:
+                        raise TemplateError(f"{where}.{field}.{resource}: {text!r} must not be negative")
+                except quantity.QuantityError as error:
+                    raise TemplateError(f"{where}.{field}.{resource}: {error}") from error
+        if template.count is not None and template.weight is not None:
+            raise TemplateError(f"{where}: count and weight exclude each other")
+        if (template.count or 0) < 0 or (template.weight or 0) < 0:
+            raise TemplateError(f"{where}: count and weight must not be negative")
+        for key in string.Template(template.node_name).get_identifiers():
+            if key not in ("index", "zone"):
+                raise TemplateError(f"{where}.nodeName: ${{{key}}} is not known, only ${{index}} and ${{zone}} are")
+        for index, obj in enumerate(template.objects):
+            if not obj.get("apiVersion") or not obj.get("kind"):
+                raise TemplateError(f"{where}.objects[{index}]: apiVersion and kind are needed")
+    return templates
+
+
+def share_out(templates: list[NodeTemplate], total: int | None) -> list[int]:
+    """How many nodes each template gets: its count, or its share, by weight, of what the counts leave of `total`.
+
+    A template with neither has weight 1. Raises TemplateError when the numbers do not add up.
+    """
+    counts = [template.count for template in templates]
+    stated = sum(count or 0 for count in counts)
+    weights = [0 if t.count is not None else 1 if t.weight is None else t.weight for t in templates]
+    if total is None:
+        if any(count is None for count in counts):
+            raise TemplateError("the number of nodes is needed: not every template states a count")
+        return [count or 0 for count in counts]
+    rest = total - stated
+    if rest < 0:
+        raise TemplateError(f"{total} nodes are fewer than the {stated} that the templates count")
+    if rest and not sum(weights):
+        raise TemplateError(f"{total} nodes are more than the {stated} that the templates count, and none has a weight")
+    shares = [count or 0 for count in counts]
+    if not rest:
+        return shares
+    exact = [rest * weight / sum(weights) for weight in weights]
+    whole = [int(part) for part in exact]
+    # Largest remainders first, so that the shares add up.
+    by_remainder = sorted(range(len(templates)), key=lambda i: (whole[i] - exact[i], i))
+    for i in by_remainder[: rest - sum(whole)]:
+        whole[i] += 1
+    return [count + part for count, part in zip(shares, whole, strict=True)]
+
+
+def fill_in(value: Any, names: Mapping[str, str]) -> Any:
+    """A copy of a JSON value with `${name}` filled in everywhere; unknown names stay as they are."""
+    if isinstance(value, str):
+        return string.Template(value).safe_substitute(names) if "$" in value else value
+    if isinstance(value, dict):
+        return {fill_in(key, names): fill_in(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [fill_in(item, names) for item in value]
+    return value
