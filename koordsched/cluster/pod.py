@@ -16,7 +16,8 @@ class Pod:
 
     `node` is the node it is bound or assumed to ("" while pending), `row` that node's row in the table or
     -1; both are written by `ClusterState` alone. `requests` differ from `shape.requests` only after an
-    in-place resize. `wire` is the typed object while the pod is pending, for those who need more of it.
+    in-place resize. `preempted`: it is terminating because a scheduler preempted it. `wire` is the typed
+    object while the pod is pending, for those who need more of it.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class Pod:
         "node",
         "nominated_node",
         "owner",
+        "preempted",
         "requests",
         "resource_version",
         "row",
@@ -56,6 +58,7 @@ class Pod:
         created: str | None,
         start_time: str | None,
         deleting: bool,
+        preempted: bool,
         wire: core.Pod | None,
     ) -> None:
         self.uid = uid
@@ -73,6 +76,7 @@ class Pod:
         self.created = created
         self.start_time = start_time
         self.deleting = deleting
+        self.preempted = preempted
         self.wire = wire
 
     @property
@@ -121,6 +125,7 @@ class PodFactory:
             created=meta.creation_timestamp,
             start_time=status.start_time,
             deleting=meta.deletion_timestamp is not None,
+            preempted=meta.deletion_timestamp is not None and _by_preemption(status),
             wire=None if spec.node_name else wire,
         )
 
@@ -129,3 +134,8 @@ def _reports_resources(status: core.PodStatus) -> bool:
     return any(s.resources is not None for s in status.container_statuses) or any(
         s.resources is not None for s in status.init_container_statuses
     )
+
+
+def _by_preemption(status: core.PodStatus) -> bool:
+    target = status.condition("DisruptionTarget")
+    return target is not None and target.status == "True" and target.reason == "PreemptionByScheduler"

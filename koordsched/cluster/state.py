@@ -9,7 +9,7 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -196,22 +196,45 @@ class ClusterState:
     # --- what-ifs --------------------------------------------------------------------------------
 
     @contextmanager
-    def what_if(self, *, add: Iterable[tuple[int, Pod]] = (), remove: Iterable[Pod] = ()) -> Iterator[None]:
-        """Inside, the table reads as if these pods were on those rows, and those gone; afterwards as before.
+    def what_if(self, *, add: Iterable[tuple[int, Pod]] = ()) -> Iterator[WhatIf]:
+        """Inside, the table reads as if these pods were on those rows; afterwards as before.
 
         Legal on the live table because a scheduling cycle is synchronous: nobody else reads meanwhile. Such
         changes are not logged, so cached verdicts neither see nor keep them.
         """
-        changes = [(pod, row, 1) for row, pod in add] + [(pod, pod.row, -1) for pod in remove]
-        done = 0
+        world = WhatIf(self._account)
         try:
-            for pod, row, sign in changes:
-                self._account(pod, row, sign)
-                done += 1
-            yield
+            for row, pod in add:
+                world.add(pod, row)
+            yield world
         finally:
-            for pod, row, sign in reversed(changes[:done]):
-                self._account(pod, row, -sign)
+            world.undo()
+
+
+class WhatIf:
+    """Hypothetical changes to the pods on rows, undone in reverse order at the end."""
+
+    __slots__ = ("_account", "_done")
+
+    def __init__(self, account: Callable[[Pod, int, int], int]) -> None:
+        self._account = account
+        self._done: list[tuple[Pod, int, int]] = []
+
+    def add(self, pod: Pod, row: int) -> None:
+        """As if the pod were on the row."""
+        self._account(pod, row, 1)
+        self._done.append((pod, row, 1))
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """As if the pod, which is on the row, were not."""
+        self._account(pod, row, -1)
+        self._done.append((pod, row, -1))
+
+    def undo(self) -> None:
+        """Takes everything back."""
+        while self._done:
+            pod, row, sign = self._done.pop()
+            self._account(pod, row, -sign)
 
 
 def _counts_the_same(a: Pod, b: Pod) -> bool:

@@ -7,13 +7,15 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.evaluation import Evaluation, Evaluations
-from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
@@ -132,8 +134,9 @@ class Filtering:
         pod = cycle.pod
         plan = self._evaluations.plan_of(pod.shape)
         pre = self.pre_filter(cycle, plan)
+        cycle.skipped = pre.skipped
         if not pre.status.ok:
-            return Verdicts(self._none_asked(), plan, pre, None, 0)
+            return Verdicts(self._all_refused(pre.status), plan, pre, None, 0)
         if try_nominated and pod.nominated_node:
             row = self._cluster.table.row_of.get(pod.nominated_node)
             if row is not None and (pre.names is None or pod.nominated_node in pre.names):
@@ -145,9 +148,11 @@ class Filtering:
             return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
         return self._everywhere(cycle, plan, pre)
 
-    def _none_asked(self) -> Codes:
-        """Every row refused without a reason of its own."""
-        return np.full(self._cluster.table.size, NO_NODE, dtype=np.int32)
+    def _all_refused(self, status: Status) -> Codes:
+        """Every node gets the status of the PreFilter plugin that rejected the pod."""
+        table = self._cluster.table
+        code = self._reasons.intern(status.plugin, status.code, *status.reasons)
+        return np.where(table.alive.data[: table.size], code, NO_NODE).astype(np.int32)
 
     def _everywhere(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
         evaluation = self._evaluations.of(cycle.pod.shape)
@@ -161,7 +166,7 @@ class Filtering:
         if promised:
             codes = verdicts.codes.copy()
             for row, nominated in promised:
-                code = self._with_nominated(cycle, plan, pre, row, nominated)
+                code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
                 if code != PASS:
                     codes[row] = code
             if not np.array_equal(codes, verdicts.codes):
@@ -177,18 +182,44 @@ class Filtering:
                 "", Code.UNRESOLVABLE, f"node(s) didn't satisfy plugin(s) [{' '.join(pre.named_by)}]"
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
-        codes[rows] = self.verdict_on(cycle, plan, pre, rows)
+        codes[rows] = self._chain(cycle, plan, pre.skipped, rows)
         for row, nominated in self._rows_with_nominated(cycle.pod):
             if row in rows:
-                code = self._with_nominated(cycle, plan, pre, row, nominated)
+                code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
                 if code != PASS:
                     codes[row] = code
         return Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
 
-    def verdict_on(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Codes:
-        """The whole chain, uncached, on some rows as the table reads right now (also inside a what-if)."""
+    def dry_run(self, cycle: Cycle, row: int) -> int:
+        """The verdict on one row as the table reads now, inside a what-if, with and without nominated pods.
+
+        `cycle` is one that `filter` ran in: the state that PreFilter left is used.
+        """
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        nominated = self._nominated_on(row, cycle.pod)
+        if nominated:
+            code = self._with_nominated(cycle, plan, cycle.skipped, row, nominated)
+            if code != PASS:
+                return code
+        return int(self._chain(cycle, plan, cycle.skipped, np.array([row], dtype=np.intp))[0])
+
+    def pod_filters(self, cycle: Cycle) -> list[Filter]:
+        """The plugins whose state in this cycle has to hear of hypothetical pods."""
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        return [plugin for _, plugin in plan.pod_filters if plugin.name not in cycle.skipped]
+
+    def node_filters(self, cycle: Cycle) -> list[NodeFilter]:
+        """The NODE plugins that take part for the cycle's pod."""
+        return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).node_filters]
+
+    def chain_on(self, cycle: Cycle, rows: RowArray) -> Codes:
+        """The verdict of the NODE plugins on some rows as the table reads now."""
+        return self._evaluations.plan_of(cycle.pod.shape).filter_nodes(self._cluster.table, rows)
+
+    def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
+        """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows)
-        filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
+        filters = [step for step in plan.pod_filters if step[1].name not in skipped]
         if filters:
             self._run(filters, cycle, codes, rows)
         return codes
@@ -225,25 +256,25 @@ class Filtering:
     def _rows_with_nominated(self, pod: Pod) -> list[tuple[int, list[Pod]]]:
         """Rows where other pods of at least this pod's priority are nominated."""
         found: list[tuple[int, list[Pod]]] = []
-        row_of = self._cluster.table.row_of
         for node in self._nominations.nodes_nominated_at_least(pod.priority):
-            row = row_of.get(node)
-            if row is None:
-                continue
-            others = [o for o in self._nominations.nominated_on(node, pod.priority) if o.uid != pod.uid]
-            if others:
+            row = self._cluster.table.row_of.get(node)
+            if row is not None and (others := self._nominated_on(row, pod)):
                 found.append((row, others))
         return found
 
-    def _with_nominated(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, row: int, nominated: list[Pod]) -> int:
+    def _nominated_on(self, row: int, pod: Pod) -> list[Pod]:
+        node = self._cluster.table.names[row]
+        return [other for other in self._nominations.nominated_on(node, pod.priority) if other.uid != pod.uid]
+
+    def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:
         """The verdict on a row as if the nominated pods were there."""
-        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in pre.skipped]
+        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         with self._cluster.what_if(add=[(row, other) for other in nominated]):
             for plugin in filters:
                 for other in nominated:
                     plugin.add_pod(cycle, cycle.pod, other, row)
             try:
-                return int(self.verdict_on(cycle, plan, pre, np.array([row], dtype=np.intp))[0])
+                return int(self._chain(cycle, plan, skipped, np.array([row], dtype=np.intp))[0])
             finally:
                 for plugin in filters:
                     for other in nominated:

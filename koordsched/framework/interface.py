@@ -14,7 +14,7 @@ A plugin implements any number of extension points by inheriting from several of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,14 +52,15 @@ class Cycle:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
     `not_pre_filtered`: names of the PreFilter plugins that were not reached because one before them ended
-    the chain.
+    the chain. `skipped`: names of those that said Skip in this cycle.
     """
 
-    __slots__ = ("not_pre_filtered", "pod", "state")
+    __slots__ = ("not_pre_filtered", "pod", "skipped", "state")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.not_pre_filtered: frozenset[str] = frozenset()
+        self.skipped: Set[str] = frozenset()
         self.state: dict[Hashable, Any] = {}
 
 

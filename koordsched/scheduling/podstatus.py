@@ -64,6 +64,8 @@ class PodStatusWriter:
         self._send = send
         self._wall = wall
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
+        self._held: dict[str, _Wish] = {}
+        """Wishes of pods that are being written right now."""
         self._written: dict[str, _Wish] = {}
         """What was written but may not have come back through the watch yet."""
         self._busy: set[str] = set()
@@ -73,7 +75,7 @@ class PodStatusWriter:
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False for a reason; `nominated` is written too unless it is None."""
         current = self._current(pod)
-        wish = self._wishes.get(pod.uid)
+        wish = self._wished(pod.uid)
         if wish is None and current.condition == (reason, message) and nominated in (None, current.nominated):
             return
         wish = self._wish(pod)
@@ -84,7 +86,7 @@ class PodStatusWriter:
 
     def nominate(self, pod: Pod, node: str) -> None:
         """status.nominatedNodeName alone; "" clears it."""
-        if pod.uid not in self._wishes and self._current(pod).nominated == node:
+        if self._wished(pod.uid) is None and self._current(pod).nominated == node:
             return
         self._wish(pod).nominated = node
         self._pump()
@@ -92,6 +94,7 @@ class PodStatusWriter:
     def forget(self, uid: str) -> None:
         """The pod is gone or bound: what was wished for it is moot."""
         self._wishes.pop(uid, None)
+        self._held.pop(uid, None)
         self._written.pop(uid, None)
 
     async def drain(self) -> None:
@@ -102,7 +105,10 @@ class PodStatusWriter:
     @property
     def waiting(self) -> int:
         """Pods with wishes that are not written."""
-        return len(self._wishes)
+        return len(self._wishes) + len(self._held)
+
+    def _wished(self, uid: str) -> _Wish | None:
+        return self._wishes.get(uid) or self._held.get(uid)
 
     def _current(self, pod: Pod) -> _Wish:
         """What the pod shows, as far as we know."""
@@ -115,28 +121,26 @@ class PodStatusWriter:
         return current
 
     def _wish(self, pod: Pod) -> _Wish:
-        wish = self._wishes.get(pod.uid)
+        wish = self._wished(pod.uid)
         if wish is None:
-            wish = self._wishes[pod.uid] = _Wish(pod)
-            if len(self._wishes) > _LIMIT:
-                self._wishes.popitem(last=False)
-                self.dropped += 1
+            wish = _Wish(pod)
+            if pod.uid in self._busy:
+                self._held[pod.uid] = wish
+            else:
+                self._wishes[pod.uid] = wish
+                if len(self._wishes) > _LIMIT:
+                    self._wishes.popitem(last=False)
+                    self.dropped += 1
         wish.pod = pod
         return wish
 
     def _pump(self) -> None:
-        if len(self._busy) >= _IN_FLIGHT:
-            return
-        for uid in list(self._wishes):
-            if uid in self._busy:
-                continue
-            wish = self._wishes.pop(uid)
+        while self._wishes and len(self._busy) < _IN_FLIGHT:
+            uid, wish = self._wishes.popitem(last=False)
             self._busy.add(uid)
             task = asyncio.get_running_loop().create_task(self._write(uid, wish))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            if len(self._busy) >= _IN_FLIGHT:
-                return
 
     async def _write(self, uid: str, wish: _Wish) -> None:
         pod = wish.pod
@@ -149,7 +153,7 @@ class PodStatusWriter:
                     return
                 except PatchRejected as error:
                     _log.debug("status of %s not written: %s", pod.key, error)
-                    self._wishes.pop(uid, None)
+                    self._held.pop(uid, None)
                     return
                 except PatchFailed as error:
                     if attempt == _RETRIES:
@@ -159,6 +163,9 @@ class PodStatusWriter:
                 delay *= _RETRY_FACTOR
         finally:
             self._busy.discard(uid)
+            held = self._held.pop(uid, None)
+            if held is not None:
+                self._wishes[uid] = held
             self._pump()
 
     def _remember(self, uid: str, wish: _Wish) -> None:
