@@ -74,6 +74,10 @@ class ChangeLog:
             facets >>= 1
             bit += 1
 
+    def stamp(self, row: int, facet: Facet) -> int:
+        """The serial number of the latest change of one facet of a row."""
+        return int(self._stamps[facet.bit_length() - 1, row])
+
     def since(self, serial: int, facets: int, rows: int) -> list[tuple[int, int]] | RowArray:
         """What changed after `serial` in any of `facets`, looking at the first `rows` rows.
 

@@ -12,6 +12,7 @@ from collections.abc import Set
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.evaluation import Evaluation, Evaluations
@@ -212,9 +213,14 @@ class Filtering:
         """The NODE plugins that take part for the cycle's pod."""
         return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).node_filters]
 
-    def chain_on(self, cycle: Cycle, rows: RowArray) -> Codes:
-        """The verdict of the NODE plugins on some rows as the table reads now."""
-        return self._evaluations.plan_of(cycle.pod.shape).filter_nodes(self._cluster.table, rows)
+    def chain_on(self, cycle: Cycle, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
+        """The verdict on some rows, as the table reads now, of the NODE plugins that read one of the facets."""
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        return plan.filter_nodes(self._cluster.table, rows, facets)
+
+    def promised_rows(self, pod: Pod) -> set[int]:
+        """Rows where other pods of at least this pod's priority are nominated."""
+        return {row for row, _ in self._rows_with_nominated(pod)}
 
     def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""

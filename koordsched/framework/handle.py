@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.nominations import Nominations
 from koordsched.framework.status import ReasonTable
+
+if TYPE_CHECKING:
+    from koordsched.framework.filtering import Filtering
 
 
 class WriteFailed(Exception):
@@ -22,6 +27,16 @@ class Writes(Protocol):
         """Creates the binding; returns when the API server has it, even if the answer got lost on the way."""
 
 
+class Evictions(Protocol):
+    """Makes pods go, on behalf of a pod that needs their room. Works on its own, in the background."""
+
+    def running_for(self, uid: str) -> bool:
+        """Whether victims of this preemptor are still being evicted."""
+
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
+
+
 class Clock(Protocol):
     """Where time comes from."""
 
@@ -32,17 +47,21 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Handle:
     """Given to every plugin at construction; one per profile.
 
     `profile` is the schedulerName. Columns, facets and accountants are registered on `cluster` and
-    `cluster.table` in the constructor; reasons are interned in `reasons`.
+    `cluster.table` in the constructor; reasons are interned in `reasons`. `filtering`, the profile's own
+    filter chain for dry runs, is there from the first scheduling cycle on.
     """
 
     profile: str
     cluster: ClusterState
     reasons: ReasonTable
     writes: Writes
+    evictions: Evictions
+    nominations: Nominations
     clock: Clock
     rng: Random
+    filtering: Filtering = field(init=False)

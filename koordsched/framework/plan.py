@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.nodetable import ALL_FACETS, NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import (
     Filter,
@@ -75,10 +75,10 @@ class ShapePlan:
             (plugin, weight) for plugin, weight in chains.scores if isinstance(plugin, Score)
         )
 
-    def filter_nodes(self, table: NodeTable, rows: Rows) -> Codes:
+    def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS) -> Codes:
         """The verdict of the NodeFilter chain on each row: the code of the first that rejects, or 0.
 
-        Later plugins see survivors only.
+        Later plugins see survivors only. Plugins that read none of the facets are left out.
         """
         alive = table.alive.data[rows]
         codes = np.where(alive, 0, NO_NODE).astype(np.int32)
@@ -86,6 +86,8 @@ class ShapePlan:
         if not alive.all():
             survivors = np.flatnonzero(alive)
         for _, plugin in self.node_filters:
+            if not plugin.facets & facets:
+                continue
             if survivors is None:
                 verdicts = plugin.filter_rows(self.shape, table, rows)
                 if verdicts is None:

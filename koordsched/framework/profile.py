@@ -29,7 +29,6 @@ from koordsched.framework.interface import (
     Reserve,
     Score,
 )
-from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 
@@ -65,7 +64,6 @@ class Profile:
         spec: ProfileSpec,
         registry: Mapping[str, PluginFactory],
         handle: Handle,
-        nominations: Nominations,
     ) -> None:
         """Raises ProfileError if a plugin refuses its arguments or does not implement a point it is listed at."""
         self.name = spec.name
@@ -98,7 +96,8 @@ class Profile:
             ),
         )
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
-        self.filtering = Filtering(self.chains, self.evaluations, handle.cluster, nominations, handle.reasons)
+        self.filtering = Filtering(self.chains, self.evaluations, handle.cluster, handle.nominations, handle.reasons)
+        handle.filtering = self.filtering
 
     def _any_of(self, spec: ProfileSpec, point: str, kinds: tuple[type[Plugin], ...]) -> tuple[Plugin, ...]:
         found = []

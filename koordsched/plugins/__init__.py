@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins.defaultbinder import DefaultBinder
+from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
 from koordsched.plugins.imagelocality import ImageLocality
 from koordsched.plugins.nodeaffinity import NodeAffinity
@@ -29,6 +30,7 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
     "DynamicResources": DynamicResources,
+    "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,

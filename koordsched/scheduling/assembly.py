@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.config.resolving import Profile as ProfileConfig
 from koordsched.config.resolving import Resolved
-from koordsched.framework.handle import Clock, Handle, Writes
+from koordsched.framework.handle import Clock, Evictions, Handle, Writes
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.profile import PluginFactory, Profile, ProfileSpec
 from koordsched.framework.status import ReasonTable
@@ -34,6 +33,7 @@ def build_profiles(
     cluster: ClusterState,
     nominations: Nominations,
     writes: Writes,
+    evictions: Evictions,
     clock: Clock,
     rng: Random,
 ) -> dict[str, Profile]:
@@ -41,18 +41,15 @@ def build_profiles(
     reasons = ReasonTable()
     profiles: dict[str, Profile] = {}
     for config in resolved.profiles:
-        handle = Handle(config.scheduler_name, cluster, reasons, writes, clock, rng)
-        profiles[config.scheduler_name] = Profile(profile_spec(config), registry, handle, nominations)
+        handle = Handle(
+            profile=config.scheduler_name,
+            cluster=cluster,
+            reasons=reasons,
+            writes=writes,
+            evictions=evictions,
+            nominations=nominations,
+            clock=clock,
+            rng=rng,
+        )
+        profiles[config.scheduler_name] = Profile(profile_spec(config), registry, handle)
     return profiles
-
-
-class NoNominations:
-    """For evaluations of a state in which nothing is promised to anybody."""
-
-    def nodes_nominated_at_least(self, priority: int) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def nominated_on(self, node: str, priority: int | None = None) -> tuple[Pod, ...]:
-        """Nobody."""
-        return ()

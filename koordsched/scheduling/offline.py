@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -51,6 +51,14 @@ class _NoWrites:
         raise WriteFailed("nothing is written offline")
 
 
+class _NoEvictions:
+    def running_for(self, uid: str) -> bool:
+        return False
+
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Nobody is evicted offline."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What became of one pending pod: the node it was placed on ("" if none), and the explanation."""
@@ -86,6 +94,7 @@ class OfflineScheduler:
             cluster=self.cluster,
             nominations=self.nominator,
             writes=_NoWrites(),
+            evictions=_NoEvictions(),
             clock=clock,
             rng=rng,
         )

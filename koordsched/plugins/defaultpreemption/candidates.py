@@ -1,0 +1,42 @@
+"""Candidates: a node and the pods that would have to leave it; and which candidate is the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from koordsched.cluster.pod import Pod
+
+_PRIORITY_OFFSET = 1 << 31
+"""Added to every priority so that a sum grows with each victim, negative priorities included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`victims`: most important first. `violations`: how many of them break a disruption budget."""
+
+    row: int
+    victims: tuple[Pod, ...]
+    violations: int
+
+    def rank(self, now: float) -> tuple[int, int, int, int, float]:
+        """Smaller is better (core spec 3.8, pick node)."""
+        highest = self.victims[0].priority
+        earliest = min(start_of(pod, now) for pod in self.victims if pod.priority == highest)
+        total = sum(pod.priority + _PRIORITY_OFFSET for pod in self.victims)
+        return self.violations, highest, total, len(self.victims), -earliest
+
+
+def start_of(pod: Pod, now: float) -> float:
+    """When the pod started, seconds since the epoch; a pod that has not started counts as starting now."""
+    if pod.start_time is None:
+        return now
+    try:
+        return datetime.fromisoformat(pod.start_time).timestamp()
+    except ValueError:
+        return now
+
+
+def by_importance(pods: list[Pod], now: float) -> list[Pod]:
+    """Most important first: higher priority, then longer running."""
+    return sorted(pods, key=lambda pod: (-pod.priority, start_of(pod, now)))

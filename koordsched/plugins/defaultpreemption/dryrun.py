@@ -1,0 +1,67 @@
+"""The dry run on one node, for any kind of filter: all victims off, then put back one by one.
+
+Source: upstream `defaultpreemption/default_preemption.go` SelectVictimsOnNode; core spec 3.8.
+"""
+
+from __future__ import annotations
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.filtering import Filtering
+from koordsched.framework.interface import Cycle
+from koordsched.framework.status import PASS
+from koordsched.plugins.defaultpreemption.budgets import Budgets
+from koordsched.plugins.defaultpreemption.candidates import Candidate, by_importance
+
+
+class DryRun:
+    """Tries nodes one at a time."""
+
+    def __init__(self, cluster: ClusterState, filtering: Filtering, budgets: Budgets) -> None:
+        self._cluster = cluster
+        self._filtering = filtering
+        self._budgets = budgets
+
+    def on(self, cycle: Cycle, row: int, lower: list[Pod], now: float) -> Candidate | int:
+        """The candidate, or the code of the filter that refuses the pod even with all lower pods gone.
+
+        `lower`: the pods of lower priority on the row. A candidate without victims means that the pod fits as
+        it is.
+        """
+        pod = cycle.pod
+        filters = self._filtering.pod_filters(cycle)
+        gone: list[Pod] = []
+        with self._cluster.what_if() as world:
+
+            def remove(other: Pod) -> None:
+                world.remove(other, row)
+                for plugin in filters:
+                    plugin.remove_pod(cycle, pod, other, row)
+                gone.append(other)
+
+            def put_back(other: Pod) -> None:
+                world.add(other, row)
+                for plugin in filters:
+                    plugin.add_pod(cycle, pod, other, row)
+                gone.remove(other)
+
+            try:
+                for other in lower:
+                    remove(other)
+                code = self._filtering.dry_run(cycle, row)
+                if code != PASS:
+                    return code
+                victims: list[Pod] = []
+                violations = 0
+                violating, others = self._budgets.violations(by_importance(lower, now))
+                for other in (*violating, *others):
+                    put_back(other)
+                    if self._filtering.dry_run(cycle, row) != PASS:
+                        remove(other)
+                        victims.append(other)
+                        violations += other in violating
+                return Candidate(row, tuple(by_importance(victims, now)), violations)
+            finally:
+                for other in reversed(gone):
+                    for plugin in filters:
+                        plugin.add_pod(cycle, pod, other, row)

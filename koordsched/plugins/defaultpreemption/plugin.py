@@ -1,0 +1,146 @@
+"""The plugin: whether preemption may help, where, and whom it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from koordsched.cluster.events import POD, ActionType, ClusterEvent
+from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
+from koordsched.framework.status import SUCCESS, Code, Codes, Status
+from koordsched.plugins.defaultpreemption.budgets import Budgets
+from koordsched.plugins.defaultpreemption.candidates import Candidate
+from koordsched.plugins.defaultpreemption.dryrun import DryRun
+from koordsched.plugins.defaultpreemption.lockstep import Lockstep, VictimLists
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+WAITING = "waiting for the preemption for this pod to be finished"
+
+
+class Args(Protocol):
+    """DefaultPreemptionArgs."""
+
+    @property
+    def min_candidate_nodes_percentage(self) -> int: ...
+    @property
+    def min_candidate_nodes_absolute(self) -> int: ...
+
+
+class DefaultPreemption(PreEnqueue, PostFilter):
+    """Source: upstream `plugins/defaultpreemption`, `framework/preemption`; core spec 3.8."""
+
+    name = "DefaultPreemption"
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+        self._budgets = Budgets(handle.cluster.objects.of(POD_DISRUPTION_BUDGETS))
+        self._lists = VictimLists(handle.cluster)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """A deleted pod: never by itself; the plugins that rejected the pod decide."""
+        return [
+            HintRegistration(
+                self.name, ClusterEvent(POD, ActionType.DELETE), lambda pod, old, new: QueueingHint.SKIP, Scope.SHAPE
+            )
+        ]
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """A preemptor stays out of the queue until its victims have been told to go."""
+        if self._handle.evictions.running_for(pod.uid):
+            return Status(Code.UNRESOLVABLE, (WAITING,))
+        return SUCCESS
+
+    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Looks for the node where making room costs least."""
+        refusal = self._ineligible(pod, codes)
+        if refusal:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {refusal}",)))
+        candidates, texts = self._search(cycle, codes)
+        if not candidates:
+            total = self._handle.cluster.table.count
+            parts = sorted(f"{count} {text}" for text, count in texts.items())
+            message = f"preemption: 0/{total} nodes are available: {', '.join(parts)}."
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
+        now = self._handle.clock.wall()
+        best = min(candidates, key=lambda candidate: candidate.rank(now))
+        node = self._handle.cluster.table.names[best.row]
+        return PostFilterResult(
+            SUCCESS, node, best.victims, lambda: self._handle.evictions.start(pod, node, best.victims)
+        )
+
+    def _ineligible(self, pod: Pod, codes: Codes) -> str:
+        if pod.shape.never_preempts:
+            return "not eligible due to preemptionPolicy=Never."
+        row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
+        if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
+            others = self._handle.cluster.pods_on(row).values()
+            if any(other.preempted and other.priority < pod.priority for other in others):
+                return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _search(self, cycle: Cycle, codes: Codes) -> tuple[list[Candidate], Counter[str]]:
+        """Candidates among the nodes refused in a way that fewer pods may cure; texts count why others are none."""
+        potential: list[int] = []
+        texts: Counter[str] = Counter()
+        reasons = self._handle.reasons
+        curable = [code for code, _ in reasons.counted(codes) if reasons[code].code is Code.UNSCHEDULABLE]
+        for code, count in reasons.counted(codes):
+            if code not in curable:
+                texts[NOT_HELPFUL] += count
+        for code in curable:
+            potential.extend((codes == code).nonzero()[0].tolist())
+        potential.sort()
+        wanted = self._wanted(len(potential))
+        start = self._handle.rng.randrange(len(potential)) if len(potential) > wanted else 0
+        order = potential[start:] + potential[:start]
+        found: list[Candidate] = []
+        clean = False
+        for first in range(0, len(order), max(wanted, 1)):
+            for row, result in self._dry_runs(cycle, order[first : first + wanted]):
+                if result is None:
+                    texts[NO_VICTIMS] += 1
+                elif isinstance(result, int):
+                    for text in reasons[result].texts:
+                        texts[text] += 1
+                elif result.victims:
+                    found.append(result)
+                    clean |= not result.violations
+                else:
+                    name = self._handle.cluster.table.names[row]
+                    texts[f'expected at least one victim pod on node "{name}"'] += 1
+            if clean and len(found) >= wanted:
+                break
+        return found, texts
+
+    def _wanted(self, nodes: int) -> int:
+        share = nodes * self._args.min_candidate_nodes_percentage // 100
+        return min(nodes, max(share, self._args.min_candidate_nodes_absolute))
+
+    def _dry_runs(self, cycle: Cycle, rows: list[int]) -> Iterator[tuple[int, Candidate | int | None]]:
+        """(row, candidate or refusing code or None if there is nobody to evict)."""
+        cluster, filtering = self._handle.cluster, self._handle.filtering
+        now = self._handle.clock.wall()
+        lockstep = Lockstep(cluster, filtering)
+        one_by_one = DryRun(cluster, filtering, self._budgets)
+        together = lockstep.applies(cycle)
+        promised = filtering.promised_rows(cycle.pod) if together else set()
+        stepped: list[int] = []
+        lists: list[list[Pod]] = []
+        for row in rows:
+            lower = self._lists.on(row, cycle.pod.priority, now)
+            if not lower:
+                yield row, None
+            elif together and row not in promised and not self._budgets.protect_any(lower):
+                stepped.append(row)
+                lists.append(lower)
+            else:
+                yield row, one_by_one.on(cycle, row, lower, now)
+        if stepped:
+            yield from zip(stepped, lockstep.on(cycle, stepped, lists), strict=True)
