@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from koordsched.fakecluster.errors import FieldError
@@ -9,6 +10,8 @@ from koordsched.fakecluster.errors import FieldError
 if TYPE_CHECKING:
     from koordsched.fakecluster.registry import Registry
     from koordsched.fakecluster.resources import Resource
+    from koordsched.fakecluster.scale import ScalePaths
+    from koordsched.fakecluster.table import Column
 
 Object = dict[str, Any]
 
@@ -53,3 +56,19 @@ class Strategy:
     def deletion_blocked(self, obj: Object) -> bool:
         """Whether something besides metadata.finalizers keeps a deleted object alive."""
         return False
+
+    def prune(self, resource: Resource, obj: Object) -> list[str]:
+        """Drop what the schema of a custom kind does not know, in place; returns the paths of what was dropped."""
+        return []
+
+    def schema(self, resource: Resource) -> dict[str, Any]:
+        """The structural schema of a custom kind; empty when it has none."""
+        return {}
+
+    def scale_paths(self, resource: Resource) -> ScalePaths | None:
+        """Where a custom kind keeps its replicas; None = where the built-in kinds do."""
+        return None
+
+    def columns(self, resource: Resource) -> Sequence[Column]:
+        """The printer columns of a custom kind; empty for the default ones."""
+        return ()

@@ -1,0 +1,183 @@
+"""Pods: what a real server stores when a pod is created, and what it lets be changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordsched.api.quantity import QuantityError
+from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
+from koordsched.fakecluster.admission.priority import PriorityAdmission
+from koordsched.fakecluster.defaults import default_pod_spec, default_requests
+from koordsched.fakecluster.errors import FieldError
+from koordsched.fakecluster.podupdate import pod_update_errors
+from koordsched.fakecluster.podvalidation import pod_spec_errors
+from koordsched.fakecluster.quantities import amount
+from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.resources import Resource
+from koordsched.fakecluster.strategy import Strategy
+
+Object = dict[str, Any]
+
+_DEFAULT_TOLERATION_SECONDS = 300
+_DEFAULT_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class PodStrategy(Strategy):
+    """core/v1 Pod."""
+
+    counts_generations = True
+    returns_deleted = True
+
+    def __init__(self, registry: Registry) -> None:
+        self._priority = PriorityAdmission(registry)
+        self._limits = LimitRangeAdmission(registry)
+
+    def defaults(self, obj: Object) -> None:
+        spec = obj.get("spec")
+        if spec is None:
+            spec = obj["spec"] = {}
+        default_pod_spec(spec)
+        spec.setdefault("enableServiceLinks", True)
+        default_requests(spec)
+
+    def admit(self, registry: Registry, resource: Resource, obj: Object) -> None:
+        spec, meta = obj["spec"], obj["metadata"]
+        status: Object = {"phase": "Pending"}
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+        _tolerate_node_failures(spec)
+        self._priority.admit(resource, obj)
+        self._limits.admit(resource, obj)
+        _merge_label_keys(spec, meta.get("labels") or {})
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_gated_condition(meta)]
+        status["qosClass"] = qos_class(spec)
+        # A status in the request is of the past life of a copied manifest.
+        obj["status"] = status
+
+    def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
+        if subresource == "status":
+            # Only the kubelet's and the scheduler's words change here; what admission decided stays.
+            status = obj["status"] = dict(obj.get("status") or {})
+            status["qosClass"] = (old.get("status") or {}).get("qosClass") or qos_class(obj["spec"])
+            status.setdefault("phase", "Pending")
+            return
+        spec = obj.get("spec") or {}
+        if old["spec"].get("schedulingGates") and not spec.get("schedulingGates") and subresource != "delete":
+            status = dict(old.get("status") or {})
+            kept = [c for c in status.get("conditions") or () if c.get("reason") != "SchedulingGated"]
+            if kept:
+                status["conditions"] = kept
+            else:
+                status.pop("conditions", None)
+            obj["status"] = status
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        return pod_spec_errors(obj["spec"], "spec")
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
+        return pod_update_errors(obj, old) if not subresource else []
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+            return 0
+        if requested is None:
+            requested = spec.get("terminationGracePeriodSeconds")
+        return max(0, 30 if requested is None else int(requested))
+
+
+def _tolerate_node_failures(spec: Object) -> None:
+    """DefaultTolerationSeconds: five minutes on a node that is not ready or not reachable."""
+    tolerations = spec.get("tolerations") or []
+    for key in _DEFAULT_TOLERATED:
+        covered = any(
+            t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations
+        )
+        if not covered:
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _DEFAULT_TOLERATION_SECONDS,
+                }
+            )
+    spec["tolerations"] = tolerations
+
+
+def _gated_condition(meta: Object) -> Object:
+    return {
+        "type": "PodScheduled",
+        "observedGeneration": meta.get("generation", 1),
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": None,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _merge_label_keys(spec: Object, labels: dict[str, str]) -> None:
+    """matchLabelKeys and mismatchLabelKeys become requirements of the selectors they stand beside, in place."""
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _merge_keys(constraint, labels)
+    affinity = spec.get("affinity")
+    if not affinity:
+        return
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = affinity.get(kind) or {}
+        for term in part.get(_REQUIRED) or ():
+            _merge_keys(term, labels)
+        for weighted in part.get(_PREFERRED) or ():
+            _merge_keys(weighted.get("podAffinityTerm") or {}, labels)
+
+
+def _merge_keys(term: Object, labels: dict[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(field) or ():
+            if key not in labels:
+                continue
+            requirement = {"key": key, "operator": operator, "values": [labels[key]]}
+            expressions = selector.setdefault("matchExpressions", [])
+            if requirement not in expressions:
+                expressions.append(requirement)
+
+
+def qos_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort (upstream: pkg/apis/core/v1/helper/qos)."""
+    if spec.get("resources"):
+        parts = [spec["resources"]]
+    else:
+        parts = [c.get("resources") or {} for kind in ("containers", "initContainers") for c in spec.get(kind) or ()]
+    some, guaranteed = False, True
+    for resources in parts:
+        requests, limits = resources.get("requests"), resources.get("limits")
+        if not requests and not limits:
+            guaranteed = False
+            continue
+        for name in ("cpu", "memory"):
+            request, limit = (requests or {}).get(name), (limits or {}).get(name)
+            if _positive(request) or _positive(limit):
+                some = True
+            if guaranteed and not (_positive(limit) and (request is None or request == limit)):
+                guaranteed = False
+    if not some:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(quantity: Any) -> bool:
+    if not quantity:
+        return False
+    try:
+        return amount(quantity) > 0
+    except (QuantityError, TypeError):
+        return False

@@ -1,0 +1,122 @@
+"""Reading request bodies: media types, kinds, field validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import yaml
+
+from koordsched.fakecluster import errors
+from koordsched.fakecluster.messages import Request
+from koordsched.fakecluster.resources import Object, Resource
+from koordsched.fakecluster.typed import WrongBody, decode
+
+JSON_TYPES = ("application/json", "application/yaml")
+PATCH_TYPES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+try:
+    _Loader: Any = yaml.CSafeLoader
+except AttributeError:
+    _Loader = yaml.SafeLoader
+
+
+def media_type(request: Request) -> str:
+    """The content type without parameters; JSON when none is given."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+
+
+def parse(body: bytes, what: str, yaml_allowed: bool = False) -> Any:
+    """Decode JSON, or YAML where it is allowed. 400 when it is neither."""
+    try:
+        return orjson.loads(body)
+    except ValueError as problem:
+        if not yaml_allowed:
+            raise errors.bad_request(f"couldn't parse {what}: {problem}") from None
+    try:
+        # Through JSON, so that dates and other YAML types end as what JSON has.
+        return orjson.loads(orjson.dumps(yaml.load(body, _Loader)))
+    except (yaml.YAMLError, TypeError, ValueError) as problem:
+        raise errors.bad_request(f"couldn't parse {what}: {problem}") from None
+
+
+def read_json(request: Request, what: str) -> Object:
+    """The body as an object, of no particular schema. 400 or 415."""
+    kind = media_type(request)
+    if kind not in JSON_TYPES:
+        raise errors.unsupported_media_type(kind, JSON_TYPES)
+    value = parse(request.body, what, kind == "application/yaml")
+    if not isinstance(value, dict):
+        raise errors.bad_request(f"{what} must be an object")
+    return value
+
+
+def read_object(request: Request, resource: Resource, warnings: list[str]) -> Object:
+    """The body as an object of the resource's kind, checked against its schema; adds warnings for the client.
+
+    400 for a wrong kind, wrong types or (fieldValidation=Strict) unknown fields; 415 for a media type not understood.
+    """
+    kind = media_type(request)
+    if kind == "application/json":
+        body = request.body
+    elif kind == "application/yaml":
+        body = orjson.dumps(parse(request.body, "the body", True))
+    else:
+        raise errors.unsupported_media_type(kind, JSON_TYPES)
+    obj = check(body, resource, request.query.get("fieldValidation", "Warn"), warnings)
+    check_kind(obj, resource)
+    return obj
+
+
+def check(body: bytes, resource: Resource, validation: str, warnings: list[str]) -> Object:
+    """The object in `body` by the schema of a built-in kind; bodies of custom kinds are checked when they are stored."""
+    if not resource.definition:
+        value = parse(body, "the body")
+        if not isinstance(value, dict):
+            raise errors.bad_request("the body of the request must be an object")
+        return value
+    try:
+        obj, unknown = decode(body, resource.definition)
+    except WrongBody as problem:
+        raise _not_handled(resource, str(problem)) from None
+    except ValueError as problem:
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't parse: {problem}"
+        ) from None
+    if unknown:
+        report_unknown(resource, unknown, validation, warnings)
+    return obj
+
+
+def report_unknown(resource: Resource, unknown: list[str], validation: str, warnings: list[str]) -> None:
+    """Tell of unknown fields as the request wants it: not at all, as warnings, or (Strict) as a 400."""
+    texts = [f'unknown field "{path}"' for path in unknown]
+    if validation == "Strict":
+        raise _not_handled(resource, "strict decoding error: " + ", ".join(texts))
+    if validation != "Ignore":
+        warnings.extend(texts)
+
+
+def _not_handled(resource: Resource, text: str) -> errors.ApiStatusError:
+    return errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {text}'
+    )
+
+
+def check_kind(obj: Object, resource: Resource) -> None:
+    """400 unless the body says what the path says, or nothing."""
+    kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
+    if kind != resource.kind or version != resource.api_version:
+        group = f"{resource.group}/" if resource.group else ""
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({group}{resource.version})"
+            if kind == resource.kind
+            else f'the object provided is unrecognized (must be of type {resource.kind}): got kind "{kind}"'
+        )
