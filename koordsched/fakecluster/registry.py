@@ -238,16 +238,16 @@ class Registry:
 
     def restore(self, resource: Resource, obj: Object) -> Record:
         """Put an object in place as it is, in storage form, with its uid, resourceVersion and times; what of these is
-        missing is made up.
+        missing is made up. Takes the place of an object of that name.
 
-        For snapshots, loaded before anybody watches: subscribers are told, watches are not. 409 when there is an
-        object of that name.
+        For snapshots, loaded before anybody watches: subscribers are told, watches are not.
         """
         meta = obj["metadata"]
         key = (str(meta.get("namespace") or "") if resource.namespaced else "", str(meta["name"]))
         collection = self.collection(resource)
-        if key in collection.items:
-            raise errors.already_exists(resource, key[1])
+        previous = collection.items.pop(key, None)
+        if previous is not None:
+            self._tell(resource, Change(DELETED, previous, previous))
         meta.setdefault("uid", new_uid(self.rng))
         meta.setdefault("creationTimestamp", rfc3339(self.clock.now()))
         store = self.store
