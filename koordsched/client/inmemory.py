@@ -159,7 +159,7 @@ class _InMemoryStream:
         self._body = body
         self._deadline = deadline
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         if isinstance(self._body, bytes):
             yield self._body
             return

@@ -7,7 +7,7 @@ import os
 import platform
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -208,7 +208,7 @@ class _NetworkStream:
         self.status = response.status
         self.headers = _lower(response.headers)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -71,7 +71,7 @@ class Stream(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it arrives. Ends at a proper end, raises ConnectionFailure when cut off or timed out."""
         ...
 

@@ -1,0 +1,374 @@
+"""Write lanes: who may write next when not everything can be written at once.
+
+Right of way is lease > binding > eviction > nomination and condition > event. A write costs a future and two deque
+operations, no task. Leases never wait for anything; the other lanes share an adaptive number of slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from random import Random
+
+from koordsched.client.backoff import Backoff
+from koordsched.client.clock import Clock
+from koordsched.client.errors import (
+    ApiError,
+    ClientError,
+    Fenced,
+    LanesClosed,
+    NotSent,
+    QueueFull,
+    TooManyRequests,
+    error_from_status,
+)
+from koordsched.client.ratelimit import AdaptiveLimit, TokenBucket
+from koordsched.client.transport import Request, Response, Transport
+
+log = logging.getLogger(__name__)
+
+
+class Lane(IntEnum):
+    """Kinds of writes, most urgent first."""
+
+    LEASE = 0
+    BINDING = 1
+    EVICTION = 2
+    STATUS = 3
+    EVENT = 4
+
+
+CAPACITY = {Lane.LEASE: 16, Lane.BINDING: 20_000, Lane.EVICTION: 10_000, Lane.STATUS: 20_000, Lane.EVENT: 20_000}
+"""Writes that may wait in each lane."""
+
+ATTEMPTS = {Lane.LEASE: 1, Lane.BINDING: 6, Lane.EVICTION: 6, Lane.STATUS: 4, Lane.EVENT: 3}
+"""How often a write is tried that provably was not carried out. A lease's timing is the elector's own affair."""
+
+TRICKLE = 16
+"""Every so many writes the least urgent waiting one goes first, so that no lane starves for ever."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
+
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds of Retry-After that are obeyed at most."""
+
+
+class LaneStats:
+    """Counters of one lane since the start; `waiting` writes are queued and `in_flight` ones with the server now."""
+
+    __slots__ = (
+        "ambiguous",
+        "dropped",
+        "failed",
+        "fenced",
+        "in_flight",
+        "latency_sum",
+        "rejected",
+        "retried",
+        "sent",
+        "submitted",
+        "succeeded",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.sent = 0
+        self.succeeded = 0
+        self.failed = 0
+        self.ambiguous = 0
+        self.retried = 0
+        self.rejected = 0
+        self.dropped = 0
+        self.fenced = 0
+        self.waiting = 0
+        self.in_flight = 0
+        self.latency_sum = 0.0
+
+
+class _Write:
+    __slots__ = ("_lanes", "attempts", "body", "future", "lane", "request", "started")
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        lane: Lane,
+        request: Request,
+        body: Callable[[], bytes] | None,
+        future: asyncio.Future[Response] | None,
+    ) -> None:
+        self._lanes = lanes
+        self.lane = lane
+        self.request = request
+        self.body = body
+        self.future = future
+        self.attempts = 0
+        self.started = 0.0
+
+    def done(self, outcome: Response | ClientError) -> None:
+        self._lanes._finished(self, outcome)
+
+
+class Lanes:
+    """Queues writes by lane and hands them to the transport.
+
+    `fence` is asked right before a write of any lane but the lease's is handed to a socket. `qps` and `burst` limit
+    the rate only if given; events then have a bucket of their own, as in kube-scheduler, and leases none.
+    `clock` times latencies in seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        rng: Random,
+        *,
+        fence: Callable[[], bool] | None = None,
+        qps: float | None = None,
+        burst: int | None = None,
+        limit: AdaptiveLimit | None = None,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._fence = fence
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[Lane, deque[_Write]] = {lane: deque() for lane in Lane}
+        self._shared = [self._queues[lane] for lane in Lane if lane is not Lane.LEASE]
+        self._buckets: dict[Lane, TokenBucket] = {}
+        if qps is not None:
+            now = clock.monotonic()
+            writes = TokenBucket(qps, burst or max(int(qps), 1), now)
+            events = TokenBucket(qps, burst or max(int(qps), 1), now)
+            self._buckets = {lane: events if lane is Lane.EVENT else writes for lane in Lane if lane is not Lane.LEASE}
+        self._backoff = Backoff(rng, FIRST_PAUSE, LONGEST_PAUSE)
+        self._paused_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn = 0
+        self._closed = False
+        self._idle: list[asyncio.Future[None]] = []
+        self.limit = limit or AdaptiveLimit()
+        self.in_flight = 0
+        self.stats = {lane: LaneStats() for lane in Lane}
+
+    def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
+        """Queues a write and returns the future of its answer (status below 400).
+
+        The future raises ApiError, NotSent, Ambiguous, Fenced, QueueFull or LanesClosed; cancelling it withdraws a
+        write that still waits. Refusals (429) and NotSent are tried again, as `ATTEMPTS` says.
+        """
+        future: asyncio.Future[Response] = self._loop.create_future()
+        stats, queue = self.stats[lane], self._queues[lane]
+        stats.submitted += 1
+        if self._closed:
+            future.set_exception(LanesClosed(f"{request.method} {request.target}: shutting down"))
+        elif len(queue) >= CAPACITY[lane]:
+            stats.rejected += 1
+            future.set_exception(QueueFull(f"{len(queue)} writes already wait in lane {lane.name.lower()}"))
+        else:
+            queue.append(_Write(self, lane, request, None, future))
+            self._pump()
+        return future
+
+    def post(self, lane: Lane, request: Request, body: Callable[[], bytes] | None = None) -> None:
+        """Queues a write whose outcome nobody waits for. In a full lane the oldest is dropped.
+
+        `body`, if given, is called right before sending: a write that is dropped is never encoded.
+        """
+        stats, queue = self.stats[lane], self._queues[lane]
+        stats.submitted += 1
+        if self._closed:
+            stats.dropped += 1
+            return
+        if len(queue) >= CAPACITY[lane]:
+            dropped = queue.popleft()
+            stats.dropped += 1
+            if dropped.future is not None and not dropped.future.done():
+                dropped.future.set_exception(QueueFull(f"pushed out of lane {lane.name.lower()}"))
+        queue.append(_Write(self, lane, request, body, None))
+        self._pump()
+
+    async def drain(self, within: float) -> bool:
+        """Waits until nothing waits and nothing is in flight; False if that takes longer than `within` seconds."""
+        idle = self._loop.create_future()
+        self._idle.append(idle)
+        self._notify_idle()
+        try:
+            async with asyncio.timeout(within):
+                await idle
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Takes no more writes; the waiting ones end as LanesClosed. Those in flight are left to the transport."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for lane, queue in self._queues.items():
+            for write in queue:
+                self.stats[lane].dropped += 1
+                if write.future is not None and not write.future.done():
+                    write.future.set_exception(LanesClosed(f"{write.request.method} {write.request.target}"))
+            queue.clear()
+
+    def refresh_waiting(self) -> None:
+        """Brings `waiting` in the statistics up to date; called when metrics are read."""
+        for lane, queue in self._queues.items():
+            self.stats[lane].waiting = len(queue)
+
+    # --- choosing and sending ---
+
+    def _pump(self) -> None:
+        leases = self._queues[Lane.LEASE]
+        now = self._clock.monotonic()
+        while leases:
+            self._start(leases.popleft(), now)
+        wait = self._paused_until - now
+        if wait > 0:
+            if any(self._shared):
+                self._wake_in(wait)
+            return
+        limit = self.limit
+        while self.in_flight < limit.current:
+            queue = self._next_queue()
+            if queue is None:
+                break
+            if self._buckets and (wait := self._buckets[queue[0].lane].take(now)) > 0:
+                queue = self._skip_bucket(queue[0].lane, now)
+                if queue is None:
+                    self._wake_in(wait)
+                    break
+            self._start(queue.popleft(), now)
+
+    def _next_queue(self) -> deque[_Write] | None:
+        """The most urgent lane with a withdrawn-free head; every `TRICKLE`-th time the least urgent."""
+        self._turn += 1
+        chosen = None
+        for queue in self._shared:
+            while queue and (future := queue[0].future) is not None and future.done():
+                queue.popleft()
+            if queue:
+                chosen = queue
+                if self._turn % TRICKLE:
+                    break
+        return chosen
+
+    def _skip_bucket(self, lane: Lane, now: float) -> deque[_Write] | None:
+        """With the bucket of `lane` empty: the lane of the other bucket that may go instead, its token taken."""
+        for other in (Lane.EVENT,) if lane is not Lane.EVENT else (Lane.BINDING, Lane.EVICTION, Lane.STATUS):
+            if self._queues[other] and self._buckets[other].take(now) <= 0:
+                return self._queues[other]
+        return None
+
+    def _start(self, write: _Write, now: float) -> None:
+        request, lane = write.request, write.lane
+        if write.body is not None:
+            try:
+                request.body, write.body = write.body(), None
+            except (TypeError, ValueError) as error:
+                # One text that cannot be encoded must not hold up everybody else's writes.
+                log.warning("%s %s dropped, its body cannot be encoded: %s", request.method, request.target, error)
+                self.stats[lane].dropped += 1
+                return
+        if lane is not Lane.LEASE:
+            request.fence = self._fence
+            self.in_flight += 1
+        stats = self.stats[lane]
+        stats.in_flight += 1
+        stats.sent += 1
+        write.attempts += 1
+        write.started = now
+        self._transport.send(request, write.done)
+
+    def _finished(self, write: _Write, outcome: Response | ClientError) -> None:
+        now = self._clock.monotonic()
+        lane = write.lane
+        stats = self.stats[lane]
+        stats.in_flight -= 1
+        if lane is not Lane.LEASE:
+            self.in_flight -= 1
+        future = write.future
+        if isinstance(outcome, Response) and outcome.status < 400:
+            latency = now - write.started
+            stats.succeeded += 1
+            stats.latency_sum += latency
+            if lane is not Lane.LEASE:
+                self.limit.succeeded(now, latency, self.in_flight + 1 >= self.limit.current)
+                if self._paused_until <= now:
+                    self._backoff.reset()
+            if future is not None and not future.done():
+                future.set_result(outcome)
+        else:
+            self._failed(write, outcome, now)
+        self._pump()
+        if self._idle:
+            self._notify_idle()
+
+    def _failed(self, write: _Write, outcome: Response | ClientError, now: float) -> None:
+        error: ClientError
+        if isinstance(outcome, Response):
+            error = error_from_status(outcome.body, outcome.status, outcome.headers)
+        else:
+            error = outcome
+        stats = self.stats[write.lane]
+        if isinstance(error, Fenced):
+            stats.fenced += 1
+        else:
+            if write.lane is not Lane.LEASE and _shows_overload(write.lane, error):
+                self._hold_back(error, now)
+            if self._may_repeat(write, error):
+                stats.retried += 1
+                self._queues[write.lane].appendleft(write)
+                return
+            if isinstance(error, ApiError | NotSent):
+                stats.failed += 1
+            else:
+                stats.ambiguous += 1
+        if write.future is not None and not write.future.done():
+            write.future.set_exception(error)
+
+    def _may_repeat(self, write: _Write, error: ClientError) -> bool:
+        refused = isinstance(error, NotSent) or _throttled(write.lane, error)
+        withdrawn = write.future is not None and write.future.done()
+        return refused and not withdrawn and not self._closed and write.attempts < ATTEMPTS[write.lane]
+
+    def _hold_back(self, error: ClientError, now: float) -> None:
+        """Narrows the lanes, and stops them for a while when the server asks for it or cannot be reached."""
+        self.limit.overloaded(now)
+        if isinstance(error, ApiError) and error.retry_after:
+            self._paused_until = max(self._paused_until, now + min(error.retry_after, LONGEST_RETRY_AFTER))
+        elif isinstance(error, NotSent | TooManyRequests) and self._paused_until <= now:
+            self._paused_until = now + self._backoff.next()
+
+    def _wake_in(self, delay: float) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(delay, self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _notify_idle(self) -> None:
+        if self.in_flight or self.stats[Lane.LEASE].in_flight or any(self._queues.values()):
+            return
+        idle, self._idle = self._idle, []
+        for waiter in idle:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _throttled(lane: Lane, error: ClientError) -> bool:
+    """A 429 by flow control; on an eviction it may be the verdict of a disruption budget instead."""
+    if not isinstance(error, TooManyRequests):
+        return False
+    return lane is not Lane.EVICTION or not error.has_cause("DisruptionBudget")
+
+
+def _shows_overload(lane: Lane, error: ClientError) -> bool:
+    if isinstance(error, ApiError):
+        return error.status == 503 or error.status == 504 or _throttled(lane, error)
+    return True

@@ -1,0 +1,359 @@
+"""Leader election on a Lease: one replica acts, the others stand by warm.
+
+Same protocol as client-go's tools/leaderelection (leaderelection.go), so that replicas of either kind may compete for
+one lock. What differs: standbys watch the Lease and take a released one at once; the holder of an expired one is
+replaced the moment it expires; and a leader can tell at any time until when it provably leads (`deadline`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from koordsched.api.decoding import Decoder
+from koordsched.client.clock import Clock
+from koordsched.client.errors import ClientError, Conflict, NotFound, raise_for_status
+from koordsched.client.lease import Lease, LeaseLock, Record, micro_time, new_lease
+from koordsched.client.reflector import Reflector
+from koordsched.client.sink import ObjectKey
+from koordsched.client.transport import Request, Response, Transport
+
+log = logging.getLogger(__name__)
+
+JITTER = 1.2
+"""A standby waits `retry_period`, and up to this share of it more, between tries (client-go: JitterFactor)."""
+
+TAKEOVER_SPREAD = 0.02
+"""Seconds over which standbys spread their grab for a free lease."""
+
+TOLERATED_OVERDUE = 20.0
+"""Seconds past the lease duration until a leader that cannot renew is reported as unhealthy (kube-scheduler)."""
+
+RELEASE_ATTEMPTS = 2
+"""The second one starts from a fresh reading, should the first meet a conflict."""
+
+RELEASE_TIMEOUT = 3.0
+"""Seconds for each request of a release; a process that has lost the server must not linger."""
+
+
+@dataclass(frozen=True)
+class ElectionConfig:
+    """Durations in seconds; `identity` must differ between replicas (`<hostname>_<uuid>` by custom)."""
+
+    identity: str
+    namespace: str = "kube-system"
+    name: str = "kube-scheduler"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for durations that cannot work together (client-go NewLeaderElector)."""
+        if not self.identity:
+            raise ValueError("the election identity is empty")
+        if min(self.lease_duration, self.renew_deadline, self.retry_period) <= 0:
+            raise ValueError("leaseDuration, renewDeadline and retryPeriod must be greater than zero")
+        if self.lease_duration <= self.renew_deadline:
+            raise ValueError("leaseDuration must be greater than renewDeadline")
+        if self.renew_deadline <= JITTER * self.retry_period:
+            raise ValueError(f"renewDeadline must be greater than retryPeriod*{JITTER}")
+
+
+Write = Callable[[Request], Awaitable[Response]]
+
+
+class Elector:
+    """Competes for one lock. `run` returns when leadership is lost; cancelling it releases the lock.
+
+    All deadlines are this machine's boot time since a moment that lies before the server's: neither remote clocks nor
+    a suspended machine can make us believe in a lease that others may have taken. `on_started` and `on_stopped` are
+    called in pairs, `on_new_leader` with the identity of each leader seen, our own included. `write` carries lock
+    writes if they are not to go straight to the transport.
+    """
+
+    def __init__(
+        self,
+        config: ElectionConfig,
+        transport: Transport,
+        clock: Clock,
+        rng: Random,
+        *,
+        on_started: Callable[[], None],
+        on_stopped: Callable[[], None],
+        on_new_leader: Callable[[str], None] | None = None,
+        write: Write | None = None,
+    ) -> None:
+        self._config = config
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._on_started = on_started
+        self._on_stopped = on_stopped
+        self._on_new_leader = on_new_leader
+        self._write = write
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{config.namespace}/leases"
+        self._path = f"{self._collection}/{config.name}"
+        self._lock: LeaseLock | None = None
+        self._record: Record | None = None
+        self._observed_at = 0.0
+        self._deadline = float("-inf")
+        self._leading = False
+        self._superseded = False
+        self._leader = ""
+        self._news = asyncio.Event()
+
+    # --- what others ask ---
+
+    def is_leader(self) -> bool:
+        """Whether this process may act right now: the fence to ask right before each write."""
+        return self._leading and self._clock.boottime() < self._deadline
+
+    def deadline(self) -> float:
+        """Boot time in seconds until which we lead if nothing is heard any more; -inf when not leading."""
+        return self._deadline if self._leading else float("-inf")
+
+    @property
+    def leader(self) -> str:
+        """Identity of the leader last seen, empty if none."""
+        return self._leader
+
+    def check(self) -> str | None:
+        """What /healthz has to say: None when healthy, else why not. A standby is always healthy."""
+        if self._record is None or self._record.holder != self._config.identity:
+            return None
+        if self._clock.boottime() - self._observed_at <= self._config.lease_duration + TOLERATED_OVERDUE:
+            return None
+        return f"failed election to renew leadership on lease {self._config.name}"
+
+    # --- the life of an elector ---
+
+    async def run(self) -> None:
+        """Waits for the lock, leads, and returns when the lock is lost. Raises nothing but CancelledError."""
+        watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            await self._acquire()
+            log.info("successfully acquired lease %s/%s", self._config.namespace, self._config.name)
+            self._leading = True
+            try:
+                self._on_started()
+                await self._renew()
+            finally:
+                # From here on the fence is shut, before anybody else can hold the lock.
+                self._leading = False
+                self._on_stopped()
+            log.error("lost lease %s/%s", self._config.namespace, self._config.name)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            # Cleared before the attempt: news that arrives during it must cut the following wait short.
+            self._news.clear()
+            if await self._try(self._config.renew_deadline / 2):
+                return
+            delay = self._config.retry_period * self._rng.uniform(1.0, 1.0 + JITTER)
+            free_in = self._expires_in()
+            if free_in is not None and free_in < delay:
+                delay = max(free_in, 0.0) + self._rng.uniform(0.0, TAKEOVER_SPREAD)
+            await self._sleep(delay)
+
+    async def _renew(self) -> None:
+        """Renews every `retry_period` until that failed for `renew_deadline`, or somebody else holds the lock."""
+        period = self._config.retry_period
+        while not self._superseded:
+            await self._sleep(period)
+            left = self._deadline - self._clock.boottime()
+            if left <= 0:
+                return
+            self._news.clear()
+            await self._try(min(left, self._config.renew_deadline / 2))
+
+    async def _sleep(self, delay: float) -> None:
+        """Waits until the time is up, or the watch shows that the lock changed hands."""
+        if self._leading:
+            # Never past the deadline: what has to stop then must stop then.
+            delay = max(min(delay, self._deadline - self._clock.boottime()), 0.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._news.wait()
+                await asyncio.sleep(self._rng.uniform(0.0, TAKEOVER_SPREAD))
+
+    # --- the lock ---
+
+    async def _try(self, within: float) -> bool:
+        """One attempt to get or keep the lock; `within` is the time limit of each request, in seconds."""
+        try:
+            return await self._try_once(within)
+        except (Conflict, NotFound) as error:
+            # Somebody was faster, or removed the Lease: what we hold in hand is old.
+            self._lock = None
+            log.debug("lease %s: %s", self._config.name, error)
+        except (ClientError, msgspec.MsgspecError) as error:
+            log.warning("cannot get or renew lease %s/%s: %s", self._config.namespace, self._config.name, error)
+            self._lock = None
+        return False
+
+    async def _try_once(self, within: float) -> bool:
+        # A leader whose copy is current renews without reading first.
+        current = self._leading and self._lock is not None
+        if not current and not await self._read(within):
+            return await self._create(within)
+        assert self._lock is not None
+        held = self._lock.record
+        if held.holder and held.holder != self._config.identity:
+            if self._leading:
+                self._superseded = True
+                self._deadline = float("-inf")
+                return False
+            if (self._expires_in() or 0.0) > 0:
+                return False
+        wanted = self._claim(held if held.holder == self._config.identity else None, held.transitions + 1)
+        began = self._clock.boottime()
+        request = Request("PUT", self._path, self._lock.rewritten(wanted), timeout=within)
+        self._take(await self._send(request), began)
+        return True
+
+    async def _read(self, within: float) -> bool:
+        """Fetches the Lease; False if there is none."""
+        try:
+            response = raise_for_status(await self._transport.request("GET", self._path, timeout=within))
+        except NotFound:
+            return False
+        self._lock = LeaseLock(response.body, self._config.lease_duration)
+        self._observe(self._lock.record)
+        return True
+
+    async def _create(self, began: float, within: float) -> bool:
+        body = new_lease(self._config.namespace, self._config.name, self._claim(None, 0))
+        began = self._clock.boottime()
+        self._take(await self._send(Request("POST", self._collection, body, timeout=within)), began)
+        return True
+
+    def _claim(self, held: Record | None, transitions: int) -> Record:
+        """The record that makes us leader; `held` is our own one if we lead already."""
+        now = micro_time(self._clock.wall())
+        if held is not None:
+            return held._replace(renewed=now, duration=self._config.lease_duration)
+        return Record(self._config.identity, self._config.lease_duration, now, now, transitions)
+
+    async def _send(self, request: Request) -> Response:
+        if self._write is not None:
+            return await self._write(request)
+        response = await self._transport.request(
+            request.method, request.target, body=request.body, timeout=request.timeout
+        )
+        return raise_for_status(response)
+
+    def _take(self, response: Response, began: float) -> None:
+        """Our write went through. The lease counts from before it was sent, which is before anybody can see it."""
+        self._lock = LeaseLock(response.body, self._config.lease_duration)
+        self._observe(self._lock.record)
+        self._observed_at = self._clock.boottime()
+        self._deadline = began + self._config.renew_deadline
+
+    def _observe(self, record: Record) -> None:
+        """Remembers since when, by our own clock, the lock has said what it says."""
+        if record != self._record:
+            self._observed_at = self._clock.boottime()
+        self._record = record
+        if record.holder != self._leader:
+            self._leader = record.holder
+            if record.holder:
+                log.info("new leader elected: %s", record.holder)
+                if self._on_new_leader is not None:
+                    self._on_new_leader(record.holder)
+
+    def _expires_in(self) -> float | None:
+        """Seconds until a lock held by somebody else may be taken; None if nothing is known of it."""
+        record = self._record
+        if record is None or not record.holder:
+            return None
+        return self._observed_at + record.duration - self._clock.boottime()
+
+    async def _release(self) -> None:
+        """Gives the lock up if it is ours, so that the next leader need not wait for it to expire."""
+        for _ in range(RELEASE_ATTEMPTS):
+            lock = self._lock
+            try:
+                if lock is None:
+                    if not await self._read(RELEASE_TIMEOUT):
+                        return
+                    lock = self._lock
+                if lock is None or lock.record.holder != self._config.identity:
+                    return
+                now = micro_time(self._clock.wall())
+                released = Record("", 1.0, now, now, lock.record.transitions)
+                request = Request("PUT", self._path, lock.rewritten(released), timeout=RELEASE_TIMEOUT)
+                await self._send(request)
+                self._lock, self._record = None, released
+                return
+            except Conflict:
+                self._lock = None
+            except (ClientError, msgspec.MsgspecError) as error:
+                log.warning("cannot release lease %s/%s: %s", self._config.namespace, self._config.name, error)
+                return
+
+    # --- the watch ---
+
+    async def _watch(self) -> None:
+        """Follows the Lease. Where that is forbidden, polling alone does it, only more slowly."""
+        reflector = Reflector(
+            self._transport,
+            self._collection,
+            Decoder(Lease),
+            _LeaseSink(self._config.name, self._seen, self._news.set),
+            clock=self._clock,
+            rng=self._rng,
+            selectors={"fieldSelector": f"metadata.name={self._config.name}"},
+        )
+        await reflector.run()
+
+    def _seen(self, lease: Lease) -> None:
+        """A hint, never a reason to act: what is done about it starts with reading the Lease.
+
+        It may only make a foreign lease look fresher, which delays us at worst.
+        """
+        record = Record.of(lease.spec, self._config.lease_duration)
+        if record.holder == self._config.identity:
+            return
+        if not self._leading and record.holder:
+            self._observe(record)
+        else:
+            self._lock = None
+            self._news.set()
+
+
+class _LeaseSink:
+    """Passes on what happens to one Lease."""
+
+    def __init__(self, name: str, changed: Callable[[Lease], None], removed: Callable[[], None]) -> None:
+        self._name = name
+        self._changed = changed
+        self._removed = removed
+
+    def upsert(self, obj: Lease) -> None:
+        if obj.metadata.name == self._name:
+            self._changed(obj)
+
+    def delete(self, obj: Lease) -> None:
+        if obj.metadata.name == self._name:
+            self._removed()
+
+    def delete_key(self, key: ObjectKey) -> None:
+        if key.name == self._name:
+            self._removed()
+
+    def replace_begin(self) -> None:
+        """A single object needs no bookkeeping."""
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        if not any(key.name == self._name for key in present):
+            self._removed()

@@ -1,0 +1,400 @@
+"""List and watch: keeps a sink equal to what the API server holds, through every kind of interruption."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from enum import Enum
+from random import Random
+from typing import Generic, TypeVar
+
+import msgspec
+
+from koordsched.client.backoff import Backoff
+from koordsched.client.clock import Clock
+from koordsched.client.errors import (
+    ApiError,
+    ClientError,
+    ConnectionFailure,
+    Forbidden,
+    Gone,
+    NotFound,
+    error_from_status,
+    raise_for_status,
+)
+from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.client.transport import Transport
+from koordsched.client.watchstream import (
+    INITIAL_EVENTS_END,
+    LineSplitter,
+    Meta,
+    decode_page,
+    meta_of,
+    resplit_event,
+    split_event,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=KubeObject)
+
+PAGE_SIZE = 500
+"""Objects per list request (client-go tools/pager uses the same); doubled when paging was too slow for compaction."""
+
+LIST_TIMEOUT = 60.0
+"""Seconds for one page."""
+
+WATCH_SECONDS = (300, 600)
+"""Range from which the life of each watch is drawn, so that watches do not all end at once (client-go reflector.go)."""
+
+WATCH_GRACE = 30.0
+"""Seconds past its announced end after which a watch is taken for dead."""
+
+SETTLED = 5.0
+"""Seconds a watch must have lasted for its end to count as normal."""
+
+BACKOFF = (0.2, 30.0)
+"""First and longest delay, in seconds, between attempts that fail."""
+
+UNAVAILABLE_RETRY = 30.0
+"""Seconds, spread, between attempts at a resource that is forbidden or does not exist."""
+
+STREAMING_REFUSED = (400, 405, 415, 422)
+"""Answers to a streamed list that mean: not on this server."""
+
+STREAMED_LIST_ATTEMPTS = 2
+"""Streamed lists that may break off before their end until pages are used instead."""
+
+TIME_SLICE = 0.005
+"""Seconds of work after which other tasks get their turn."""
+
+
+class State(Enum):
+    """What a reflector has to say about itself; readiness names those that are not SYNCED."""
+
+    SYNCING = "syncing"
+    SYNCED = "synced"
+    FAILING = "failing"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not found"
+
+
+Decode = Callable[[bytes | msgspec.Raw], T]
+"""Makes an object of its JSON."""
+
+OnMalformed = Callable[[str, Exception], None]
+"""("namespace/name", or "" if not even that can be read; the error)."""
+
+OnState = Callable[[State, ClientError | None], None]
+"""(the new state, the error behind it)."""
+
+
+class _Relist(Exception):
+    """The watch cannot go on from where it is."""
+
+
+class Reflector(Generic[T]):
+    """Runs list and watch of one resource for ever.
+
+    `path` is the collection's, such as /api/v1/pods; `selectors` its fieldSelector and labelSelector. `decode` makes an
+    object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. `on_state` hears
+    of every change of `state`, with the error behind it if there is one. With `watch_list` the initial state is
+    streamed where the server can do that.
+
+    The first list asks for the newest state (no resourceVersion): a cache on the server may be behind what our
+    predecessor wrote, and a scheduler that starts from the past binds into occupied room. Later lists ask for nothing
+    older than what was seen, which caches can serve. Events no newer than what was handled (duplicates after a
+    disturbed connection) are skipped; resource versions of one resource are ordered numbers.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: str,
+        decode: Decode[T],
+        sink: Sink[T],
+        *,
+        clock: Clock,
+        rng: Random,
+        selectors: Mapping[str, str] | None = None,
+        on_malformed: OnMalformed | None = None,
+        on_state: OnState | None = None,
+        watch_list: bool = False,
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        self._transport = transport
+        self._decode = decode
+        self._sink = sink
+        self._clock = clock
+        self._rng = rng
+        self._selectors = dict(selectors or {})
+        self._on_malformed = on_malformed
+        self._on_state = on_state
+        self._backoff = Backoff(rng, *BACKOFF)
+        self._page_size = page_size
+        self._stream_lists = watch_list
+        self._streams_cut = 0
+        self._listed = False
+        self._newest_only = True
+        self._version = ""
+        self._streaming: set[ObjectKey] | None = None
+        self._slice_end = 0.0
+        self.path = path
+        self.state = State.SYNCING
+        self.error: ClientError | None = None
+        self.synced = asyncio.Event()
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        self.stale_events = 0
+        self.malformed = 0
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which everything has been handed to the sink; empty before the first list."""
+        return self._version
+
+    async def run(self) -> None:
+        """Lists, watches, recovers, until cancelled."""
+        while True:
+            delay = await self._step()
+            if delay > 0:
+                await asyncio.sleep(delay)
+
+    async def _step(self) -> float:
+        """One list or one watch. Returns how long to wait before the next, in seconds."""
+        began = self._clock.monotonic()
+        try:
+            if not self._listed and not self._stream_lists:
+                await self._list()
+                return 0.0
+            await self._watch()
+        except (_Relist, Gone) as reason:
+            log.info("%s: listing again: %s", self.path, reason)
+            self._listed = False
+            self._newest_only = self._newest_only or isinstance(reason, Gone)
+            return self._backoff.next()
+        except (Forbidden, NotFound) as error:
+            self._listed = False
+            self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
+            return UNAVAILABLE_RETRY * self._rng.uniform(0.8, 1.2)
+        except ClientError as error:
+            return self._failed(error)
+        finally:
+            self._streaming = None
+        # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
+        if self._clock.monotonic() - began < SETTLED:
+            return self._backoff.next()
+        self._backoff.reset()
+        return 0.0
+
+    def _failed(self, error: ClientError) -> float:
+        """Reports an error that time may cure and returns how long to give it, in seconds."""
+        delay = self._backoff.next()
+        if isinstance(error, ApiError):
+            delay = max(delay, min(error.retry_after or 0.0, BACKOFF[1]))
+            if self._stream_lists and not self._listed and error.status in STREAMING_REFUSED:
+                log.info("%s: the server does not stream lists: %s", self.path, error)
+                self._stream_lists = False
+                return 0.0
+            if error.has_cause("ResourceVersionTooLarge") or error.status in (400, 422):
+                # The server is behind us or was restored from a backup: its newest state is the only common ground.
+                self._listed, self._newest_only = False, True
+        self._report(State.FAILING, error)
+        return delay
+
+    # --- listing ---
+
+    async def _list(self) -> None:
+        """Hands every object to the sink, page by page, and says which exist."""
+        query = {**self._selectors, "limit": str(self._page_size)}
+        if self._version and not self._newest_only:
+            query |= {"resourceVersion": self._version, "resourceVersionMatch": "NotOlderThan"}
+        present: set[ObjectKey] = set()
+        self.lists += 1
+        self._sink.replace_begin()
+        while True:
+            try:
+                response = await self._transport.request("GET", self.path, query=query, timeout=LIST_TIMEOUT)
+                page = decode_page(raise_for_status(response).body)
+            except Gone:
+                # Compacted while we were paging: fewer, larger pages make it in time.
+                self._page_size *= 2 if "continue" in query else 1
+                raise
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
+            for raw in page.items or ():
+                key = self._upsert(raw)
+                if key is not None:
+                    present.add(key)
+                await self._breathe()
+            if not page.metadata.continue_:
+                break
+            query = {**self._selectors, "limit": str(self._page_size), "continue": page.metadata.continue_}
+        self._replaced(present, page.metadata.resource_version)
+
+    def _replaced(self, present: set[ObjectKey], version: str) -> None:
+        self._sink.replace_end(present)
+        self._version = version
+        self._listed, self._newest_only = True, False
+        self.synced.set()
+        self._report(State.SYNCED, None)
+
+    # --- watching ---
+
+    async def _watch(self) -> None:
+        """Handles one watch to its end; it starts with the whole state if nothing has been listed."""
+        seconds = self._rng.randint(*WATCH_SECONDS)
+        query = {**self._selectors, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        if not self._listed:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        if self._version and not self._newest_only:
+            query["resourceVersion"] = self._version
+        self.watches += 1
+        async with (
+            self._transport.stream(self.path, query=query, timeout=seconds + WATCH_GRACE) as stream,
+            aclosing(stream.chunks()) as chunks,
+        ):
+            if stream.status >= 400:
+                body = b"".join([chunk async for chunk in chunks])
+                raise error_from_status(body, stream.status, stream.headers)
+            if self._listed:
+                self._report(State.SYNCED, None)
+            else:
+                self.lists += 1
+                self._streaming = set()
+                self._sink.replace_begin()
+            lines = LineSplitter()
+            try:
+                async for chunk in chunks:
+                    for line in lines.feed(chunk):
+                        self._handle(line)
+                        await self._breathe()
+            except ConnectionFailure as error:
+                log.debug("%s: the watch was cut: %s", self.path, error)
+        if not self._listed:
+            self._streams_cut += 1
+            self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
+
+    def _handle(self, line: bytes) -> None:
+        """Handles one event. Raises Gone or _Relist when the watch cannot go on."""
+        try:
+            kind, data = split_event(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _Relist(f"an unreadable event: {error}") from error
+        self.events += 1
+        if kind == "ADDED" or kind == "MODIFIED":
+            key = self._upsert(data, line)
+            if self._streaming is not None and key is not None:
+                self._streaming.add(key)
+        elif kind == "DELETED":
+            key = self._delete(data, line)
+            if self._streaming is not None and key is not None:
+                self._streaming.discard(key)
+        elif kind == "BOOKMARK":
+            self._bookmark(meta_of(data) or Meta())
+        elif kind == "ERROR":
+            failure = error_from_status(data)
+            raise failure if isinstance(failure, Gone) else _Relist(str(failure))
+        else:
+            raise _Relist(f"an event of unknown type {kind!r}")
+
+    def _bookmark(self, meta: Meta) -> None:
+        if self._streaming is None:
+            self._advance(meta.resource_version)
+        elif (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+            present, self._streaming = self._streaming, None
+            self._streams_cut = 0
+            self._replaced(present, meta.resource_version)
+
+    # --- objects ---
+
+    def _upsert(self, data: bytes | msgspec.Raw, line: bytes | None = None) -> ObjectKey | None:
+        """Hands an object on; its key, or None if it cannot be told. `line` is the watch event it came in."""
+        try:
+            obj = self._decoded(data, line)
+        except Exception as error:
+            return self._reject(data, line, error)[0]
+        meta = obj.metadata
+        key = ObjectKey(meta.namespace, meta.name, meta.uid)
+        if line is not None and self._streaming is None and not self._advance(meta.resource_version):
+            self.stale_events += 1
+            return key
+        try:
+            self._sink.upsert(obj)
+        except Exception as error:
+            log.exception("%s: %s/%s could not be taken in", self.path, key.namespace, key.name)
+            self._malformed(key, error)
+        return key
+
+    def _delete(self, data: bytes, line: bytes) -> ObjectKey | None:
+        try:
+            obj = self._decoded(data, line)
+        except Exception as error:
+            key, version = self._reject(data, line, error)
+            if key is not None:
+                self._sink.delete_key(key)
+                self._advance(version)
+            return key
+        meta = obj.metadata
+        key = ObjectKey(meta.namespace, meta.name, meta.uid)
+        if self._streaming is None:
+            self._advance(meta.resource_version)
+        try:
+            self._sink.delete(obj)
+        except Exception as error:
+            log.exception("%s: %s/%s could not be taken out", self.path, key.namespace, key.name)
+            self._malformed(key, error)
+        return key
+
+    def _decoded(self, data: bytes | msgspec.Raw, line: bytes | None) -> T:
+        """The typed object. Raises whatever `decode` raises."""
+        try:
+            return self._decode(data)
+        except Exception:
+            if line is None:
+                raise
+            parsed = resplit_event(line)[1]
+            if parsed == data:
+                raise
+            return self._decode(parsed)
+
+    def _reject(self, data: bytes | msgspec.Raw, line: bytes | None, error: Exception) -> tuple[ObjectKey | None, str]:
+        """Reports an object that cannot be decoded. Its key and version, as far as they can be told.
+
+        An older, sound state of it stays with the sink: the object exists, and nothing better is known of it.
+        """
+        meta = meta_of(data)
+        key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
+        self._malformed(key, error)
+        version = meta.resource_version if meta is not None else ""
+        if line is not None and self._streaming is None:
+            self._advance(version)
+        return key, version
+
+    def _malformed(self, key: ObjectKey | None, error: Exception) -> None:
+        self.malformed += 1
+        if self._on_malformed is not None:
+            self._on_malformed(f"{key.namespace}/{key.name}".lstrip("/") if key is not None else "", error)
+
+    def _advance(self, version: str) -> bool:
+        """Notes how far we are; False if that is no news."""
+        if version.isdecimal() and self._version.isdecimal() and int(version) <= int(self._version):
+            return False
+        if version:
+            self._version = version
+        return True
+
+    def _report(self, state: State, error: ClientError | None) -> None:
+        changed = state is not self.state
+        self.state, self.error = state, error
+        if changed and self._on_state is not None:
+            self._on_state(state, error)
+
+    async def _breathe(self) -> None:
+        """Lets other tasks run once the time slice is used up."""
+        if self._clock.monotonic() >= self._slice_end:
+            await asyncio.sleep(0)
+            self._slice_end = self._clock.monotonic() + TIME_SLICE
