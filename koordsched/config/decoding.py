@@ -79,21 +79,22 @@ def encode(struct: msgspec.Struct) -> dict[str, Any]:
         value = getattr(struct, info.name)
         if value is None or (not value and (value in ((), {}) or OMIT_EMPTY in _annotations(info.type))):
             continue
-        output[info.encode_name] = _plain(value)
+        output[info.encode_name] = plain(value)
     return output
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value made of structs, tuples, durations and the like, as JSON values."""
     if isinstance(value, msgspec.Struct):
         return encode(value)
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, Duration):
         return str(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

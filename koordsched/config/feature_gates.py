@@ -104,6 +104,10 @@ class FeatureGates:
         """Whether a known gate is on. Raises KeyError for an unknown one."""
         return self._enabled[name]
 
+    def __repr__(self) -> str:
+        given = ",".join(f"{name}={str(value).lower()}" for name, value in self._explicit.items())
+        return f"FeatureGates({given!r})"
+
     @property
     def explicit(self) -> Mapping[str, bool]:
         """What was asked for by name."""

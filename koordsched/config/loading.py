@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koordsched.config.catalog import IN_TREE, PluginCatalog
-from koordsched.config.decoding import Complaints, decode
+from koordsched.config.decoding import Complaints, decode, plain
 from koordsched.config.defaults import set_defaults
 from koordsched.config.document import Document, Value, parse
 from koordsched.config.errors import ConfigError
@@ -105,7 +105,7 @@ def _decode_args(config: PluginConfig, where: str, catalog: PluginCatalog, stric
     """Decode the arguments of a plugin in the catalog; those of others stay as they are."""
     entry = catalog.get(config.name)
     if entry is None or entry.args is None:
-        return config
+        return PluginConfig(config.name, plain(config.args))
     what = f"decoding args for plugin {config.name}: "
     expected = entry.args.name
     try:

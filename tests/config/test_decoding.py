@@ -113,6 +113,10 @@ CASES = {
         args("NodeResourcesFit", scoringStrategy={"resources": [{"Name": "cpu", "Weight": 1}]}),
         FIT + 'unknown field "scoringStrategy.resources[0].Name", unknown field "scoringStrategy.resources[0].Weight"',
     ),
+    "repeated names in JSON args": (
+        "{" + JSON_HEAD + ',"profiles":[{"pluginConfig":[{"name":"NodeResourcesFit","args":{"kind":"","kind":""}}]}]}',
+        FIT + 'duplicate field "kind"',
+    ),
     "args of another plugin": (
         args("DefaultPreemption", kind="InterPodAffinityArgs"),
         "decoding .profiles[0].pluginConfig[0]: args for plugin DefaultPreemption were not of type "

@@ -1,7 +1,8 @@
 """Any text gives a configuration or one ConfigError, nothing else; what is accepted survives being written out."""
 
 from contextlib import suppress
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 import yaml
@@ -69,6 +70,39 @@ PROFILES = st.fixed_dictionaries(
 )
 
 
+def typed(annotation: Any) -> st.SearchStrategy[Any]:
+    """JSON values of a field's type: what passes decoding and meets the rules."""
+    if get_origin(annotation) is Annotated:
+        return typed(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return st.none() | typed(get_args(annotation)[0])
+    if get_origin(annotation) is tuple:
+        return st.lists(typed(get_args(annotation)[0]), max_size=3)
+    if get_origin(annotation) is dict:
+        return st.dictionaries(TEXTS, TEXTS, max_size=2)
+    if issubclass(annotation, msgspec.Struct):
+        fields = {info.encode_name: typed(info.type) for info in msgspec.structs.fields(annotation)}
+        return st.fixed_dictionaries({}, optional=fields)
+    return TYPED[annotation]
+
+
+TEXTS = st.sampled_from(
+    ["", "a", "A b", "a.com/x", "a/b/c", "List", "In", "Gt", "MostAllocated", "leases", "\x7f", "é"]
+)
+TYPED: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXTS | NAMES,
+    int: st.integers(-2, 102),
+    bool: st.booleans(),
+    float: st.floats(-1, 100),
+    bytes: st.sampled_from(["", "Y2E="]),
+    Duration: st.sampled_from(["0", "1s", "-1s", "10m"]),
+}
+ARGS = {name: entry.args.struct for name, entry in IN_TREE.items() if entry.args}
+PLUGIN_CONFIG = st.sampled_from(sorted(ARGS)).flatmap(
+    lambda name: st.fixed_dictionaries({"name": st.just(name)}, optional={"args": typed(ARGS[name])})
+)
+
+
 def accepted(source: str | bytes) -> KubeSchedulerConfiguration | None:
     """The configuration, if there is one; every way of showing it must work."""
     with suppress(ConfigError):
@@ -106,6 +140,19 @@ def test_any_bytes(data: bytes) -> None:
 @given(st.dictionaries(st.sampled_from(KNOWN_FIELDS), VALUES, max_size=5))
 def test_any_values_of_known_fields(fields: dict[str, Any]) -> None:
     accepted(HEAD + (yaml.safe_dump(fields) if fields else ""))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PLUGIN_CONFIG, max_size=3))
+def test_arguments_of_the_right_types(configs: list[dict[str, Any]]) -> None:
+    accepted(HEAD + yaml.safe_dump({"profiles": [{"pluginConfig": configs}]}))
+
+
+@settings(max_examples=300, deadline=None)
+@given(*(typed(kind) for kind in (wire.LeaderElectionConfiguration, wire.ClientConnectionConfiguration, wire.Extender)))
+def test_settings_of_the_right_types(election: object, connection: object, extender: object) -> None:
+    fields = {"leaderElection": election, "clientConnection": connection, "extenders": [extender, extender]}
+    accepted(HEAD + yaml.safe_dump(fields))
 
 
 @settings(max_examples=300, deadline=None)
