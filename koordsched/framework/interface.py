@@ -133,6 +133,10 @@ class PreFilter(Plugin):
 class Filter(Plugin):
     """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
 
+    def skips(self, pod: Pod) -> bool:
+        """Whether this filter has nothing to say about the pod, known without a PreFilter. Default: False."""
+        return False
+
     @abstractmethod
     def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """A reason number per row, 0 where it passes; None if all pass."""
