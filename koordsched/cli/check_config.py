@@ -120,6 +120,8 @@ def _settings(source: Configuration, resolved: Resolved) -> list[tuple[str, str]
         ("leader election", f"{lease} ({times})" if election.leader_elect else "off"),
         ("API rate limit", f"{limit.qps:g}/s, burst {limit.burst}" if limit else "none (adaptive)"),
         ("back-off", f"{source.pod_initial_backoff_seconds}s to {source.pod_max_backoff_seconds}s"),
+        ("nodes considered", f"all (percentageOfNodesToScore: {source.percentage_of_nodes_to_score} has no effect)"),
+        ("parallelism", f"{source.parallelism} (no effect)"),
     ]
     for extender in resolved.extenders:
         used = [verb for verb in _VERBS if getattr(extender, f"{verb}_verb")]

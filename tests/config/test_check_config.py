@@ -19,6 +19,8 @@ TABLE = """\
 leader election     off
 API rate limit      20/s, burst 100
 back-off            1s to 10s
+nodes considered    all (percentageOfNodesToScore: 0 has no effect)
+parallelism         16 (no effect)
 extender            http://e (filter)
 
 profile tiny

@@ -45,6 +45,11 @@ def test_defaults() -> None:
 
 VALUES: dict[str, tuple[list[str], Callable[[Options], Any], Any]] = {
     "bare boolean": (["--leader-elect"], lambda o: o.leader_election.leader_elect, True),
+    "bare boolean before another flag": (
+        ["--leader-elect", "--config=x"],
+        lambda o: (o.leader_election.leader_elect, o.config),
+        (True, "x"),
+    ),
     "boolean with a value": (["--leader-elect=false"], lambda o: o.leader_election.leader_elect, False),
     "boolean not given": ([], lambda o: o.leader_election.leader_elect, None),
     "default true": (
