@@ -100,7 +100,8 @@ def rolling_update_sizes(rollout: Rollout) -> dict[str, int]:
     if size > rollout.desired:
         return {name: rollout.desired}
     if size < rollout.desired:
-        total = sum(map(size_of, rollout.sets()))
+        # Pods that are to go but are still there count too: the surge is a bound at every moment.
+        total = sum(max(size_of(entry), actual_size(entry)) for entry in rollout.sets())
         room = rollout.desired + rollout.max_surge - total
         if room > 0:
             return {name: size + min(room, rollout.desired - size)}
