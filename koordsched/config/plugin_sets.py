@@ -44,6 +44,14 @@ class PluginSets(msgspec.Struct, frozen=True, kw_only=True):
         listed = getattr(self, point.attribute)
         return tuple(name for name, _ in listed) if point in _WEIGHTED else listed
 
+    def points(self) -> dict[str, Names]:
+        """Extension point, by its name in the file -> plugin names in order."""
+        return {point.value: self.at(point) for point in ExtensionPoint}
+
+    def score_weights(self) -> dict[str, int]:
+        """Score plugin -> weight."""
+        return dict(self.score)
+
     def names(self) -> frozenset[str]:
         """Every plugin that runs somewhere."""
         return frozenset(name for point in ExtensionPoint for name in self.at(point))

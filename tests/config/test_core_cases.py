@@ -178,6 +178,10 @@ def test_core_case_01_default_lists() -> None:
     assert plugins.bind == ("DefaultBinder",)
     assert plugins.permit == plugins.post_bind == plugins.placement_generate == ()
     assert plugins.placement_score == (("NodeResourcesFit", 1),)
+    assert plugins.score_weights() == dict(SCORE)
+    points = plugins.points()
+    assert (points["preFilter"], points["score"]) == (PRE_FILTER, tuple(name for name, _ in SCORE))
+    assert len(points) == 14
 
 
 def test_core_case_02_multipoint_and_score() -> None:
