@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from random import Random
 
 from koordsched.cluster.state import ClusterState
-from koordsched.config.extension_points import ExtensionPoint
 from koordsched.config.resolving import Profile as ProfileConfig
 from koordsched.config.resolving import Resolved
 from koordsched.framework.handle import Clock, Evictions, Handle, Writes
@@ -20,8 +19,8 @@ def profile_spec(config: ProfileConfig) -> ProfileSpec:
     plugins = config.plugins
     return ProfileSpec(
         name=config.scheduler_name,
-        points={point.value: plugins.at(point) for point in ExtensionPoint},
-        weights=dict(plugins.score),
+        points=plugins.points(),
+        weights=plugins.score_weights(),
         args=config.args,
     )
 

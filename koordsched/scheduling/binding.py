@@ -43,6 +43,7 @@ class BindingCycle:
         self._metrics = metrics
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
 
     @property
@@ -115,7 +116,7 @@ class BindingCycle:
                 return status
         self._queue.done(pod.uid)
         for pre_bind in work:
-            status = await pre_bind.pre_bind(cycle, pod, node)
+            status = await self._pre_bind(placement, pre_bind)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
         for bind in profile.bind_plugins:
@@ -124,6 +125,25 @@ class BindingCycle:
                 continue
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"')
         return Status(Code.ERROR, ("no bind plugin took the pod",))
+
+    async def _pre_bind(self, placement: Placement, plugin: PreBind) -> Status:
+        uid = placement.pod.uid
+        task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
+        self._pre_binding[uid] = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise  # it is this binding cycle that is being cancelled, not only the plugin's work
+            return Status(Code.ERROR, ("preempted by a pod of higher priority",))
+        finally:
+            self._pre_binding.pop(uid, None)
+
+    def cancel(self, uid: str) -> bool:
+        """Stops the binding of a pod that is in PreBind; False if it is not."""
+        task = self._pre_binding.get(uid)
+        return task is not None and task.cancel()
 
     async def _wait_on_permit(self, placement: Placement) -> Status:
         pod = placement.pod

@@ -169,6 +169,8 @@ class SchedulingCycle:
 
     def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> tuple[Status, NominatingInfo]:
         """Runs the PostFilter plugins, and sets going what they decided."""
+        if profile.post_filters:
+            self._metrics.preemption_attempts.value += 1
         outcome = profile.run_post_filter(cycle, verdicts.codes)
         if outcome.actuate is not None:
             outcome.actuate()

@@ -1,0 +1,187 @@
+"""The writes of the scheduler, in terms of pods: bindings, status patches, evictions, events.
+
+A binding whose answer got lost is settled by asking again, never by guessing: only the API server knows
+whether the pod has its node, and until it says so the pod stays assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import orjson
+
+from koordsched.api import core
+from koordsched.api.decoding import DecodeError, Decoder
+from koordsched.client.errors import Ambiguous, ApiError, ClientError, Conflict, Fenced, LanesClosed, NotFound, NotSent
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response, Transport
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import WriteFailed
+from koordsched.observability.events import OnResult
+from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
+
+_log = logging.getLogger(__name__)
+
+_RETRY_STATUS = (409, 500, 503)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between attempts to settle an ambiguous write."""
+
+_decode_pod = Decoder(core.Pod)
+
+
+def _pod_path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+class ApiWrites:
+    """Writes through the lanes."""
+
+    def __init__(self, lanes: Lanes, transport: Transport) -> None:
+        self._lanes = lanes
+        self._transport = transport
+
+    # --- binding ---------------------------------------------------------------------------------
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
+        path = f"{_pod_path(pod)}/binding"
+        body = orjson.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+                "target": {"kind": "Node", "name": node},
+            }
+        )
+        pause = _FIRST_PAUSE
+        doubtful = False
+        while True:
+            try:
+                await self._lanes.submit(Lane.BINDING, Request("POST", path, body))
+                return
+            except Conflict as error:
+                # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.
+                if await self._is_bound(pod, node):
+                    return
+                raise WriteFailed(str(error)) from error
+            except Ambiguous as error:
+                doubtful = True
+                _log.info("binding of %s to %s is in doubt, asking again: %s", pod.key, node, error)
+            except NotSent as error:
+                if not doubtful:
+                    raise WriteFailed(str(error)) from error
+            except (Fenced, LanesClosed) as error:
+                raise WriteFailed(str(error)) from error
+            except ApiError as error:
+                if not doubtful or error.status < 500:
+                    raise WriteFailed(str(error)) from error
+            except ClientError as error:
+                raise WriteFailed(str(error)) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _is_bound(self, pod: Pod, node: str) -> bool:
+        """Whether the API server has this very pod on this node; asks until it gets an answer."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                response = await self._transport.request("GET", _pod_path(pod))
+                if response.status == 404:
+                    return False
+                if response.status < 300:
+                    seen = _decode_pod(response.body)
+                    return seen.metadata.uid == pod.uid and seen.spec.node_name == node
+                _log.info("reading %s back: the server answered %d", pod.key, response.status)
+            except (ClientError, DecodeError) as error:
+                _log.info("reading %s back: %s", pod.key, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    # --- status ----------------------------------------------------------------------------------
+
+    async def patch_status(self, namespace: str, name: str, body: bytes) -> None:
+        """Strategic merge patch of a pod's status. Raises PatchRejected or PatchFailed."""
+        request = Request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", body, STRATEGIC_MERGE_PATCH)
+        try:
+            await self._lanes.submit(Lane.STATUS, request)
+        except (Ambiguous, NotSent) as error:
+            raise PatchFailed(str(error)) from error
+        except ApiError as error:
+            if error.status in _RETRY_STATUS and "uid" not in str(error).lower():
+                raise PatchFailed(str(error)) from error
+            raise PatchRejected(str(error)) from error
+        except ClientError as error:
+            raise PatchRejected(str(error)) from error
+
+    # --- evictions -------------------------------------------------------------------------------
+
+    async def evict(self, pod: Pod, message: str, now: str) -> None:
+        """Marks a victim as disrupted by preemption and deletes it. Raises WriteFailed; a pod gone is fine."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+            "observedGeneration": pod.generation,
+        }
+        patch = orjson.dumps({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+        delete = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}})
+        await self._settle(Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH))
+        await self._settle(Request("DELETE", _pod_path(pod), delete))
+
+    async def _settle(self, request: Request) -> None:
+        """Sends a write that may safely be repeated until it is done, or certainly cannot be."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._lanes.submit(Lane.EVICTION, request)
+                return
+            except (NotFound, Conflict):
+                return  # gone, or another pod by that name: either way the victim is no more
+            except Ambiguous:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except ClientError as error:
+                raise WriteFailed(str(error)) from error
+
+
+class EventWrites:
+    """Writes events.k8s.io/v1 Events; `observability.events` hands them over."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+        """POSTs an Event."""
+        self._send(Request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body), on_result)
+
+    def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
+        """Merge-patches an Event."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}"
+        self._send(Request("PATCH", path, body, MERGE_PATCH), on_result)
+
+    def _send(self, request: Request, on_result: OnResult) -> None:
+        future = self._lanes.submit(Lane.EVENT, request)
+
+        def done(answered: asyncio.Future[Response]) -> None:
+            if answered.cancelled():
+                on_result(0)
+                return
+            error = answered.exception()
+            if error is None:
+                on_result(answered.result().status)
+            else:
+                on_result(error.status if isinstance(error, ApiError) else 0)
+
+        future.add_done_callback(done)
+
+
+class CoreEventWrites(EventWrites):
+    """Writes core/v1 Events, which is what leader election uses."""
+
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+        """POSTs an Event."""
+        self._send(Request("POST", f"/api/v1/namespaces/{namespace}/events", body), on_result)

@@ -1,0 +1,120 @@
+"""Evicting the victims of preemption, in the background (core spec 3.8, actuation)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import WriteFailed
+from koordsched.framework.permit import WaitingPods
+from koordsched.framework.status import Code
+from koordsched.observability.metrics import Metrics
+from koordsched.queue.queue import SchedulingQueue
+
+_log = logging.getLogger(__name__)
+
+REASON = "preempting to accommodate a higher priority pod"
+
+
+class EvictionWrites(Protocol):
+    """The API side of an eviction."""
+
+    async def evict(self, pod: Pod, message: str, now: str) -> None:
+        """Marks and deletes a victim. Raises WriteFailed."""
+
+
+class EvictionVoice(Protocol):
+    """The users' side."""
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Writes status.nominatedNodeName; "" clears it."""
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
+        """The victim had to make room for the preemptor."""
+
+
+class PreemptionEvictions:
+    """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue[Pod],
+        waiting: WaitingPods,
+        writes: EvictionWrites,
+        voice: EvictionVoice,
+        metrics: Metrics,
+        wall: Callable[[], float],
+        cancel_binding: Callable[[str], bool],
+    ) -> None:
+        self._queue = queue
+        self._waiting = waiting
+        self._writes = writes
+        self._voice = voice
+        self._metrics = metrics
+        self._wall = wall
+        self._cancel_binding = cancel_binding
+        self._running: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def running_for(self, uid: str) -> bool:
+        """Whether victims of this preemptor are still being evicted."""
+        return uid in self._running
+
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Evicts those victims that are not on their way out already; nothing happens if all are."""
+        self._metrics.preemption_victims.observe(len(victims))
+        remaining = [victim for victim in victims if not victim.deleting]
+        if not remaining:
+            return
+        for other in list(self._queue.nominator.nominated_on(node)):
+            if other.priority < preemptor.priority:
+                # The room they were waiting for goes to a more important pod.
+                self._queue.nominator.delete(other.uid)
+                self._voice.nominate(other, "")
+        self._running.add(preemptor.uid)
+        task = asyncio.get_running_loop().create_task(self._evict_all(preemptor, node, remaining))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Lets evictions under way finish."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _evict_all(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        started = self._wall()
+        *others, last = victims
+        try:
+            results = await asyncio.gather(
+                *(self._evict(victim, preemptor, node) for victim in others), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            # From here on the preemptor may enter the queue: the deletion of the last victim will bring it there.
+            self._running.discard(preemptor.uid)
+            await self._evict(last, preemptor, node)
+            outcome = "success"
+        except WriteFailed as error:
+            _log.warning("preemption for %s on %s failed: %s", preemptor.key, node, error)
+            self._running.discard(preemptor.uid)
+            self._queue.activate([preemptor])
+            outcome = "error"
+        self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
+        self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
+
+    async def _evict(self, victim: Pod, preemptor: Pod, node: str) -> None:
+        waiting = self._waiting.get(victim.uid)
+        if waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR):
+            self._voice.preempted(victim, preemptor, node, deleted=False)
+            return
+        if self._cancel_binding(victim.uid):
+            self._voice.preempted(victim, preemptor, node, deleted=False)
+            return
+        now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
+        self._voice.preempted(victim, preemptor, node, deleted=True)

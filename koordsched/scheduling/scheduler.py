@@ -1,0 +1,233 @@
+"""The scheduler, assembled: state, queue, profiles, cycles and watches around one loop.
+
+Everything it needs of the outside (transport, clocks, chance) is handed in, so the same object runs as a
+daemon, inside tests against an in-memory API server, and under virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from koordsched.client.clock import Clock
+from koordsched.client.lanes import Lanes
+from koordsched.client.transport import Transport
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.config.resolving import Resolved
+from koordsched.framework.interface import PreEnqueue
+from koordsched.framework.permit import WaitingPods
+from koordsched.framework.profile import PluginFactory, Profile
+from koordsched.framework.status import Code
+from koordsched.observability.events import EventBroadcaster
+from koordsched.observability.metrics import Metrics
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
+from koordsched.queue.hints import HintRegistration, HintTable, every_event
+from koordsched.queue.queue import MAX_UNSCHEDULABLE, QueueProfile, SchedulingQueue
+from koordsched.scheduling.apiwrites import ApiWrites, EventWrites
+from koordsched.scheduling.assembly import build_profiles
+from koordsched.scheduling.binding import BindingCycle
+from koordsched.scheduling.cycle import SchedulingCycle
+from koordsched.scheduling.eviction import PreemptionEvictions
+from koordsched.scheduling.failure import FailureHandler
+from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from koordsched.scheduling.pending import PendingPods
+from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.voice import UserVoice
+from koordsched.scheduling.watching import Watches
+
+_log = logging.getLogger(__name__)
+
+TIME_SLICE = 0.005
+"""Seconds of scheduling after which watches and writes get their turn."""
+
+MAX_BINDING = 2000
+"""Placed pods whose binding is under way, at most: an API outage must not assume the whole queue."""
+
+
+class Scheduler:
+    """One scheduler. `start` begins to watch, `run` schedules until cancelled, `stop` leaves nothing in doubt."""
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        registry: Mapping[str, PluginFactory],
+        *,
+        transport: Transport,
+        lanes: Lanes,
+        clock: Clock,
+        rng: Random,
+        metrics: Metrics,
+        hostname: str,
+        max_unschedulable: float = MAX_UNSCHEDULABLE,
+    ) -> None:
+        """Raises ProfileError if the profiles cannot be built."""
+        self._clock = clock
+        self._lanes = lanes
+        self.metrics = metrics
+        self.cluster = ClusterState()
+        self.waiting = WaitingPods()
+        self._pending = PendingPods(self.cluster)
+        self.writes = ApiWrites(lanes, transport)
+        self.events = EventBroadcaster(EventWrites(lanes), clock, rng, hostname=hostname)
+        names = [profile.scheduler_name for profile in resolved.profiles]
+        self._status = PodStatusWriter(self.writes.patch_status, clock.wall)
+        self.voice = UserVoice({name: self.events.recorder(name) for name in names}, self._status)
+
+        # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
+        nominations = _Nominations()
+        evictions = _Evictions()
+        self.profiles: dict[str, Profile] = build_profiles(
+            resolved,
+            registry,
+            cluster=self.cluster,
+            nominations=nominations,
+            writes=self.writes,
+            evictions=evictions,
+            clock=clock,
+            rng=rng,
+        )
+        self.queue: SchedulingQueue[Pod] = SchedulingQueue(
+            {name: _queue_profile(profile) for name, profile in self.profiles.items()},
+            clock=clock.wall,
+            sort_key=self.profiles[names[0]].queue_sort[0].sort_key,
+            is_pending=self._pending.is_pending,
+            backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
+            max_unschedulable=max_unschedulable,
+        )
+        nominations.queue = self.queue
+        failures = FailureHandler(self.queue, self._pending, self.voice)
+        self.cycle = SchedulingCycle(
+            self.cluster, self.queue, self.profiles, failures, self.voice, metrics, clock.monotonic, rng
+        )
+        self.binding = BindingCycle(
+            self.cluster, self.queue, self.waiting, failures, self.voice, metrics, clock.monotonic
+        )
+        self._evictions = evictions.executor = PreemptionEvictions(
+            self.queue, self.waiting, self.writes, self.voice, metrics, clock.wall, self.binding.cancel
+        )
+        self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
+        self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
+        self._progress = asyncio.Event()
+        self.watches = Watches(
+            transport,
+            cluster=self.cluster,
+            queue=self.queue,
+            nodes=self.node_handler,
+            pods=self.pod_handler,
+            clock=clock,
+            rng=rng,
+            on_progress=self._progress.set,
+        )
+        self._event_writer: asyncio.Task[None] | None = None
+        metrics.observe_queue(self.queue)
+        metrics.observe_cluster(self.cluster)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to watch; a standby does this too, so that it is warm when it becomes leader."""
+        self.watches.start()
+        self._event_writer = asyncio.get_running_loop().create_task(self.events.run(), name="events")
+
+    async def wait_synced(self) -> None:
+        """Waits until everything that decisions rest on has been handled."""
+        while self.watches.missing():
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def run(self) -> None:
+        """Schedules until cancelled."""
+        await self.wait_synced()
+        timers = asyncio.get_running_loop().create_task(self._run_timers(), name="queue timers")
+        try:
+            while True:
+                await self.queue.wait_nonempty()
+                self._schedule_for_a_while()
+                await asyncio.sleep(0)
+                await self.binding.drained_below(MAX_BINDING)
+        finally:
+            timers.cancel()
+
+    async def stop(self, within: float = 5.0) -> None:
+        """Lets bindings, status and events that are under way finish, for a limited time; then ends the watches."""
+        try:
+            async with asyncio.timeout(within):
+                await self.binding.close()
+                await self._evictions.close()
+                await self._status.drain()
+        except TimeoutError:
+            _log.warning("%d bindings were still under way at the end", self.binding.in_flight)
+        await self.events.drain(within)
+        if self._event_writer is not None:
+            self._event_writer.cancel()
+        await self.watches.stop()
+
+    def _schedule_for_a_while(self) -> None:
+        """Scheduling cycles, one after the other, until the time slice is used up."""
+        now = self._clock.monotonic
+        end = now() + TIME_SLICE
+        while self.binding.in_flight < MAX_BINDING:
+            queued = self.queue.pop()
+            if queued is None:
+                return
+            placement = self.cycle.schedule_one(queued)
+            if placement is not None:
+                self.binding.start(placement)
+            if now() >= end:
+                return
+
+    async def _run_timers(self) -> None:
+        """Back-off ends on whole seconds (core spec 3.3)."""
+        while True:
+            now = self._clock.wall()
+            await asyncio.sleep(math.floor(now) + 1 - now)
+            self.queue.run_timers()
+
+    def _reject_waiting(self, uid: str) -> bool:
+        waiting = self.waiting.get(uid)
+        return waiting is not None and waiting.reject("", "the pod is being deleted", Code.ERROR)
+
+
+class _Nominations:
+    """The queue's nominator, which exists only after the profiles that ask it."""
+
+    queue: SchedulingQueue[Pod]
+
+    def nodes_nominated_at_least(self, priority: int) -> list[str]:
+        return self.queue.nominator.nodes_nominated_at_least(priority)
+
+    def nominated_on(self, node: str, priority: int | None = None) -> list[Pod]:
+        return list(self.queue.nominator.nominated_on(node, priority))
+
+
+class _Evictions:
+    """The evictions, which need the queue, which needs the profiles."""
+
+    executor: PreemptionEvictions
+
+    def running_for(self, uid: str) -> bool:
+        return self.executor.running_for(uid)
+
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        self.executor.start(preemptor, node, victims)
+
+
+def _queue_profile(profile: Profile) -> QueueProfile[Pod]:
+    registrations: list[HintRegistration[Pod]] = []
+    for plugin in profile.plugins.values():
+        events = plugin.events_to_register()
+        registrations.extend(every_event(plugin.name) if events is None else events)
+    return QueueProfile(HintTable(registrations), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue})
+
+
+def _check(plugin: PreEnqueue) -> PreEnqueueCheck[Pod]:
+    def refusal(pod: Pod) -> str | None:
+        status = plugin.pre_enqueue(pod)
+        return None if status.ok else status.message
+
+    return refusal

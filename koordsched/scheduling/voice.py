@@ -1,0 +1,59 @@
+"""What users hear about their pods and nodes: events and pod status, written when there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordsched.api import core
+from koordsched.cluster.pod import Pod
+from koordsched.observability.events import WARNING, EventRecorder
+from koordsched.observability.eventwire import ObjectReference
+from koordsched.scheduling.podstatus import PodStatusWriter
+
+
+class UserVoice:
+    """Speaks through the event recorder of the pod's profile."""
+
+    def __init__(self, recorders: Mapping[str, EventRecorder], status: PodStatusWriter) -> None:
+        self._recorders = recorders
+        self._status = status
+        self._any = next(iter(recorders.values()))
+
+    def _of(self, pod: Pod) -> EventRecorder:
+        return self._recorders.get(pod.shape.scheduler_name, self._any)
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The pod was bound."""
+        self._status.forget(pod.uid)
+        self._of(pod).scheduled(pod, node)
+
+    def failed(self, pod: Pod, note: str) -> None:
+        """An attempt to schedule it failed."""
+        self._of(pod).failed_scheduling(pod, note)
+
+    def condition(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
+        """PodScheduled is False for this reason; nominated_node is written too unless it is None."""
+        self._status.condition(pod, reason, message, nominated_node)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Writes status.nominatedNodeName alone."""
+        self._status.nominate(pod, node)
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
+        """The victim had to make room for the preemptor."""
+        self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)
+
+    # --- complaints about what cannot be understood ------------------------------------------------
+
+    def pod(self, pod: core.Pod, message: str) -> None:
+        """The pod cannot be understood, hence not scheduled."""
+        meta = pod.metadata
+        reference = ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)
+        recorder = self._recorders.get(pod.spec.scheduler_name, self._any)
+        recorder.record(reference, WARNING, "FailedScheduling", "Scheduling", f"pod cannot be scheduled: {message}")
+
+    def node(self, node: core.Node, message: str) -> None:
+        """Something of the node cannot be understood and counts as zero."""
+        meta = node.metadata
+        reference = ObjectReference("v1", "Node", "", meta.name, meta.uid, meta.resource_version)
+        self._any.record(reference, WARNING, "InvalidNodeStatus", "Scheduling", f"counted as zero: {message}")

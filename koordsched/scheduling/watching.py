@@ -1,0 +1,207 @@
+"""What is watched, and where it goes: one reflector per kind of object that a decision may rest on.
+
+Nothing is scheduled before the initial list of every one of them has been handled. A kind that the server
+does not have, or does not let us see, counts as empty; readiness names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from koordsched.api import core
+from koordsched.api.decoding import Decoder
+from koordsched.client.clock import Clock
+from koordsched.client.errors import ClientError
+from koordsched.client.reflector import Reflector, State
+from koordsched.client.sink import ObjectKey, Sink
+from koordsched.client.transport import Transport
+from koordsched.cluster.events import ActionType, ClusterEvent
+from koordsched.cluster.objects import HasMetadata, Store
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.handlers import NodeHandler, PodHandler
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMetadata)
+
+UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+"""Finished pods hold nothing; with this selector finishing looks like deletion."""
+
+
+class NodeSink:
+    """Nodes, on their way into the cluster state."""
+
+    def __init__(self, handler: NodeHandler) -> None:
+        self._handler = handler
+
+    def upsert(self, obj: core.Node) -> None:
+        self._handler.upsert(obj)
+
+    def delete(self, obj: core.Node) -> None:
+        self._handler.forget(obj.metadata.name)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        self._handler.forget(key.name)
+
+    def replace_begin(self) -> None:
+        """Nothing to prepare: vanished nodes show when the listing is complete."""
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        self._handler.retain({key.name for key in present})
+
+
+class PodSink:
+    """Pods, on their way into the cluster state and the queue."""
+
+    def __init__(self, handler: PodHandler) -> None:
+        self._handler = handler
+
+    def upsert(self, obj: core.Pod) -> None:
+        self._handler.upsert(obj)
+
+    def delete(self, obj: core.Pod) -> None:
+        self._handler.forget(obj.metadata.uid)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        self._handler.forget(key.uid)
+
+    def replace_begin(self) -> None:
+        """Nothing to prepare: vanished pods show when the listing is complete."""
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        self._handler.retain({key.uid for key in present})
+
+
+class ObjectSink(Generic[T]):
+    """Any other kind, on its way into its store; every change may wake pods."""
+
+    def __init__(self, store: Store[T], queue: SchedulingQueue[Pod]) -> None:
+        self._store = store
+        self._queue = queue
+        resource = store.kind.event
+        self._events = (
+            {
+                action: ClusterEvent(resource, action)
+                for action in (ActionType.ADD, ActionType.UPDATE, ActionType.DELETE)
+            }
+            if resource is not None
+            else {}
+        )
+
+    def upsert(self, obj: T) -> None:
+        before = self._store.upsert(obj)
+        if before is None:
+            self._tell(ActionType.ADD, None, obj)
+        elif before.metadata.resource_version != obj.metadata.resource_version:
+            self._tell(ActionType.UPDATE, before, obj)
+
+    def delete(self, obj: T) -> None:
+        meta = obj.metadata
+        self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
+
+    def delete_key(self, key: ObjectKey) -> None:
+        before = self._store.delete(key.namespace, key.name)
+        if before is not None:
+            self._tell(ActionType.DELETE, before, None)
+
+    def replace_begin(self) -> None:
+        """Nothing to prepare: vanished objects show when the listing is complete."""
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        names = {(key.namespace, key.name) for key in present}
+        for obj in list(self._store):
+            meta = obj.metadata
+            if (meta.namespace, meta.name) not in names:
+                self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
+
+    def _tell(self, action: ActionType, old: T | None, new: T | None) -> None:
+        event = self._events.get(action)
+        if event is not None:
+            self._queue.move_all(event, old, new)
+
+
+class Watches:
+    """All reflectors of one scheduler."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        cluster: ClusterState,
+        queue: SchedulingQueue[Pod],
+        nodes: NodeHandler,
+        pods: PodHandler,
+        clock: Clock,
+        rng: Random,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._rng = rng
+        self._on_progress = on_progress
+        self._tasks: list[asyncio.Task[None]] = []
+        self.reflectors: dict[str, Reflector[Any]] = {}
+        self.problems: dict[str, str] = {}
+        """Path of a resource -> why it cannot be watched right now."""
+        self._add("/api/v1/nodes", core.Node, NodeSink(nodes), {})
+        self._add("/api/v1/pods", core.Pod, PodSink(pods), UNFINISHED)
+        for store in cluster.objects.wanted():
+            self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
+
+    def _add(self, path: str, kind: type[T], sink: Sink[T], selectors: dict[str, str]) -> None:
+        def malformed(name: str, error: Exception) -> None:
+            _log.warning("%s %s cannot be understood and is ignored: %s", path, name, error)
+
+        def changed(state: State, error: ClientError | None) -> None:
+            self._state_changed(path, state, error)
+
+        self.reflectors[path] = Reflector(
+            self._transport,
+            path,
+            Decoder(kind),
+            sink,
+            clock=self._clock,
+            rng=self._rng,
+            selectors=selectors,
+            on_malformed=malformed,
+            on_state=changed,
+        )
+
+    def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
+        if state is State.SYNCED:
+            if self.problems.pop(path, None) is not None:
+                _log.info("%s is watched again", path)
+        elif error is not None:
+            if path not in self.problems:
+                _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
+            self.problems[path] = f"{state.value}: {error}"
+        self._on_progress()
+
+    def start(self) -> None:
+        """Begins to list and watch."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(reflector.run(), name=f"reflector {path}") for path, reflector in self.reflectors.items()
+        ]
+
+    async def stop(self) -> None:
+        """Ends all watches."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def missing(self) -> list[str]:
+        """The resources whose initial list has not been handled yet and that can be waited for."""
+        return [path for path, reflector in self.reflectors.items() if not self._settled(path, reflector)]
+
+    def _settled(self, path: str, reflector: Reflector[Any]) -> bool:
+        if reflector.synced.is_set():
+            return True
+        essential = path in ("/api/v1/nodes", "/api/v1/pods")
+        return not essential and reflector.state in (State.FORBIDDEN, State.NOT_FOUND)
