@@ -187,7 +187,6 @@ class SchedulingQueue(Generic[P]):
             self.counters.released(queued.profile, queued.unschedulable_plugins)
             queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
         queued.gating_plugin = queued.gating_reason = ""
-        queued.backoff_expiry = None
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
         self.scheduling_cycle += 1

@@ -59,6 +59,7 @@ class Hint:
         ([], ["P"], {"P": RuntimeError("broken")}, Place.ACTIVE),
         (["Q"], ["P"], {"P": SKIP, "Q": QUEUE}, Place.BACKOFF),
         (["Q"], ["P"], {"P": QUEUE, "Q": QUEUE}, Place.ACTIVE),
+        (["Q"], ["P"], {"Q": QUEUE, "P": QUEUE}, Place.ACTIVE),
         (["Q"], ["P"], {"P": SKIP, "Q": SKIP}, Place.UNSCHEDULABLE),
     ],
 )
@@ -120,6 +121,32 @@ def test_pods_of_one_shape_rejected_by_different_plugins_are_asked_apart() -> No
     assert queue.move_all(NODE) == 1
     assert (p.asked, q.asked) == (["a"], ["b"])
     assert (by_p.place, by_q.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+
+
+def test_twins_that_wait_for_something_of_their_own_are_asked_apart() -> None:
+    queue = make_queue([HintRegistration("P", NODE, Hint(QUEUE), Scope.SHAPE)])
+    rejected, pending = reject(queue, Pod("a"), "P"), reject(queue, Pod("b"), pending=["P"])
+    assert queue.move_all(NODE) == 2
+    assert (rejected.place, pending.place) == (Place.BACKOFF, Place.ACTIVE)
+
+
+def test_a_pod_that_changed_shape_no_longer_shares_its_twins_answer() -> None:
+    def only_y(pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return QUEUE if pod.shape.name == "y" else SKIP
+
+    queue = make_queue([HintRegistration("P", NODE, only_y, Scope.SHAPE)])
+    a, b = (reject(queue, Pod(name, shape=Shape(name="x")), "P") for name in ("a", "b"))
+    queue.update(b.pod, Pod("b", shape=Shape(name="y")), [])
+    assert queue.move_all(NODE) == 1
+    assert (a.place, b.place) == (Place.UNSCHEDULABLE, Place.BACKOFF)
+
+
+def test_a_pod_that_changed_its_claims_is_found_by_the_new_ones_only() -> None:
+    queue = make_queue([HintRegistration("Volumes", CLAIM, None, uses_claim())])
+    queued = reject(queue, Pod("a", claims=("old",)), "Volumes")
+    queue.update(queued.pod, Pod("a", claims=("new",)), [])
+    assert queue.move_all(CLAIM, None, "default/old") == 0
+    assert queue.move_all(CLAIM, None, "default/new") == 1
 
 
 CLAIM = ClusterEvent(ev.PERSISTENT_VOLUME_CLAIM, A.ADD)

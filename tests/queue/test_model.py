@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from hypothesis import settings
@@ -86,14 +87,16 @@ PLUGINS = ["Fit", "Spread", "Taints", "Volumes", "Picky"]
 
 pods = st.builds(
     Pod,
-    name=st.sampled_from([f"p{i}" for i in range(8)]),
+    name=st.sampled_from([f"p{i}" for i in range(5)]),
     namespace=st.sampled_from(["a", "b"]),
     priority=st.integers(0, 2),
-    shape=st.builds(Shape, scheduler_name=st.sampled_from([PROFILE] * 9 + ["other"]), name=st.sampled_from("xy")),
+    shape=st.builds(Shape, scheduler_name=st.sampled_from([PROFILE] * 19 + ["other"]), name=st.sampled_from("xy")),
     claims=st.sampled_from([(), ("c1",), ("c1", "c2")]),
     gates=st.sampled_from([(), (), (), ("g",)]),
 )
-plugins = st.sets(st.sampled_from(PLUGINS), max_size=2)
+COMBINATIONS = [frozenset(chosen) for size in (1, 2) for chosen in combinations(PLUGINS, size)]
+rejections = st.sampled_from(COMBINATIONS)
+pendings = st.sampled_from([frozenset[str]()] * 10 + COMBINATIONS)
 happenings = st.one_of(
     st.tuples(
         st.sampled_from(
@@ -197,8 +200,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.out.append((queued, item))
 
     @precondition(lambda self: self.out)
-    @rule(data=st.data(), rejecting=plugins, pending=plugins)
-    def fail(self, data: st.DataObject, rejecting: set[str], pending: set[str]) -> None:
+    @rule(data=st.data(), rejecting=st.one_of(st.just(frozenset()), rejections), pending=pendings)
+    def fail(self, data: st.DataObject, rejecting: frozenset[str], pending: frozenset[str]) -> None:
         queued, item = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
         if self.pods.get(queued.key, queued.pod).uid != queued.pod.uid:
             # The scheduler drops a pod that was replaced by another of its name.
@@ -209,6 +212,17 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self.queue.add_unschedulable_if_not_present(queued, rejecting, pending)
         self.model.fail(item, set(rejecting), set(pending))
+
+    @rule(rejecting=rejections, pending=pendings)
+    def fail_all(self, rejecting: frozenset[str], pending: frozenset[str]) -> None:
+        """Everything that can be popped is tried once and rejected."""
+        for queued in [queued for queued in iter(self.queue.pop, None) if queued is not None]:
+            item = self.model.pop()
+            assert item is not None
+            assert queued.pod is item.pod
+            self.queue.add_unschedulable_if_not_present(queued, rejecting, pending)
+            self.model.fail(item, set(rejecting), set(pending))
+        assert self.model.pop() is None
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())
@@ -299,5 +313,5 @@ class QueueMachine(RuleBasedStateMachine):
                 assert (queued is not None and queued.pod.uid == pod.uid) or pod.uid in out
 
 
-QueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestQueueAgainstModel = QueueMachine.TestCase

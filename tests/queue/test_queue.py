@@ -11,7 +11,17 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import BackoffPolicy, HintRegistration, Place, QueueingHint, SchedulingQueue, Scope, override
+from koordsched.queue import (
+    BackoffPolicy,
+    ByKey,
+    HintRegistration,
+    Place,
+    QueuedPod,
+    QueueingHint,
+    SchedulingQueue,
+    Scope,
+    override,
+)
 from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject
 
 FREED = ev.ASSIGNED_POD_DELETE
@@ -158,6 +168,21 @@ def test_done_is_idempotent() -> None:
     assert queued.place is Place.UNSCHEDULABLE
 
 
+@pytest.mark.parametrize(
+    ("events", "place"),
+    [([FREED], Place.BACKOFF), ([ev.NODE_ADD], Place.ACTIVE), ([FREED, ev.NODE_ADD], Place.ACTIVE),
+     ([ev.NODE_ADD, FREED], Place.ACTIVE), ([ev.ASSIGNED_POD_ADD, FREED], Place.BACKOFF)],
+)  # fmt: skip
+def test_the_best_of_all_replayed_events_counts(events: list[ClusterEvent], place: Place) -> None:
+    waits = HintRegistration[Pod]("Waits", ClusterEvent(ev.NODE, A.ADD), scope=Scope.SHAPE)
+    queue = make_queue([*HINTS, waits])
+    queue.add(Pod("p"))
+    queued = pop(queue)
+    for event in events:
+        queue.move_all(event)
+    assert queue.add_unschedulable_if_not_present(queued, {"Fit"}, {"Waits"}) is place
+
+
 def test_own_changes_while_in_flight_are_replayed_to_that_pod_alone() -> None:
     queue = make_queue(HINTS)
     queue.add(Pod("a"))
@@ -282,6 +307,61 @@ def test_gating_applies_before_backoff_and_not_again_after_it() -> None:
     queue.run_timers()
     assert queued.place is Place.ACTIVE
     assert len(g.asked) == asked
+
+
+def gate_after_rejection(
+    queue: SchedulingQueue[Pod], held: Held, pod: Pod, rejecting: str, waking: ClusterEvent, new: Any = None
+) -> QueuedPod[Pod]:
+    """A pod that was rejected, woken by an event, and then refused by the PreEnqueue plugin."""
+    queued = reject(queue, pod, rejecting)
+    held.names.add(pod.name)
+    queue.move_all(waking, None, new)
+    assert queued.place is Place.GATED
+    return queued
+
+
+def test_events_of_what_rejected_a_pod_do_not_count_while_it_is_gated() -> None:
+    claim = ClusterEvent(ev.PERSISTENT_VOLUME_CLAIM, A.ADD)
+    index: ByKey[Pod] = ByKey(lambda pod: pod.claims, lambda old, new: [new])
+    held = Held()
+    queue = make_queue([*GATED_HINTS, HintRegistration("Volumes", claim, None, index)], pre_enqueue={"G": held})
+    fit = gate_after_rejection(queue, held, Pod("fit"), "Fit", FREED)
+    volumes = gate_after_rejection(queue, held, Pod("volumes", claims=("c",)), "Volumes", claim, "c")
+    held.asked.clear()
+    queue.move_all(FREED)
+    queue.move_all(claim, None, "c")
+    assert held.asked == []
+    assert fit.gated
+    assert volumes.gated
+
+
+def test_a_gated_twin_does_not_hide_one_that_waits() -> None:
+    held = Held()
+    queue = make_queue(GATED_HINTS, pre_enqueue={"G": held})
+    gate_after_rejection(queue, held, Pod("gated"), "Fit", FREED)
+    waiting = reject(queue, Pod("waiting"), "Fit", "G")
+    assert queue.move_all(FREED) == 1
+    assert waiting.place is Place.BACKOFF
+
+
+def test_pre_enqueue_asks_every_plugin_once() -> None:
+    g, h = Held(), Held("p")
+    queue = make_queue(GATED_HINTS, pre_enqueue={"G": g, "H": h})
+    queue.add(Pod("p"))
+    h.names.clear()
+    queue.move_all(ev.NODE_ADD)
+    assert queue.pending()["active"] == 1
+    assert (g.asked, h.asked) == (["p", "p"], ["p", "p"])
+
+
+def test_activation_out_of_backoff_does_not_ask_pre_enqueue_again() -> None:
+    held = Held()
+    queue = make_queue(GATED_HINTS, pre_enqueue={"G": held})
+    queued = reject(queue, Pod("p"), "Fit")
+    queue.move_all(FREED)
+    held.names.add("p")
+    queue.activate([queued.pod])
+    assert queued.place is Place.ACTIVE
 
 
 def test_a_failing_pod_may_be_gated_on_return() -> None:
