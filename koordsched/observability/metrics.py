@@ -7,27 +7,15 @@ them at scrape. Names that begin with `koordsched_` are ours.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from koordsched.cluster.state import ClusterState
-from koordsched.observability.instruments import (
-    Counter,
-    CounterFamily,
-    Family,
-    Gauge,
-    GaugeFamily,
-    Histogram,
-    HistogramFamily,
-    ReadFamily,
-    Readings,
-    Stability,
-    exponential_buckets,
-)
+from koordsched.observability.instruments import Counter, Gauge, Histogram, exponential_buckets
 from koordsched.observability.metric_options import MetricOptions
+from koordsched.observability.metric_registry import MetricRegistry
 
 Plan = tuple[tuple[str, str], ...]
 """The (plugin, extension point) pairs that one scheduling attempt evaluates."""
@@ -67,18 +55,11 @@ class QueueCounts(Protocol):
         """(plugin, profile) -> pods."""
 
 
-class Metrics:
-    """All metrics of one scheduler, in a registry of their own.
-
-    Attributes are families; on a hot path keep what `labels(...)` returns. `registry` is a prometheus-client registry
-    that anything may collect; `exposition.render` does so without holding up the loop.
-    """
+class Metrics(MetricRegistry):
+    """All metrics of one scheduler. Attributes are families; on a hot path keep what `labels(...)` returns."""
 
     def __init__(self, options: MetricOptions | None = None, *, process_metrics: bool = True) -> None:
-        self._options = options or MetricOptions()
-        self._families: dict[str, Family] = {}
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
+        super().__init__(options)
         if process_metrics:
             ProcessCollector(registry=self.registry)
 
@@ -365,81 +346,6 @@ class Metrics:
             },
             ("type",),
         )
-
-    def read_gauges(
-        self,
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: tuple[str, ...] = (),
-        stability: Stability = "ALPHA",
-    ) -> None:
-        """Shows a gauge whose values (by label values, or one number) are read at every scrape."""
-        self._add_reader("gauge", name, documentation, read, labels, stability)
-
-    def read_counters(
-        self,
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: tuple[str, ...] = (),
-        stability: Stability = "ALPHA",
-    ) -> None:
-        """Shows a counter (its name ends in `_total`) whose values are read at every scrape."""
-        self._add_reader("counter", name, documentation, read, labels, stability)
-
-    # --- families -------------------------------------------------------------------------------
-
-    def counters(
-        self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
-    ) -> CounterFamily:
-        """Adds a family of counters. Raises ValueError if the name is taken."""
-        family = CounterFamily(name, documentation, labels, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
-
-    def gauges(
-        self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
-    ) -> GaugeFamily:
-        """Adds a family of gauges. Raises ValueError if the name is taken."""
-        family = GaugeFamily(name, documentation, labels, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
-
-    def histograms(
-        self,
-        name: str,
-        documentation: str,
-        labels: tuple[str, ...],
-        bounds: tuple[float, ...],
-        stability: Stability = "ALPHA",
-    ) -> HistogramFamily:
-        """Adds a family of histograms. Raises ValueError if the name is taken."""
-        family = HistogramFamily(name, documentation, labels, bounds, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
-
-    def collect(self) -> Iterable[Metric]:
-        """prometheus-client's Collector: every family that has series and is not disabled."""
-        for family in list(self._families.values()):
-            if family.name not in self._options.disabled and (metric := family.collect()) is not None:
-                yield metric
-
-    def _add(self, family: Family) -> None:
-        if family.name in self._families:
-            raise ValueError(f"there is a metric {family.name} already")
-        self._families[family.name] = family
-
-    def _add_reader(
-        self,
-        kind: Literal["counter", "gauge"],
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: tuple[str, ...],
-        stability: Stability,
-    ) -> None:
-        self._add(ReadFamily(name, documentation, kind, labels, read, stability))
 
     def _plugin_evaluations(self) -> Mapping[tuple[str, ...], float]:
         totals: defaultdict[tuple[str, ...], float] = defaultdict(float)

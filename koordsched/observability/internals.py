@@ -1,0 +1,71 @@
+"""Metrics of our own machinery, read from whoever knows at scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
+
+
+class EventCounts(Protocol):
+    """What `events.EventBroadcaster` counts."""
+
+    sent: int
+    coalesced: int
+    dropped: dict[str, int]
+
+    @property
+    def pending(self) -> int: ...
+
+
+def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchdog | None = None) -> None:
+    """Shows how late the event loop runs, and how often it hung."""
+    metrics.read_gauges(
+        "koordsched_event_loop_lag_seconds",
+        "The longest delay of the event loop in the last minute or two.",
+        monitor.lag,
+    )
+    if watchdog is not None:
+        metrics.read_counters(
+            "koordsched_event_loop_stalls_total",
+            "Times that the watchdog found the event loop hanging.",
+            lambda: watchdog.stalls,
+        )
+
+
+def observe_gc(metrics: MetricRegistry, monitor: GcMonitor) -> None:
+    """Shows the longest pause; all of them are in the histogram that the monitor writes."""
+    metrics.read_gauges(
+        "koordsched_gc_pause_max_seconds",
+        "The longest pause for garbage collection in the last minute or two.",
+        monitor.longest,
+    )
+
+
+def observe_events(metrics: MetricRegistry, events: EventCounts) -> None:
+    """Shows what became of the events about pods."""
+    metrics.read_counters("koordsched_events_sent_total", "Events written.", lambda: events.sent)
+    metrics.read_counters(
+        "koordsched_events_coalesced_total", "Events that became part of another one's count.", lambda: events.coalesced
+    )
+    metrics.read_counters("koordsched_events_dropped_total", "Events lost.", lambda: events.dropped, ("reason",))
+    metrics.read_gauges("koordsched_events_pending", "Events that wait to be written.", lambda: events.pending)
+
+
+def observe_lanes(metrics: MetricRegistry, depths: Callable[[], Mapping[str, int]]) -> None:
+    """Shows the writes that wait, by lane."""
+    metrics.read_gauges("koordsched_write_lane_depth", "API writes that wait or are under way.", depths, ("lane",))
+
+
+def observe_reflectors(
+    metrics: MetricRegistry, restarts: Callable[[], Mapping[str, int]], watch_errors: Callable[[], Mapping[str, int]]
+) -> None:
+    """Shows how the watches fare, by resource."""
+    metrics.read_counters(
+        "koordsched_reflector_restarts_total", "Times that a resource was listed anew.", restarts, ("resource",)
+    )
+    metrics.read_counters(
+        "koordsched_watch_errors_total", "Watches that ended with an error.", watch_errors, ("resource",)
+    )

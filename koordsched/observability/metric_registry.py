@@ -1,0 +1,102 @@
+"""A set of metrics, and the prometheus-client registry through which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Metric
+
+from koordsched.observability.instruments import (
+    CounterFamily,
+    Family,
+    GaugeFamily,
+    HistogramFamily,
+    ReadFamily,
+    Readings,
+    Stability,
+)
+from koordsched.observability.metric_options import MetricOptions
+
+
+class MetricRegistry:
+    """Families by name. `registry` is theirs alone; `exposition.render` reads it without holding up the loop."""
+
+    def __init__(self, options: MetricOptions | None = None) -> None:
+        self._options = options or MetricOptions()
+        self._families: dict[str, Family] = {}
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def read_gauges(
+        self,
+        name: str,
+        documentation: str,
+        read: Callable[[], Readings | float],
+        labels: tuple[str, ...] = (),
+        stability: Stability = "ALPHA",
+    ) -> None:
+        """Shows a gauge whose values (by label values, or one number) are read at every scrape."""
+        self._add_reader("gauge", name, documentation, read, labels, stability)
+
+    def read_counters(
+        self,
+        name: str,
+        documentation: str,
+        read: Callable[[], Readings | float],
+        labels: tuple[str, ...] = (),
+        stability: Stability = "ALPHA",
+    ) -> None:
+        """Shows a counter (its name ends in `_total`) whose values are read at every scrape."""
+        self._add_reader("counter", name, documentation, read, labels, stability)
+
+    def counters(
+        self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
+    ) -> CounterFamily:
+        """Adds a family of counters. Raises ValueError if the name is taken."""
+        family = CounterFamily(name, documentation, labels, stability, self._options.allowed.get(name))
+        self._add(family)
+        return family
+
+    def gauges(
+        self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
+    ) -> GaugeFamily:
+        """Adds a family of gauges. Raises ValueError if the name is taken."""
+        family = GaugeFamily(name, documentation, labels, stability, self._options.allowed.get(name))
+        self._add(family)
+        return family
+
+    def histograms(
+        self,
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...],
+        bounds: tuple[float, ...],
+        stability: Stability = "ALPHA",
+    ) -> HistogramFamily:
+        """Adds a family of histograms. Raises ValueError if the name is taken."""
+        family = HistogramFamily(name, documentation, labels, bounds, stability, self._options.allowed.get(name))
+        self._add(family)
+        return family
+
+    def collect(self) -> Iterable[Metric]:
+        """prometheus-client's Collector: every family that has series and is not disabled."""
+        for family in list(self._families.values()):
+            if family.name not in self._options.disabled and (metric := family.collect()) is not None:
+                yield metric
+
+    def _add(self, family: Family) -> None:
+        if family.name in self._families:
+            raise ValueError(f"there is a metric {family.name} already")
+        self._families[family.name] = family
+
+    def _add_reader(
+        self,
+        kind: Literal["counter", "gauge"],
+        name: str,
+        documentation: str,
+        read: Callable[[], Readings | float],
+        labels: tuple[str, ...],
+        stability: Stability,
+    ) -> None:
+        self._add(ReadFamily(name, documentation, kind, labels, read, stability))

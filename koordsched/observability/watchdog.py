@@ -1,0 +1,177 @@
+"""Is the event loop alive? Its lag, the pauses of the garbage collector, and a thread that sees it hang."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import FrameType
+
+from koordsched.observability.instruments import HistogramFamily
+
+_log = logging.getLogger(__name__)
+
+
+class WindowedMaximum:
+    """The greatest value of the last one to two windows (seconds): it survives any scrape interval below a window."""
+
+    __slots__ = ("_current", "_monotonic", "_previous", "_start", "_window")
+
+    def __init__(self, monotonic: Callable[[], float], window: float = 60.0) -> None:
+        self._monotonic = monotonic
+        self._window = window
+        self._start = monotonic()
+        self._current = self._previous = 0.0
+
+    def add(self, value: float) -> None:
+        """Takes a value in."""
+        self._roll()
+        self._current = max(self._current, value)
+
+    def read(self) -> float:
+        """The maximum, 0 if there was no value."""
+        self._roll()
+        return max(self._current, self._previous)
+
+    def _roll(self) -> None:
+        passed = self._monotonic() - self._start
+        if passed < self._window:
+            return
+        self._previous = self._current if passed < 2 * self._window else 0.0
+        self._current = 0.0
+        self._start += passed // self._window * self._window
+
+
+class LoopMonitor:
+    """Asks the loop to call back every `interval` seconds and measures how late it does.
+
+    `last_beat` is when it last did (monotonic seconds); the watchdog thread reads it.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], interval: float = 0.1) -> None:
+        self._monotonic = monotonic
+        self._interval = interval
+        self._maximum = WindowedMaximum(monotonic)
+        self.last_beat = monotonic()
+        self.thread_id = 0
+
+    def lag(self) -> float:
+        """The longest that a callback was late in the last minute or two, seconds."""
+        return self._maximum.read()
+
+    async def run(self) -> None:
+        """Measures until cancelled."""
+        self.thread_id = threading.get_ident()
+        while True:
+            self.last_beat = asked = self._monotonic()
+            await asyncio.sleep(self._interval)
+            self._maximum.add(max(self._monotonic() - asked - self._interval, 0.0))
+
+
+class GcMonitor:
+    """Measures garbage collections through `gc.callbacks`, by generation; `pauses` is labelled by generation."""
+
+    def __init__(
+        self, perf_counter: Callable[[], float], monotonic: Callable[[], float], pauses: HistogramFamily
+    ) -> None:
+        self._perf_counter = perf_counter
+        self._maximum = WindowedMaximum(monotonic)
+        self._histograms = [pauses.labels(str(generation)) for generation in range(3)]
+        self._started = 0.0
+
+    def longest(self) -> float:
+        """The longest pause of the last minute or two, seconds."""
+        return self._maximum.read()
+
+    def start(self) -> None:
+        """Begins to measure."""
+        gc.callbacks.append(self._callback)
+
+    def stop(self) -> None:
+        """Ends it."""
+        gc.callbacks.remove(self._callback)
+
+    def _callback(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._started = self._perf_counter()
+            return
+        pause = self._perf_counter() - self._started
+        self._histograms[info["generation"]].observe(pause)
+        self._maximum.add(pause)
+
+
+class Watchdog:
+    """Notices from outside that the loop does not turn, and says in the log where it is stuck.
+
+    A stall is reported after `threshold` seconds, and again each time it has become twice as long. `limit`: after this
+    many seconds `on_limit` is called once, in the watchdog's thread; a leader that cannot renew its lease ends itself
+    there. A loop stuck in foreign code that holds the interpreter lock stops this thread too.
+    """
+
+    def __init__(
+        self,
+        monitor: LoopMonitor,
+        monotonic: Callable[[], float],
+        *,
+        threshold: float = 1.0,
+        limit: Callable[[], float | None] = lambda: None,
+        on_limit: Callable[[], None] = lambda: None,
+        report: Callable[[float, str], None] | None = None,
+    ) -> None:
+        self._monitor = monitor
+        self._monotonic = monotonic
+        self._threshold = threshold
+        self._limit = limit
+        self._on_limit = on_limit
+        self._report = report or _report
+        self._next_report = threshold
+        self._limit_reached = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.stalls = 0
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def check(self) -> None:
+        """Looks once."""
+        stalled = self._monotonic() - self._monitor.last_beat
+        if stalled < self._threshold:
+            self._next_report = self._threshold
+            self._limit_reached = False
+            return
+        if stalled >= self._next_report:
+            if self._next_report == self._threshold:
+                self.stalls += 1
+            self._next_report = max(self._next_report, stalled) * 2
+            self._report(stalled, stack_of(self._monitor.thread_id))
+        limit = self._limit()
+        if limit is not None and stalled >= limit and not self._limit_reached:
+            self._limit_reached = True
+            self._on_limit()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._threshold / 4):
+            self.check()
+
+
+def _report(seconds: float, stack: str) -> None:
+    _log.error("The event loop has not turned for %.1f s; it is here", seconds, extra={"trace": stack})
+
+
+def stack_of(thread_id: int) -> str:
+    """Where a thread is, innermost call last; a note if it is gone."""
+    frame: FrameType | None = sys._current_frames().get(thread_id)
+    return "".join(traceback.format_stack(frame)) if frame is not None else "(no such thread)\n"
