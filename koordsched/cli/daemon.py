@@ -1,0 +1,223 @@
+"""The daemon: connection, scheduler, election, endpoints and signals, wired together and taken apart in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import platform
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from random import Random
+
+from koordsched import __version__
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import ClientError
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.leaderelection import ElectionConfig, Elector
+from koordsched.client.network import NetworkTransport
+from koordsched.client.transport import Request, Response
+from koordsched.config.options import Options
+from koordsched.config.resolving import Resolved
+from koordsched.config.wire import KubeSchedulerConfiguration
+from koordsched.framework.profile import ProfileError
+from koordsched.observability.internals import observe_events, observe_gc, observe_lanes, observe_loop
+from koordsched.observability.leaseevents import LeaseEvents
+from koordsched.observability.logging import LogControl
+from koordsched.observability.metrics import Metrics
+from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.apiwrites import CoreEventWrites
+from koordsched.scheduling.scheduler import Scheduler
+
+_log = logging.getLogger(__name__)
+
+LOST_LEASE = 1
+"""Exit code when the lease was lost: whoever runs us starts us again."""
+
+GC_THRESHOLDS = (100_000, 50, 1000)
+"""Almost nothing here forms cycles; what is there after the first lists is frozen (see `_settle_memory`)."""
+
+
+class StartFailed(Exception):
+    """The daemon cannot start; the message is ready for the user."""
+
+
+class Daemon:
+    """One run of the scheduler process."""
+
+    def __init__(
+        self, options: Options, configuration: KubeSchedulerConfiguration, resolved: Resolved, logs: LogControl
+    ) -> None:
+        self._options = options
+        self._configuration = configuration
+        self._resolved = resolved
+        self._logs = logs
+        self._clock = SystemClock()
+        self._rng = Random()
+        self._identity = f"{platform.node()}_{uuid.uuid4()}"
+        self._stopping = asyncio.Event()
+        self._code = 0
+        self._elector: Elector | None = None
+
+    async def run(self) -> int:
+        """Runs until a signal comes or the lease is lost; returns the exit code. Raises StartFailed."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        try:
+            transport = await NetworkTransport.open(
+                self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
+            )
+        except ClientError as error:
+            raise StartFailed(str(error)) from error
+        limit = self._resolved.rate_limit
+        lanes = Lanes(
+            transport,
+            self._clock,
+            self._rng,
+            fence=self._may_write,
+            qps=limit.qps if limit else None,
+            burst=limit.burst if limit else None,
+        )
+        metrics = Metrics()
+        try:
+            scheduler = Scheduler(
+                self._resolved,
+                IN_TREE,
+                transport=transport,
+                lanes=lanes,
+                clock=self._clock,
+                rng=self._rng,
+                metrics=metrics,
+                hostname=platform.node(),
+                max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+            )
+        except ProfileError as error:
+            await transport.close()
+            raise StartFailed(str(error)) from error
+        _log.info("koordsched %s starts, API server %s", __version__, transport.server)
+        monitors = self._monitor(metrics, scheduler, lanes)
+        scheduler.start()
+        try:
+            await self._lead(scheduler, transport, lanes)
+        finally:
+            monitors()
+            await lanes.close()
+            await transport.close()
+        return self._code
+
+    # --- leading ---------------------------------------------------------------------------------
+
+    async def _lead(self, scheduler: Scheduler, transport: NetworkTransport, lanes: Lanes) -> None:
+        """Schedules while leading (or at once, without election) until it is time to stop."""
+        started = asyncio.Event()
+        election: asyncio.Task[None] | None = None
+        if self._resolved.leader_election.leader_elect:
+            self._elector = self._make_elector(transport, lanes, started)
+            election = asyncio.get_running_loop().create_task(self._elector.run(), name="leader election")
+        else:
+            started.set()
+        work = asyncio.get_running_loop().create_task(self._schedule(scheduler, started), name="scheduling")
+        stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
+        waiting = {work, stopping, *([election] if election else [])}
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        work.cancel()
+        stopping.cancel()
+        if election in done:
+            _log.error("Leaderelection lost")
+            self._code = LOST_LEASE
+        elif work in done and work.exception() is not None:
+            _log.critical("the scheduling loop ended", exc_info=work.exception())
+            self._code = 2
+        # Bindings under way are finished while the lease is still ours; then it is given back.
+        await scheduler.stop()
+        if election is not None and not election.done():
+            election.cancel()
+            await asyncio.gather(election, return_exceptions=True)
+
+    async def _schedule(self, scheduler: Scheduler, started: asyncio.Event) -> None:
+        await scheduler.wait_synced()
+        _log.info(
+            "watching %d nodes and %d pods on them", scheduler.cluster.table.count, len(scheduler.cluster.assigned)
+        )
+        _settle_memory()
+        await started.wait()
+        await scheduler.run()
+
+    def _make_elector(self, transport: NetworkTransport, lanes: Lanes, started: asyncio.Event) -> Elector:
+        given = self._resolved.leader_election
+        events = LeaseEvents(
+            CoreEventWrites(lanes),
+            self._clock.wall,
+            component=self._resolved.profiles[0].scheduler_name,
+            namespace=given.resource_namespace,
+            lease=given.resource_name,
+        )
+
+        def on_started() -> None:
+            events.became_leader(self._identity)
+            started.set()
+
+        def on_stopped() -> None:
+            events.stopped_leading(self._identity)
+
+        async def write(request: Request) -> Response:
+            return await lanes.submit(Lane.LEASE, request)
+
+        return Elector(
+            ElectionConfig(
+                identity=self._identity,
+                namespace=given.resource_namespace,
+                name=given.resource_name,
+                lease_duration=given.lease_duration.seconds,
+                renew_deadline=given.renew_deadline.seconds,
+                retry_period=given.retry_period.seconds,
+            ),
+            transport,
+            self._clock,
+            self._rng,
+            on_started=on_started,
+            on_stopped=on_stopped,
+            write=write,
+        )
+
+    def _may_write(self) -> bool:
+        """The fence: asked right before each write is handed to a socket."""
+        return self._elector is None or self._elector.is_leader()
+
+    # --- watching ourselves ------------------------------------------------------------------------
+
+    def _monitor(self, metrics: Metrics, scheduler: Scheduler, lanes: Lanes) -> Callable[[], None]:
+        """Starts the monitors; returns what stops them."""
+        loop_monitor = LoopMonitor(time.monotonic)
+        gc_monitor = GcMonitor(time.perf_counter, time.monotonic, metrics.gc_pause)
+        watchdog = Watchdog(loop_monitor, time.monotonic)
+        observe_loop(metrics, loop_monitor, watchdog)
+        observe_gc(metrics, gc_monitor)
+        observe_events(metrics, scheduler.events)
+
+        def depths() -> dict[str, int]:
+            lanes.refresh_waiting()
+            return {lane.name.lower(): stats.waiting + stats.in_flight for lane, stats in lanes.stats.items()}
+
+        observe_lanes(metrics, depths)
+        beating = asyncio.get_running_loop().create_task(loop_monitor.run(), name="loop monitor")
+        gc_monitor.start()
+        watchdog.start()
+
+        def stop() -> None:
+            watchdog.stop()
+            gc_monitor.stop()
+            beating.cancel()
+
+        return stop
+
+
+def _settle_memory() -> None:
+    """What the first lists left behind will stay: spare the collector from walking it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)

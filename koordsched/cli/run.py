@@ -1,0 +1,54 @@
+"""`koordsched run`: the scheduler as a daemon."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+import click
+import uvloop
+
+from koordsched import config
+from koordsched.cli.daemon import Daemon, StartFailed
+from koordsched.cli.run_flags import run_options
+from koordsched.config.options import Options
+from koordsched.config.wire import KubeSchedulerConfiguration
+from koordsched.observability.logging import LogOptions, set_up_logging
+from koordsched.plugins import IN_TREE
+
+_log = logging.getLogger(__name__)
+
+
+@click.command("run")
+@run_options
+def run(options: Options) -> None:
+    """Schedule pods until told to stop."""
+    try:
+        configuration = options.configuration()
+        resolved = config.resolve(configuration, gates=options.feature_gates)
+        if options.write_config_to:
+            _write_config(configuration, options.write_config_to)
+            return
+    except (config.ConfigError, OSError) as error:
+        raise SystemExit(f"koordsched: {error}") from error
+    log_options = LogOptions(
+        verbosity=options.logging.verbosity, format="json" if options.logging.format == "json" else "text"
+    )
+    log_control = set_up_logging(log_options, monotonic=time.monotonic, stream=sys.stderr)
+    try:
+        for text in (*options.ignored(), *config.warnings(resolved, config.IN_TREE, IN_TREE.keys())):
+            _log.warning("%s", text)
+        code = uvloop.run(Daemon(options, configuration, resolved, log_control).run())
+    except StartFailed as error:
+        raise SystemExit(f"koordsched: {error}") from error
+    finally:
+        log_control.close()
+    raise SystemExit(code)
+
+
+def _write_config(configuration: KubeSchedulerConfiguration, path: str) -> None:
+    """The fully defaulted configuration, as upstream's --write-config-to. Raises OSError."""
+    Path(path).write_text(config.dump(configuration))
+    click.echo(f"Wrote configuration to: {path}")
