@@ -161,8 +161,8 @@ class Elector:
                 return
             delay = self._config.retry_period * self._rng.uniform(1.0, 1.0 + JITTER)
             free_in = self._expires_in()
-            if free_in is not None and free_in < delay:
-                delay = max(free_in, 0.0) + self._rng.uniform(0.0, TAKEOVER_SPREAD)
+            if free_in is not None and 0 < free_in < delay:
+                delay = free_in + self._rng.uniform(0.0, TAKEOVER_SPREAD)
             await self._sleep(delay)
 
     async def _renew(self) -> None:
@@ -205,7 +205,8 @@ class Elector:
         # A leader whose copy is current renews without reading first.
         current = self._leading and self._lock is not None
         if not current and not await self._read(within):
-            return await self._create(within)
+            # Whoever held a lease that somebody removed may still believe in it, until it would have expired.
+            return (self._leading or not self._taken()) and await self._create(within)
         assert self._lock is not None
         held = self._lock.record
         if held.holder and held.holder != self._config.identity:
@@ -213,7 +214,7 @@ class Elector:
                 self._superseded = True
                 self._deadline = float("-inf")
                 return False
-            if (self._expires_in() or 0.0) > 0:
+            if self._taken():
                 return False
         wanted = self._claim(held if held.holder == self._config.identity else None, held.transitions + 1)
         began = self._clock.boottime()
@@ -231,7 +232,7 @@ class Elector:
         self._observe(self._lock.record)
         return True
 
-    async def _create(self, began: float, within: float) -> bool:
+    async def _create(self, within: float) -> bool:
         body = new_lease(self._config.namespace, self._config.name, self._claim(None, 0))
         began = self._clock.boottime()
         self._take(await self._send(Request("POST", self._collection, body, timeout=within)), began)
@@ -278,6 +279,10 @@ class Elector:
             return None
         return self._observed_at + record.duration - self._clock.boottime()
 
+    def _taken(self) -> bool:
+        """Whether somebody else holds a lock that has not expired."""
+        return (self._expires_in() or 0.0) > 0
+
     async def _release(self) -> None:
         """Gives the lock up if it is ours, so that the next leader need not wait for it to expire."""
         for _ in range(RELEASE_ATTEMPTS):
@@ -309,7 +314,7 @@ class Elector:
             self._transport,
             self._collection,
             Decoder(Lease),
-            _LeaseSink(self._config.name, self._seen, self._news.set),
+            _LeaseSink(self._config.name, self._seen, self._changed),
             clock=self._clock,
             rng=self._rng,
             selectors={"fieldSelector": f"metadata.name={self._config.name}"},
@@ -327,8 +332,12 @@ class Elector:
         if not self._leading and record.holder:
             self._observe(record)
         else:
-            self._lock = None
-            self._news.set()
+            self._changed()
+
+    def _changed(self) -> None:
+        """The lock is free, gone, or not ours any more: look at once."""
+        self._lock = None
+        self._news.set()
 
 
 class _LeaseSink:

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 import random
 
@@ -477,7 +478,7 @@ def test_failing_connections_are_retried_ever_more_slowly():
             assert setup.states == [State.FAILING]
 
     run(main())
-    gaps = [b - a for a, b in zip(attempts, attempts[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(attempts)]
     assert all(0.1 <= gap <= 45 for gap in gaps)
     assert gaps[0] < 0.5 < 10 < min(gaps[9:])
     assert len(gaps) < 40

@@ -1,0 +1,341 @@
+import asyncio
+import itertools
+import random
+
+import pytest
+
+from koordsched.client import lanes as lanes_module
+from koordsched.client.errors import (
+    Ambiguous,
+    ApiError,
+    Conflict,
+    Fenced,
+    LanesClosed,
+    NotSent,
+    QueueFull,
+    TooManyRequests,
+)
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.ratelimit import AdaptiveLimit, TokenBucket
+from koordsched.client.transport import Request, Response
+from tests.virtualtime import VirtualClock, run
+
+OK = Response(201, {}, b"{}")
+
+
+class Server:
+    """Stands in for a transport: answers each request after `latency` seconds with what `answer` says."""
+
+    def __init__(self, latency=0.1):
+        self.latency = latency
+        self.answer = lambda request: OK
+        self.sent = []
+        self.under_way = 0
+        self.most = 0
+
+    def send(self, request, done):
+        loop = asyncio.get_running_loop()
+        if request.fence is not None and not request.fence():
+            loop.call_soon(done, Fenced("not the leader"))
+            return
+        self.sent.append((round(loop.time() - 1000, 3), request.target, request.body))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+
+        def answered():
+            self.under_way -= 1
+            done(self.answer(request))
+
+        loop.call_later(self.latency, answered)
+
+    def order(self):
+        return [target for _, target, _ in self.sent]
+
+
+def make(server, *, slots=None, **options):
+    limit = AdaptiveLimit(slots, slots, slots) if slots else None
+    clock = VirtualClock(asyncio.get_running_loop())
+    return Lanes(server, clock, random.Random(1), limit=limit, **options)
+
+
+def write(name="x", body=b""):
+    return Request("POST", name, body)
+
+
+async def outcome(future):
+    try:
+        return (await future).status
+    except Exception as error:
+        return type(error)
+
+
+def test_right_of_way():
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        lanes.submit(Lane.EVENT, write("first"))
+        for lane in (Lane.EVENT, Lane.STATUS, Lane.EVICTION, Lane.BINDING):
+            for i in range(2):
+                lanes.submit(lane, write(f"{lane.name}{i}"))
+        lanes.submit(Lane.LEASE, write("LEASE"))
+        assert server.order() == ["first", "LEASE"], "a lease waits for no slot"
+        assert await lanes.drain(60)
+        assert server.order()[2:] == [
+            "BINDING0",
+            "BINDING1",
+            "EVICTION0",
+            "EVICTION1",
+            "STATUS0",
+            "STATUS1",
+            "EVENT0",
+            "EVENT1",
+        ]
+        stats = lanes.stats[Lane.BINDING]
+        assert (stats.submitted, stats.sent, stats.succeeded, stats.in_flight) == (2, 2, 2, 0)
+        assert stats.latency_sum == pytest.approx(0.2)
+
+    run(main())
+
+
+def test_no_lane_starves():
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        for i in range(100):
+            lanes.submit(Lane.BINDING, write(f"b{i}"))
+        lanes.submit(Lane.EVENT, write("event"))
+        lanes.submit(Lane.EVICTION, write("eviction"))
+        await lanes.drain(60)
+        assert server.order().index("event") < 20
+        assert server.order().index("eviction") < 40
+
+    run(main())
+
+
+def test_concurrency_follows_the_server():
+    async def main():
+        server = Server(latency=0.01)
+        lanes = make(server)
+        assert lanes.limit.current == 32
+        for _ in range(5000):
+            lanes.submit(Lane.BINDING, write())
+        await lanes.drain(60)
+        grown = lanes.limit.current
+        assert 60 <= grown <= 128
+        assert server.most == grown
+        server.latency = 3.0
+        for _ in range(1000):
+            lanes.submit(Lane.BINDING, write())
+        await lanes.drain(3600)
+        assert lanes.limit.current == 2, "slow answers narrow the lanes"
+        server.latency = 0.01
+        for _ in range(2000):
+            lanes.submit(Lane.BINDING, write())
+        await lanes.drain(3600)
+        assert lanes.limit.current > 40, "quick ones widen them again"
+
+    run(main())
+
+
+def test_leases_pass_while_everything_else_is_held_back():
+    async def main():
+        server = Server()
+        lanes = make(server)
+        server.answer = lambda request: Response(429, {"retry-after": "5"}, b"")
+        refused = lanes.submit(Lane.BINDING, write("b"))
+        await asyncio.sleep(0.2)
+        server.answer = lambda request: OK
+        waiting = lanes.submit(Lane.EVENT, write("e"))
+        lease = lanes.submit(Lane.LEASE, write("lease"))
+        assert await outcome(lease) == 201
+        assert server.order() == ["b", "lease"]
+        assert await outcome(refused) == 201
+        await waiting
+        assert [(t, name) for t, name, _ in server.sent[2:]] == [(5.1, "b"), (5.1, "e")]
+        assert lanes.stats[Lane.BINDING].retried == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("lane", "answer", "result", "attempts"),
+    [
+        (Lane.BINDING, OK, 201, 1),
+        (Lane.BINDING, NotSent("refused"), NotSent, 6),
+        (Lane.BINDING, Ambiguous("lost"), Ambiguous, 1),
+        (Lane.BINDING, Response(429, {}, b""), TooManyRequests, 6),
+        (Lane.BINDING, Response(409, {}, b""), Conflict, 1),
+        (Lane.BINDING, Response(500, {}, b""), ApiError, 1),
+        (Lane.BINDING, Response(503, {}, b""), ApiError, 1),
+        (Lane.STATUS, NotSent("refused"), NotSent, 4),
+        (Lane.EVICTION, Response(429, {}, b""), TooManyRequests, 6),
+        (
+            Lane.EVICTION,
+            Response(429, {}, b'{"kind":"Status","details":{"causes":[{"reason":"DisruptionBudget"}]}}'),
+            TooManyRequests,
+            1,
+        ),
+        (Lane.LEASE, NotSent("refused"), NotSent, 1),
+    ],
+)
+def test_only_what_was_certainly_not_carried_out_is_repeated(lane, answer, result, attempts):
+    async def main():
+        server = Server()
+        server.answer = lambda request: answer
+        lanes = make(server)
+        assert await outcome(lanes.submit(lane, write())) == result
+        assert len(server.sent) == attempts
+        stats = lanes.stats[lane]
+        assert stats.retried == attempts - 1
+        assert stats.failed + stats.ambiguous + stats.succeeded == 1
+        pauses = [b[0] - a[0] - 0.1 for a, b in itertools.pairwise(server.sent)]
+        assert all(0.02 <= pause <= 7.5 for pause in pauses)
+
+    run(main())
+
+
+def test_an_outage_pauses_the_lanes_instead_of_hammering():
+    async def main():
+        server = Server(latency=0.001)
+        server.answer = lambda request: NotSent("refused")
+        lanes = make(server)
+        futures = [lanes.submit(Lane.BINDING, write()) for _ in range(200)]
+        await asyncio.sleep(2)
+        assert len(server.sent) < 200
+        server.answer = lambda request: OK
+        results = [await outcome(f) for f in futures]
+        assert results.count(201) >= 100
+        assert set(results) <= {201, NotSent}
+
+    run(main())
+
+
+def test_the_fence_is_asked_for_everything_but_the_lease():
+    async def main():
+        server = Server()
+        leading = True
+        lanes = make(server, slots=1, fence=lambda: leading)
+        first = lanes.submit(Lane.BINDING, write("in time"))
+        late = [lanes.submit(lane, write(lane.name)) for lane in (Lane.BINDING, Lane.EVICTION, Lane.STATUS, Lane.EVENT)]
+        leading = False
+        lease = lanes.submit(Lane.LEASE, write("release"))
+        assert await outcome(first) == 201
+        assert await outcome(lease) == 201
+        assert [await outcome(f) for f in late] == [Fenced] * 4
+        assert server.order() == ["in time", "release"]
+        assert [lanes.stats[lane].fenced for lane in Lane] == [0, 1, 1, 1, 1]
+
+    run(main())
+
+
+def test_a_full_event_lane_drops_the_oldest_and_never_encodes_it(monkeypatch):
+    monkeypatch.setitem(lanes_module.CAPACITY, Lane.EVENT, 3)
+
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        encoded = []
+
+        def body(i):
+            encoded.append(i)
+            return b"%d" % i
+
+        for i in range(8):
+            lanes.post(Lane.EVENT, write("event"), lambda i=i: body(i))
+        await lanes.drain(60)
+        assert [b for _, _, b in server.sent] == [b"0", b"5", b"6", b"7"]
+        assert encoded == [0, 5, 6, 7]
+        assert lanes.stats[Lane.EVENT].dropped == 4
+
+    run(main())
+
+
+def test_an_event_that_cannot_be_encoded_is_dropped_alone(caplog):
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        lanes.post(Lane.EVENT, write("a"))
+        lanes.post(Lane.EVENT, write("b"), lambda: "\ud800".encode())
+        lanes.post(Lane.EVENT, write("c"))
+        assert await lanes.drain(60)
+        assert server.order() == ["a", "c"]
+        assert lanes.stats[Lane.EVENT].dropped == 1
+        assert "cannot be encoded" in caplog.text
+
+    run(main())
+
+
+def test_a_full_awaited_lane_says_so(monkeypatch):
+    monkeypatch.setitem(lanes_module.CAPACITY, Lane.BINDING, 2)
+
+    async def main():
+        lanes = make(Server(), slots=1)
+        futures = [lanes.submit(Lane.BINDING, write()) for _ in range(4)]
+        assert [await outcome(f) for f in futures] == [201, 201, 201, QueueFull]
+        assert lanes.stats[Lane.BINDING].rejected == 1
+
+    run(main())
+
+
+def test_a_withdrawn_write_is_not_sent():
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        keep, withdraw, last = (lanes.submit(Lane.STATUS, write(name)) for name in "abc")
+        withdraw.cancel()
+        await asyncio.gather(keep, last)
+        assert server.order() == ["a", "c"]
+
+    run(main())
+
+
+def test_a_configured_rate_is_kept_and_events_have_their_own():
+    async def main():
+        server = Server(latency=0.001)
+        lanes = make(server, qps=10, burst=3)
+        for i in range(13):
+            lanes.submit(Lane.BINDING, write(f"b{i}"))
+            lanes.submit(Lane.EVENT, write(f"e{i}"))
+        for i in range(5):
+            lanes.submit(Lane.LEASE, write(f"l{i}"))
+        await lanes.drain(60)
+        times = {name: t for t, name, _ in server.sent}
+        assert [times[f"l{i}"] for i in range(5)] == [0.0] * 5
+        for kind in "be":
+            assert [times[f"{kind}{i}"] for i in range(3)] == [0.0] * 3
+            gaps = [times[f"{kind}{i + 1}"] - times[f"{kind}{i}"] for i in range(2, 12)]
+            assert gaps == pytest.approx([0.1] * 10, abs=0.005)
+
+    run(main())
+
+
+def test_without_a_configured_rate_there_is_none():
+    async def main():
+        server = Server(latency=0.0)
+        lanes = make(server)
+        for _ in range(5000):
+            lanes.submit(Lane.BINDING, write())
+        await lanes.drain(60)
+        assert server.sent[-1][0] == 0.0
+
+    run(main())
+
+
+def test_closing_ends_what_waits_and_leaves_what_is_under_way():
+    async def main():
+        lanes = make(Server(), slots=1)
+        under_way = lanes.submit(Lane.BINDING, write())
+        waiting = lanes.submit(Lane.BINDING, write())
+        assert not await lanes.drain(0.05)
+        await lanes.close()
+        assert await outcome(waiting) == LanesClosed
+        assert await outcome(lanes.submit(Lane.BINDING, write())) == LanesClosed
+        assert await outcome(under_way) == 201
+
+    run(main())
+
+
+@pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 5), (10, 0)])
+def test_a_senseless_rate_is_refused(qps, burst):
+    with pytest.raises(ValueError, match="rate limit"):
+        TokenBucket(qps, burst, 0.0)
