@@ -1,0 +1,141 @@
+"""Which changes are worth an attempt to a pod that the plugin rejected (core spec 3.4)."""
+
+import pytest
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.cluster.events import NODE, POD, ActionType
+from koordsched.queue.hints import QueueingHint
+from tests.plugins.harness import Bench
+from tests.plugins.objects import container, node, node_affinity, pod, term
+
+
+def wire(item):
+    return None if item is None else convert(item, core.Node)
+
+
+def ask(plugin_name, resource, action, waiting, old, new):
+    """The answer of the registration that covers the action; None if there is none."""
+    bench = Bench()
+    plugin = bench.plugin(plugin_name)
+    waiting = bench.pod(waiting)
+    if resource == NODE:
+        old, new = wire(old), wire(new)
+    else:
+        old, new = (item and bench.pod(item) for item in (old, new))
+    for registration in plugin.events_to_register():
+        if registration.event.resource == resource and registration.event.action & action:
+            return True if registration.fn is None else registration.fn(waiting, old, new) is QueueingHint.QUEUE
+    return None
+
+
+ADD, TAINT, LABEL = ActionType.ADD, ActionType.UPDATE_NODE_TAINT, ActionType.UPDATE_NODE_LABEL
+ALLOCATABLE, FEATURE = ActionType.UPDATE_NODE_ALLOCATABLE, ActionType.UPDATE_NODE_DECLARED_FEATURE
+DELETE, SCALE_DOWN = ActionType.DELETE, ActionType.UPDATE_POD_SCALE_DOWN
+TOLERATION, GATES = ActionType.UPDATE_POD_TOLERATION, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+
+CORDONED = node("n", unschedulable=True)
+TAINTED = node("n", taints=[("k", "NoSchedule")])
+TOLERANT = pod("p", tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
+OTHERWISE_TOLERANT = pod("p", tolerations=[{"key": "x", "operator": "Exists"}])
+ON_SSD = pod("p", nodeSelector={"disk": "ssd"})
+SSD, HDD = node("n", labels={"disk": "ssd"}), node("n", labels={"disk": "hdd"})
+BIG = pod("p", container(cpu="4", gpu=1))
+FEATURED = pod("p", hostNetwork=True, hostUsers=False)
+
+
+@pytest.mark.parametrize(
+    "plugin, action, waiting, old, new, expected",
+    [
+        ("NodeUnschedulable", ADD, pod("p"), None, node("n"), True),
+        ("NodeUnschedulable", ADD, pod("p"), None, CORDONED, False),
+        ("NodeUnschedulable", TAINT, pod("p"), CORDONED, node("n"), True),
+        ("NodeUnschedulable", TAINT, pod("p"), node("n"), TAINTED, False),
+        ("NodeName", ADD, pod("p"), None, node("n"), True),
+        ("NodeName", LABEL, pod("p"), node("n"), SSD, None),
+        ("TaintToleration", ADD, pod("p"), None, node("n"), True),
+        ("TaintToleration", ADD, pod("p"), None, TAINTED, False),
+        ("TaintToleration", TAINT, pod("p"), TAINTED, node("n"), True),
+        ("TaintToleration", TAINT, pod("p"), node("n"), node("n"), False),
+        ("TaintToleration", TAINT, pod("p"), TAINTED, node("n", taints=[("k", "NoExecute")]), False),
+        ("TaintToleration", TAINT, pod("p"), TAINTED, node("n", taints=[("k", "PreferNoSchedule")]), True),
+        ("NodeAffinity", ADD, ON_SSD, None, SSD, True),
+        ("NodeAffinity", ADD, ON_SSD, None, HDD, False),
+        ("NodeAffinity", LABEL, ON_SSD, HDD, SSD, True),
+        ("NodeAffinity", LABEL, ON_SSD, SSD, SSD, False),
+        ("NodeAffinity", LABEL, ON_SSD, SSD, HDD, False),
+        ("NodePorts", ADD, pod("p", container(ports=[80])), None, node("n"), True),
+        ("NodeResourcesFit", ADD, BIG, None, node("n", "4", gpu=1), True),
+        ("NodeResourcesFit", ADD, BIG, None, node("n", "4"), False),
+        ("NodeResourcesFit", ALLOCATABLE, BIG, node("n", "3", gpu=1), node("n", "4", gpu=1), True),
+        ("NodeResourcesFit", ALLOCATABLE, BIG, node("n", "3", gpu=1), node("n", "3500m", gpu=1), False),
+        ("NodeResourcesFit", ALLOCATABLE, BIG, node("n", "4", gpu=1), node("n", "4", "9Gi", gpu=1), False),
+        ("NodeResourcesFit", ALLOCATABLE, BIG, node("n", "4"), node("n", "4", gpu=1), True),
+        ("NodeResourcesFit", ALLOCATABLE, pod("p"), node("n", pods="1"), node("n", pods="2"), True),
+        ("NodeResourcesFit", ALLOCATABLE, pod("p"), node("n", pods="2"), node("n", "9", pods="2"), False),
+        ("NodeResourcesFit", ALLOCATABLE, pod("p"), node("n"), node("n", pods="0"), False),
+        ("NodeResourcesFit", ALLOCATABLE, pod("p"), node("n", cpu="garbage"), node("n"), False),
+        ("NodeDeclaredFeatures", ADD, FEATURED, None, node("n"), True),
+        ("NodeDeclaredFeatures", FEATURE, FEATURED, node("n"), node("n", features=["x"]), True),
+        ("NodeDeclaredFeatures", FEATURE, FEATURED, node("n"), node("n"), False),
+    ],
+)
+def test_node_events(plugin, action, waiting, old, new, expected):
+    assert ask(plugin, NODE, action, waiting, old, new) is expected
+
+
+def holder(cpu="1", on="n", nominated="", **more):
+    item = pod("e", container(cpu=cpu, **more), on=on)
+    item["status"]["nominatedNodeName"] = nominated
+    return item
+
+
+def with_port(port, on="n", nominated=""):
+    item = pod("e", container(ports=[port]), on=on)
+    item["status"]["nominatedNodeName"] = nominated
+    return item
+
+
+WANTS_80 = pod("p", container(ports=[("10.0.0.1", "TCP", 80)]))
+
+
+@pytest.mark.parametrize(
+    "plugin, action, waiting, old, new, expected",
+    [
+        ("SchedulingGates", GATES, pod("p"), pod("p", schedulingGates=[{"name": "g"}]), pod("p"), True),
+        ("SchedulingGates", GATES, pod("p"), pod("q", schedulingGates=[{"name": "g"}]), pod("q"), False),
+        ("NodeUnschedulable", TOLERATION, pod("p"), pod("p"), TOLERANT, True),
+        ("NodeUnschedulable", TOLERATION, pod("p"), pod("p"), OTHERWISE_TOLERANT, False),
+        ("TaintToleration", TOLERATION, pod("p"), pod("p"), TOLERANT, True),
+        ("TaintToleration", TOLERATION, pod("p"), pod("q"), pod("q"), False),
+        ("NodePorts", DELETE, WANTS_80, with_port(80), None, True),
+        ("NodePorts", DELETE, WANTS_80, with_port(81), None, False),
+        ("NodePorts", DELETE, WANTS_80, with_port(("10.0.0.2", "TCP", 80)), None, False),
+        ("NodePorts", DELETE, WANTS_80, with_port(("10.0.0.1", "UDP", 80)), None, False),
+        ("NodePorts", DELETE, WANTS_80, with_port(80, on=None), None, False),
+        ("NodePorts", DELETE, WANTS_80, with_port(80, on=None, nominated="n"), None, True),
+        ("NodeResourcesFit", DELETE, BIG, holder(), None, True),
+        ("NodeResourcesFit", DELETE, BIG, holder(on=None), None, False),
+        ("NodeResourcesFit", DELETE, BIG, holder(on=None, nominated="n"), None, True),
+        ("NodeResourcesFit", SCALE_DOWN, BIG, BIG, pod("p", container(cpu="3", gpu=1)), True),
+        ("NodeResourcesFit", SCALE_DOWN, BIG, holder("2"), holder("1"), True),
+        ("NodeResourcesFit", SCALE_DOWN, BIG, holder("2", on=None), holder("1", on=None), False),
+        ("NodeResourcesFit", SCALE_DOWN, BIG, holder("1", memory="2Gi"), holder("1", memory="1Gi"), False),
+        ("NodeDeclaredFeatures", ActionType.UPDATE_POD_LABEL, FEATURED, FEATURED, FEATURED, False),
+        ("NodeDeclaredFeatures", ActionType.UPDATE_POD_LABEL, FEATURED, FEATURED, pod("p"), True),
+        ("NodeAffinity", TOLERATION, ON_SSD, ON_SSD, ON_SSD, None),
+        ("DynamicResources", DELETE, pod("p"), holder(), None, None),
+    ],
+)  # fmt: skip
+def test_pod_events(plugin, action, waiting, old, new, expected):
+    assert ask(plugin, POD, action, waiting, old, new) is expected
+
+
+def test_node_affinity_hint_considers_enforced_terms():
+    affinity = node_affinity(required=[term(("zone", "Exists"))])
+    assert ask("NodeAffinity", NODE, LABEL, pod("p", affinity=affinity), HDD, node("n", labels={"zone": "a"})) is True
+
+
+def test_dynamic_resources_waits_for_nothing():
+    bench = Bench()
+    assert list(bench.plugin("DynamicResources").events_to_register()) == []

@@ -1,0 +1,35 @@
+"""One module per plugin, and the registry.
+
+A plugin is a class constructed with its arguments (JSON). It may have:
+`pre_filter(pod, world)` -> None, SKIP, a Status, or a set of node names;
+`filter(pod, node, world)` -> None or a Status; `pre_score(pod, world, nodes)` -> None or SKIP;
+`score(pod, node, world, nodes)` -> int, `nodes` being the feasible ones;
+`normalize(pod, scores, world)` -> {node name: 0..100} from {node name: raw}.
+"""
+
+from tests.reference.plugins.dynamicresources import DynamicResources
+from tests.reference.plugins.imagelocality import ImageLocality
+from tests.reference.plugins.nodeaffinity import NodeAffinity
+from tests.reference.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
+from tests.reference.plugins.nodename import NodeName
+from tests.reference.plugins.nodeports import NodePorts
+from tests.reference.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
+from tests.reference.plugins.noderesourcesfit import NodeResourcesFit
+from tests.reference.plugins.nodeunschedulable import NodeUnschedulable
+from tests.reference.plugins.tainttoleration import TaintToleration
+
+REGISTRY = {
+    plugin.__name__: plugin
+    for plugin in (
+        NodeUnschedulable,
+        NodeName,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        DynamicResources,
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+        NodeDeclaredFeatures,
+    )
+}

@@ -1,0 +1,21 @@
+"""The stand-in for dynamic resource allocation: refuses pods with claims, scores 0."""
+
+from tests.reference.status import SKIP, unresolvable
+
+
+class DynamicResources:
+    def __init__(self, args):
+        pass
+
+    def pre_filter(self, pod, world):
+        if pod["spec"].get("resourceClaims"):
+            return unresolvable(
+                "pod uses resource claims, and dynamic resource allocation is not supported by this scheduler"
+            )
+        return SKIP
+
+    def filter(self, pod, node, world):
+        return None
+
+    def score(self, pod, node, world, nodes):
+        return 0

@@ -1,0 +1,82 @@
+"""What a pod requests (default-plugins spec 3.1)."""
+
+from fractions import Fraction
+
+from tests.reference.quantity import in_units_of, parse
+
+DEFAULTS = {"cpu": Fraction(1, 10), "memory": Fraction(200 * 2**20)}
+
+
+def requests(pod):
+    """The effective request: {resource: units}, zeros left out. Honours pod-level resources and resizes."""
+    return rounded(_effective(pod, {}, pod_level=True))
+
+
+def nonzero_requests(pod):
+    """The same with defaults for containers without cpu or memory, as counted on the node for scores."""
+    return rounded(_effective(pod, DEFAULTS, pod_level=True))
+
+
+def scored_requests(pod):
+    """What the incoming pod counts in the score of NodeResourcesFit: pod-level resources are ignored."""
+    return rounded(_effective(pod, DEFAULTS, pod_level=False))
+
+
+def rounded(amounts):
+    """In whole units (milli for cpu), zeros left out."""
+    return {name: n for name, amount in amounts.items() if (n := in_units_of(name, amount)) > 0}
+
+
+def _effective(pod, defaults, pod_level):
+    spec = pod["spec"]
+    long_running = {}
+    for container in spec.get("containers", []):
+        _add(long_running, _container(pod, container, "containerStatuses", defaults))
+    sidecars = {}
+    proposals = []
+    for container in spec.get("initContainers", []):
+        if container.get("restartPolicy") == "Always":
+            request = _container(pod, container, "initContainerStatuses", defaults)
+            _add(long_running, request)
+            _add(sidecars, request)
+            proposals.append(dict(sidecars))
+        else:
+            proposal = {**defaults, **_spec_requests(container)}
+            _add(proposal, sidecars)
+            proposals.append(proposal)
+    total = {}
+    for amounts in [long_running, *proposals]:
+        for name, amount in amounts.items():
+            total[name] = max(total.get(name, 0), amount)
+    if pod_level:
+        for name, quantity in ((spec.get("resources") or {}).get("requests") or {}).items():
+            if name in ("cpu", "memory") or name.startswith("hugepages-"):
+                total[name] = parse(quantity)
+    _add(total, {name: parse(quantity) for name, quantity in spec.get("overhead", {}).items()})
+    return total
+
+
+def _spec_requests(container):
+    requested = (container.get("resources") or {}).get("requests") or {}
+    return {name: parse(quantity) for name, quantity in requested.items()}
+
+
+def _container(pod, container, statuses, defaults):
+    """A container's or sidecar's request, an in-place resize under way considered."""
+    status = pod.get("status", {})
+    request = _spec_requests(container)
+    own = next((s for s in status.get(statuses, []) if s["name"] == container["name"]), None)
+    if own is not None and own.get("resources") is not None:
+        resize = next((c for c in status.get("conditions", []) if c["type"] == "PodResizePending"), None)
+        considered = [own["resources"].get("requests") or {}, own.get("allocatedResources") or {}]
+        if resize is not None and resize.get("reason") == "Infeasible":
+            request = {}
+        for amounts in considered:
+            for name, quantity in amounts.items():
+                request[name] = max(request.get(name, 0), parse(quantity))
+    return {**defaults, **request}
+
+
+def _add(total, more):
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
