@@ -26,6 +26,7 @@ import orjson
 from koordsched.observability.escaping import printable
 
 MAX_VERBOSITY = 10
+_INT32_MAX = 2**31 - 1
 _QUEUE_LENGTH = 10_000
 _KLOG_LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _FIELDS = "fields"
@@ -54,6 +55,8 @@ def parse_verbosity(text: str) -> int:
         raise LogOptionError(f"verbosity must be a number, not {printable(text[:64])!r}") from None
     if verbosity < 0:
         raise LogOptionError(f"verbosity must not be negative: {verbosity}")
+    if verbosity > _INT32_MAX:
+        raise LogOptionError(f"verbosity must not be greater than {_INT32_MAX}")
     return verbosity
 
 
