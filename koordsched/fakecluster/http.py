@@ -12,6 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import parse_qsl, unquote
 
 import httptools
@@ -71,9 +72,9 @@ class Connection(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = stream = cast(asyncio.Transport, transport)
+        stream.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,0 +1,157 @@
+"""`koordsched fakecluster`: the embedded API server with controllers and hollow nodes, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import uvloop
+
+from koordsched.fakecluster import snapshot
+from koordsched.fakecluster.auth import ADMIN, Authenticator
+from koordsched.fakecluster.clock import SystemClock, loop_call_later
+from koordsched.fakecluster.cluster import new_cluster
+from koordsched.fakecluster.controllers import Controllers
+from koordsched.fakecluster.emulation import Emulation
+from koordsched.fakecluster.hollow import HollowNodes, HollowOptions, TemplateError
+from koordsched.fakecluster.http import HttpServer
+from koordsched.fakecluster.kubeconfig import kubeconfig, write_kubeconfig
+from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.server import ApiServer
+from koordsched.fakecluster.store import Store
+from koordsched.fakecluster.tls import self_signed
+
+_RV_EPOCH = 1735689600
+"""2025-01-01: resourceVersions start at the seconds since then, times what one second can at most hand out."""
+_RV_PER_SECOND = 10_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line."""
+
+    host: str
+    port: int
+    nodes: int | None
+    node_template: Path | None
+    kubeconfig_out: Path | None
+    token: str
+    tls: bool
+    emulate_apiserver: bool
+    load: Path | None
+    dump: Path | None
+    pod_start_delay: float
+    seed: int | None
+
+
+@click.command(name="fakecluster")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port to listen on.")
+@click.option("--nodes", type=click.IntRange(0), default=None, help="Number of hollow nodes. [default: as the template says, or none]")
+@click.option(
+    "--node-template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML file that describes the hollow nodes (zones, GPUs, NUMA, faults).",
+)
+@click.option("--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server.")
+@click.option("--token", default="", help="Bearer token that clients must present; without it everyone is let in.")
+@click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate authority made for this run (see the kubeconfig).")
+@click.option("--emulate-apiserver", is_flag=True, help="Take a real API server's time for writes (at most 2,500 per second).")
+@click.option(
+    "--load", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Directory of YAML to start from."
+)
+@click.option("--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the state to at the end.")
+@click.option(
+    "--pod-start-delay",
+    type=float,
+    default=0.5,
+    show_default=True,
+    help="Seconds from binding to Running; negative: bound pods never start.",
+)
+@click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for runs that are alike.")
+def fakecluster(**flags: object) -> None:
+    """Run an embedded Kubernetes API server with controllers and hollow nodes.
+
+    It speaks the Kubernetes API (kubectl works against it), keeps its state in memory and ends on SIGTERM or Ctrl-C.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type
+
+
+async def _run(options: Options) -> None:
+    clock = SystemClock()
+    rng = random.Random(options.seed)
+    registry = _cluster(options, clock, rng)
+    controllers = Controllers(registry)
+    try:
+        hollow = HollowNodes(registry, _hollow_options(options))
+    except TemplateError as problem:
+        raise click.ClickException(f"node template: {problem}") from None
+    authenticator = Authenticator({options.token: ADMIN}) if options.token else None
+    emulation = Emulation(rng) if options.emulate_apiserver else None
+    api = ApiServer(registry, authenticator, emulation, rng)
+    http = HttpServer(api.start)
+    tls, authority = self_signed(options.host, clock.now()) if options.tls else (None, b"")
+    try:
+        port = await http.start(options.host, options.port, tls)
+    except OSError as problem:
+        raise click.ClickException(f"cannot listen on {options.host}:{options.port}: {problem.strerror or problem}") from None
+    controllers.start()
+    hollow.start()
+    # What exists now stays: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    url = f"{'https' if tls else 'http'}://{f'[{options.host}]' if ':' in options.host else options.host}:{port}"
+    _announce(options, url, authority, len(hollow))
+    await stop.wait()
+    api.ready = False
+    hollow.stop()
+    controllers.stop()
+    api.hub.close_all()
+    await http.stop()
+    if options.dump is not None:
+        try:
+            written = snapshot.dump(registry, options.dump)
+        except snapshot.SnapshotError as problem:
+            raise click.ClickException(f"--dump: {problem}") from None
+        click.echo(f"fakecluster: wrote {written} objects to {options.dump}")
+
+
+def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Registry:
+    # Above whatever an earlier server on this machine handed out, so that clients of that one list anew.
+    first = max(1, int(clock.now() - _RV_EPOCH)) * _RV_PER_SECOND
+    registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first))
+    if options.load is not None:
+        try:
+            snapshot.load(registry, options.load)
+        except snapshot.SnapshotError as problem:
+            raise click.ClickException(f"--load: {problem}") from None
+    return registry
+
+
+def _hollow_options(options: Options) -> HollowOptions:
+    nodes = options.nodes if options.nodes is not None or options.node_template is not None else 0
+    delay = options.pod_start_delay if options.pod_start_delay >= 0 else None
+    return HollowOptions(count=nodes, template=options.node_template, start_delay=delay)
+
+
+def _announce(options: Options, url: str, authority: bytes, nodes: int) -> None:
+    written = ""
+    if options.kubeconfig_out is not None:
+        try:
+            write_kubeconfig(options.kubeconfig_out, kubeconfig(url, options.token, authority))
+        except OSError as problem:
+            raise click.ClickException(f"cannot write {options.kubeconfig_out}: {problem.strerror}") from None
+        written = f", kubeconfig {options.kubeconfig_out}"
+    click.echo(f"fakecluster ready: {url}, {nodes} nodes{written}")
