@@ -37,13 +37,20 @@ class Timeline:
         heappush(self._timers, (self._now + max(0.0, delay), next(self._order), timer, callback, args))
         return timer
 
+    def step(self):
+        """Lets time pass until the next timer, and runs it."""
+        due, _, timer, callback, args = heappop(self._timers)
+        self._now = max(self._now, due)
+        if not timer.cancelled:
+            callback(*args)
+
     def run(self, seconds):
-        end = self._now + seconds
+        end, at_once = self._now + seconds, 0
         while self._timers and self._timers[0][0] <= end:
-            due, _, timer, callback, args = heappop(self._timers)
-            self._now = max(self._now, due)
-            if not timer.cancelled:
-                callback(*args)
+            before = self._now
+            self.step()
+            at_once = at_once + 1 if self._now == before else 0
+            assert at_once < 20_000, "timers go round in circles and time stands still"
         self._now = end
 
 

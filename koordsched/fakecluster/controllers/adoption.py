@@ -13,6 +13,7 @@ from koordsched.fakecluster.controllers.ownership import (
     controller_uid,
     is_deleting,
     key_of,
+    with_owners,
 )
 from koordsched.fakecluster.controllers.pods import PodRecord
 from koordsched.fakecluster.controllers.selectorindex import SelectorIndex, parse_selector
@@ -78,7 +79,7 @@ class PodAdoption:
         return self._set_owners(pod, references)
 
     def _set_owners(self, pod: Object, references: list[Object]) -> int:
-        metadata = {**pod["metadata"], "ownerReferences": references}
+        metadata = with_owners(pod["metadata"], references)
         self._context.registry.update(self._context.pod_resource, {**pod, "metadata": metadata})
         return 1
 

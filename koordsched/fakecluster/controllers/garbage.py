@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from koordsched.fakecluster.controllers.ownership import Object
+from koordsched.fakecluster.controllers.ownership import Object, with_owners
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.registry import ChangeView, Registry
@@ -196,8 +196,7 @@ class GarbageCollector:
 
     def _keep_references(self, entry: _Entry, references: list[Object]) -> int:
         def make(current: Object) -> Object:
-            current["metadata"]["ownerReferences"] = references
-            return current
+            return {**current, "metadata": with_owners(current["metadata"], references)}
 
         self._registry.update_record(entry.resource, entry.namespace, entry.name, make)
         return 1

@@ -36,6 +36,14 @@ def controller_reference(owner: Object, api_version: str, kind: str) -> Object:
     }
 
 
+def with_owners(metadata: Object, references: list[Object]) -> Object:
+    """A copy of the metadata with these owner references; without any the field goes away."""
+    changed = {**metadata, "ownerReferences": references}
+    if not references:
+        del changed["ownerReferences"]
+    return changed
+
+
 def is_deleting(obj: Object) -> bool:
     """Whether a deletionTimestamp is set."""
     return bool(obj["metadata"].get("deletionTimestamp"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from koordsched.fakecluster.controllers.conditions import with_condition, without_condition
+from koordsched.fakecluster.controllers.conditions import find, with_condition, without_condition
 from koordsched.fakecluster.controllers.context import ControllerContext
 from koordsched.fakecluster.controllers.ownership import Key, Object, controller_reference, is_deleting
 from koordsched.fakecluster.controllers.podowner import PodOwnerController, burst
@@ -84,15 +84,18 @@ class ReplicaSetController(PodOwnerController):
         pods = [pod for pod in self.context.pods.owned_by(replica_set["metadata"]["uid"]) if pod.active]
         ready = [pod for pod in pods if pod.ready]
         available = sum(pod.available(min_ready, ready_before) for pod in ready)
-        conditions = without_condition(old.get("conditions"), "ReplicaFailure")
-        if failure is not None:
+        conditions = old.get("conditions") or []
+        if failure is None:
+            conditions = without_condition(conditions, "ReplicaFailure")
+        elif find(conditions, "ReplicaFailure") is None:
+            # Said once: the message names the pod that was refused, another one each time.
             condition = {
                 "type": "ReplicaFailure",
                 "status": "True",
                 "reason": "FailedCreate",
                 "message": failure.message,
             }
-            conditions = with_condition(old.get("conditions"), condition, self.context.timestamp())
+            conditions = with_condition(conditions, condition, self.context.timestamp())
         status: Object = {
             "replicas": len(pods),
             "fullyLabeledReplicas": sum(labels.items() <= pod.labels.items() for pod in pods),

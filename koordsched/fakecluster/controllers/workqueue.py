@@ -24,7 +24,7 @@ class WorkQueue(Generic[Key]):
     HTTP server gets its turn. A key that raises is retried with exponential back-off (50 ms to 60 s).
     """
 
-    def __init__(self, registry: Registry, name: str, reconcile: Callable[[Key], int], batch: int = 48) -> None:
+    def __init__(self, registry: Registry, name: str, reconcile: Callable[[Key], int], batch: int = 40) -> None:
         self._registry = registry
         self._name = name
         self._reconcile = reconcile

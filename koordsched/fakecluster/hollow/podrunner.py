@@ -182,13 +182,14 @@ class PodRunner:
         try:
             duration = parse_duration(text)
             exit_code = int((metadata.get("annotations") or {}).get(EXIT_CODE, "0"))
+            since = (pod.get("status") or {}).get("startTime")
+            elapsed = self._registry.clock.now() - parse_rfc3339(since) if since else 0.0
         except ValueError as error:
             self._agenda.after(0.0, self._complain, pod, str(error))
             return
-        since = (pod.get("status") or {}).get("startTime")
-        elapsed = self._registry.clock.now() - parse_rfc3339(since) if since else 0.0
         key = metadata["namespace"], metadata["name"]
-        self._agenda.after(duration - elapsed, self._finish, key, metadata["uid"], _Run(duration, exit_code, node.recoveries))
+        run = _Run(duration, exit_code, node.recoveries)
+        self._agenda.after(duration - elapsed, self._finish, key, metadata["uid"], run)
 
     def _complain(self, pod: Object, problem: str) -> None:
         """Tells the author of a run-duration or exit-code that it cannot be read; the pod runs on."""
