@@ -92,8 +92,10 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(Ambiguous(f"{_name(exchange)}: the answer is not HTTP: {error}"))
-            return
+            if self._response is None:
+                self._fail(Ambiguous(f"{_name(exchange)}: the answer is not HTTP: {error}"))
+                return
+            self._keep_alive = False
         response = self._response
         if response is None:
             return

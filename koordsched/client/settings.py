@@ -64,6 +64,8 @@ class Settings:
     proxy: str | None = None
     reload_after: float | None = None
     """Seconds until the settings should be read again; None: only when the server refuses them."""
+    origin: str = "settings"
+    """Where they were read, for messages."""
 
     def tls_fingerprint(self) -> bytes:
         """Changes when anything that goes into the TLS context changes, contents of files included."""
@@ -84,7 +86,7 @@ class Settings:
                 context.load_cert_chain(self.cert_file, self.key_file)
         except (OSError, ssl.SSLError) as error:
             named = ", ".join(name for name in (self.ca_file, self.cert_file, self.key_file) if name)
-            raise ConnectionConfigError(f"cannot load the certificates ({named}): {error}") from error
+            raise ConnectionConfigError(f"{self.origin}: cannot load the certificates ({named}): {error}") from error
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -158,7 +160,9 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
             await loader.load_and_set(configuration)
     except TimeoutError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: no credentials within {EXEC_TIMEOUT:g} s") from error
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, AssertionError, binascii.Error) as error:
+    except AssertionError as error:
+        raise ConnectionConfigError(f"kubeconfig {path}: context {wanted!r} or its cluster is empty") from error
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
         raise ConnectionConfigError(f"kubeconfig {path}: {error}") from error
     address = master or configuration.host
     if not address:
@@ -171,8 +175,12 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
         reload_after = TOKEN_FILE_RELOAD
     elif "client-certificate" in user:
         reload_after = CERTIFICATE_RELOAD
+    try:
+        server = parse_server(address, tls=bool(configuration.ssl_ca_cert or configuration.cert_file))
+    except ConnectionConfigError as error:
+        raise ConnectionConfigError(f"kubeconfig {path}: {error}") from error
     return Settings(
-        server=parse_server(address, tls=bool(configuration.ssl_ca_cert or configuration.cert_file)),
+        server=server,
         authorization=_header_value(configuration.api_key.get("BearerToken", ""), f"kubeconfig {path}"),
         ca_file=configuration.ssl_ca_cert,
         cert_file=configuration.cert_file,
@@ -181,6 +189,7 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
         server_name=configuration.tls_server_name,
         proxy=configuration.proxy,
         reload_after=reload_after,
+        origin=f"kubeconfig {path}",
     )
 
 
@@ -200,6 +209,7 @@ def read_in_cluster(environ: Mapping[str, str], token_file: str, ca_file: str) -
         authorization=_header_value(configuration.api_key.get("BearerToken", ""), token_file),
         ca_file=configuration.ssl_ca_cert,
         reload_after=TOKEN_FILE_RELOAD,
+        origin="in-cluster settings",
     )
 
 
