@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Generic, Literal, TypeVar
 
 from prometheus_client import Metric
@@ -22,6 +23,8 @@ Readings = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[Label
 
 UNEXPECTED = "unexpected"
 """What a label value outside of an allow list is reported as (component-base `metrics/opts.go`)."""
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 C = TypeVar("C")
 
@@ -214,6 +217,7 @@ class HistogramFamily(_LabelledFamily[Histogram]):
         )
         # Written as client_golang writes them: 1, not 1.0.
         self._le = [repr(bound).removesuffix(".0") for bound in bounds] + ["+Inf"]
+        self._beginnings: dict[LabelValues, list[str]] = {}
 
     def samples(self) -> Iterable[Sample]:
         bucket = f"{self.name}_bucket"
@@ -224,6 +228,31 @@ class HistogramFamily(_LabelledFamily[Histogram]):
                 yield Sample(bucket, {**labels, "le": le}, cumulated)
             yield Sample(f"{self.name}_sum", labels, histogram.sum)
             yield Sample(f"{self.name}_count", labels, cumulated)
+
+    def write(self) -> Iterator[str]:
+        """The text exposition, one histogram at a time: as generate_latest writes `samples`, but ten times as fast.
+
+        Nearly all lines of a scrape are buckets. All of a line but its number is made once.
+        """
+        children = sorted(self._children.items())
+        if children:
+            yield f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} histogram\n"
+        for values, histogram in children:
+            beginnings = self._beginnings.get(values)
+            if beginnings is None:
+                beginnings = self._beginnings[values] = self._make_beginnings(values)
+            numbers = [*accumulate(histogram.counts), histogram.sum, sum(histogram.counts)]
+            yield "".join([f"{b}{n}\n" for b, n in zip(beginnings, numbers, strict=True)])
+
+    def _make_beginnings(self, values: LabelValues) -> list[str]:
+        labels = dict(zip(self.label_names, values, strict=True))
+        buckets = [f"{self.name}_bucket{_label_text({**labels, 'le': le})} " for le in self._le]
+        return [*buckets, f"{self.name}_sum{_label_text(labels)} ", f"{self.name}_count{_label_text(labels)} "]
+
+
+def _label_text(labels: Mapping[str, str]) -> str:
+    pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
+    return f"{{{pairs}}}" if pairs else ""
 
 
 class ReadFamily(Family):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
 
 from koordsched.observability.instruments import (
     CounterFamily,
@@ -20,11 +21,16 @@ from koordsched.observability.metric_options import MetricOptions
 
 
 class MetricRegistry:
-    """Families by name. `registry` is theirs alone; `exposition.render` reads it without holding up the loop."""
+    """Families by name, and collectors of prometheus-client's own beside them.
+
+    Everything is in `registry`, which belongs to nobody else, for whoever wants to collect it at once;
+    `exposition.render` writes it without holding up the loop.
+    """
 
     def __init__(self, options: MetricOptions | None = None) -> None:
         self._options = options or MetricOptions()
         self._families: dict[str, Family] = {}
+        self.collectors: list[Collector] = []
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -79,10 +85,19 @@ class MetricRegistry:
         self._add(family)
         return family
 
+    def add_collector(self, collector: Collector) -> None:
+        """Shows what another collector yields."""
+        self.collectors.append(collector)
+        self.registry.register(collector)
+
+    def families(self) -> list[Family]:
+        """Those that are not disabled."""
+        return [family for family in self._families.values() if family.name not in self._options.disabled]
+
     def collect(self) -> Iterable[Metric]:
         """prometheus-client's Collector: every family that has series and is not disabled."""
-        for family in list(self._families.values()):
-            if family.name not in self._options.disabled and (metric := family.collect()) is not None:
+        for family in self.families():
+            if (metric := family.collect()) is not None:
                 yield metric
 
     def _add(self, family: Family) -> None:

@@ -61,7 +61,7 @@ class Metrics(MetricRegistry):
     def __init__(self, options: MetricOptions | None = None, *, process_metrics: bool = True) -> None:
         super().__init__(options)
         if process_metrics:
-            ProcessCollector(registry=self.registry)
+            self.add_collector(ProcessCollector(registry=None))
 
         # Attempts
         self.schedule_attempts = self.counters(

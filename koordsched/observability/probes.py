@@ -40,10 +40,10 @@ def metric_endpoints(
     """/metrics, /metrics/slis, and /metrics/resources, which only the replica that `leads` fills."""
 
     async def main(request: web.Request) -> web.Response:
-        return _metrics_response(await render(metrics.registry, monotonic))
+        return _metrics_response(await render(metrics, monotonic))
 
     async def slis(request: web.Request) -> web.Response:
-        return _metrics_response(await render(results.metrics.registry, monotonic))
+        return _metrics_response(await render(results.metrics, monotonic))
 
     async def resources(request: web.Request) -> web.StreamResponse:
         if not leads():

@@ -92,7 +92,7 @@ def test_results_are_counted() -> None:
     endpoint = HealthEndpoint("livez", [GOOD, BAD], results)
     endpoint.answer()
     endpoint.answer(exclude=["bad"])
-    text = asyncio.run(render(results.metrics.registry, lambda: 0.0)).decode()
+    text = asyncio.run(render(results.metrics, lambda: 0.0)).decode()
     assert [line for line in text.splitlines() if not line.startswith("# HELP")] == [
         "# TYPE kubernetes_healthcheck gauge",
         'kubernetes_healthcheck{name="bad",type="livez"} 0.0',
