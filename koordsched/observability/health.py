@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from koordsched.observability.escaping import printable
+from koordsched.observability.logging import level_of
 from koordsched.observability.metric_registry import MetricRegistry
 
 _log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class HealthEndpoint:
             names = ",".join(f'"{printable(name)}"' for name in sorted(unmatched))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
         if reasons:
-            _log.info("%s check failed: %s", self.name, "; ".join(reasons))
+            _log.log(level_of(2), "%s check failed: %s", self.name, "; ".join(reasons))
             return HealthAnswer(False, f"{''.join(lines)}{self.name} check failed\n")
         if not verbose:
             return HealthAnswer(True, "ok")
