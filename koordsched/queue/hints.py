@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 from typing import Any, Generic, Protocol, TypeAlias
 
@@ -101,7 +101,15 @@ class HintObserver(Protocol):
 
 def every_event(plugin: str) -> list[HintRegistration[Any]]:
     """Registrations of a plugin that does not say what it waits for: all changes of all standard kinds."""
-    return [HintRegistration(plugin, ClusterEvent(resource, ActionType.ALL)) for resource in STANDARD_RESOURCES]
+    return _unrolled(HintRegistration(plugin, ClusterEvent(WILDCARD, ActionType.ALL)))
+
+
+def _unrolled(registration: HintRegistration[P]) -> list[HintRegistration[P]]:
+    """A wildcard spelled out, lest a forced move be mistaken for an event that the plugin waits for."""
+    if registration.event.resource != WILDCARD:
+        return [registration]
+    action = registration.event.action
+    return [replace(registration, event=ClusterEvent(resource, action)) for resource in STANDARD_RESOURCES]
 
 
 @dataclass(slots=True)
@@ -140,16 +148,7 @@ class HintTable(Generic[P]):
     def __init__(self, registrations: Iterable[HintRegistration[P]], observer: HintObserver | None = None) -> None:
         self._by_plugin: dict[str, list[HintRegistration[P]]] = {}
         for registration in registrations:
-            if registration.event.resource == WILDCARD:
-                # Unrolled, so that a forced move is not mistaken for an event that the plugin waits for.
-                unrolled = [
-                    HintRegistration(registration.plugin, ClusterEvent(r, ActionType.ALL), registration.fn,
-                                     registration.scope)
-                    for r in STANDARD_RESOURCES
-                ]  # fmt: skip
-            else:
-                unrolled = [registration]
-            self._by_plugin.setdefault(registration.plugin, []).extend(unrolled)
+            self._by_plugin.setdefault(registration.plugin, []).extend(_unrolled(registration))
         for plugin, own in self._by_plugin.items():
             own.extend(_taint_mitigation(plugin, own))
         self._observer = observer

@@ -176,11 +176,6 @@ class UnschedulablePods(Generic[P]):
         """Number of pods that wait for an event."""
         return len(self._waiting)
 
-    @property
-    def groups(self) -> int:
-        """Number of groups, the unit of work of an event."""
-        return len(self._groups)
-
     def __len__(self) -> int:
         return len(self._waiting) + len(self._gated)
 

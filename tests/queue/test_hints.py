@@ -276,6 +276,13 @@ def test_plugins_without_events_get_all_standard_ones(event: ClusterEvent, woken
     assert queue.move_all(event) == woken
 
 
+def test_a_wildcard_registration_keeps_its_action() -> None:
+    queue = make_queue([HintRegistration("P", ClusterEvent(ev.WILDCARD, A.DELETE))])
+    reject(queue, Pod("a"), "P")
+    assert queue.move_all(NODE) == 0
+    assert queue.move_all(ev.NODE_DELETE) == 1
+
+
 def test_a_wildcard_registration_does_not_let_the_flush_touch_gated_pods() -> None:
     queue = make_queue([HintRegistration("G", ClusterEvent(ev.WILDCARD, A.ALL))], pre_enqueue={"G": lambda pod: "no"})
     queue.add(Pod("a"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -313,5 +314,10 @@ class QueueMachine(RuleBasedStateMachine):
                 assert (queued is not None and queued.pod.uid == pod.uid) or pod.uid in out
 
 
-QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
-TestQueueAgainstModel = QueueMachine.TestCase
+class TestQueueAgainstModel(QueueMachine.TestCase):
+    settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.slow
+class TestQueueAgainstModelAtLength(QueueMachine.TestCase):
+    settings = settings(max_examples=4000, stateful_step_count=60, deadline=None)

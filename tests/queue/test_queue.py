@@ -394,6 +394,7 @@ def test_a_broken_pre_enqueue_plugin_gates() -> None:
     [
         ("Taints", [OWN_TOLERATION], Place.BACKOFF, "UnschedulablePodUpdatePodToleration"),
         ("Taints", [OWN_LABEL, OWN_TOLERATION], Place.BACKOFF, "UnschedulablePodUpdatePodToleration"),
+        ("Taints", [OWN_TOLERATION, OWN_TOLERATION], Place.BACKOFF, "UnschedulablePodUpdatePodToleration"),
         ("Taints", [OWN_LABEL], Place.UNSCHEDULABLE, None),
         ("Taints", [ev.UNSCHEDULABLE_POD_UPDATE], Place.UNSCHEDULABLE, None),
         ("Taints", [], Place.UNSCHEDULABLE, None),
