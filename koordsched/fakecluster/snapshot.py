@@ -42,7 +42,7 @@ def dump(registry: Registry, directory: Path | str) -> int:
         for resource in _stored_resources(registry):
             by_namespace: dict[str, list[Object]] = defaultdict(list)
             for record in registry.scan(resource):
-                by_namespace[record.namespace].append(record.obj())
+                by_namespace[record.namespace].append(record.fresh())
             for namespace, objects in sorted(by_namespace.items()):
                 folder = root / (namespace or _CLUSTER_FOLDER)
                 folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def load(registry: Registry, directory: Path | str) -> int:
     """Restores every object below `directory`, as it stands there; returns how many.
 
     Any YAML file counts, wherever it lies, and a `List` stands for its items, so `kubectl get -o yaml` output can be
-    loaded too. Nothing is loaded when a document is wrong. Raises SnapshotError.
+    loaded too. When a document is wrong nothing is loaded but the definitions of kinds. Raises SnapshotError.
     """
     root = Path(directory)
     if not root.is_dir():

@@ -101,7 +101,7 @@ class GarbageCollector:
         entry.owners = owners
         for owner, _ in owners:
             self._dependents.setdefault(owner, {})[uid] = None
-            known = self._entries.get(owner)
+            known = self._owner(entry, owner)
             if known is None or known.deleting:
                 self.queue.add(uid)
 
