@@ -56,8 +56,10 @@ def read_json(request: Request, what: str) -> Object:
     return value
 
 
-def read_object(request: Request, resource: Resource, warnings: list[str]) -> Object:
+def read_object(request: Request, resource: Resource, warnings: list[str], opaque: bool = False) -> Object:
     """The body as an object of the resource's kind, checked against its schema; adds warnings for the client.
+
+    `opaque` leaves managedFields encoded (see `typed.decode`): for new objects only.
 
     400 for a wrong kind, wrong types or (fieldValidation=Strict) unknown fields; 415 for a media type not understood.
     """
@@ -68,12 +70,12 @@ def read_object(request: Request, resource: Resource, warnings: list[str]) -> Ob
         body = orjson.dumps(parse(request.body, "the body", True))
     else:
         raise errors.unsupported_media_type(kind, JSON_TYPES)
-    obj = check(body, resource, request.query.get("fieldValidation", "Warn"), warnings)
+    obj = check(body, resource, request.query.get("fieldValidation", "Warn"), warnings, opaque)
     check_kind(obj, resource)
     return obj
 
 
-def check(body: bytes, resource: Resource, validation: str, warnings: list[str]) -> Object:
+def check(body: bytes, resource: Resource, validation: str, warnings: list[str], opaque: bool = False) -> Object:
     """The object in `body` by the schema of a built-in kind; bodies of custom kinds are checked when they are stored."""
     if not resource.definition:
         value = parse(body, "the body")
@@ -81,7 +83,7 @@ def check(body: bytes, resource: Resource, validation: str, warnings: list[str])
             raise errors.bad_request("the body of the request must be an object")
         return value
     try:
-        obj, unknown = decode(body, resource.definition)
+        obj, unknown = decode(body, resource.definition, opaque)
     except WrongBody as problem:
         raise _not_handled(resource, str(problem)) from None
     except ValueError as problem:

@@ -23,7 +23,7 @@ from koordsched.fakecluster.names import (
     qualified_name_error,
     subdomain_error,
 )
-from koordsched.fakecluster.quantities import amount, canonicalize
+from koordsched.fakecluster.quantities import canonicalize, exceeds, whole
 
 Object = dict[str, Any]
 
@@ -137,7 +137,7 @@ def _resources(resources: Object, field: str, wrong: list[FieldError]) -> None:
         limit = limits.get(name)
         try:
             if limit is not None and limit != quantity:
-                if amount(quantity) > amount(limit):
+                if exceeds(quantity, limit):
                     text = f"must be less than or equal to {name} limit of {limit}"
                     wrong.append(invalid_value(f"{field}.requests", quantity, text))
                 elif not overcommits(name):
@@ -146,7 +146,7 @@ def _resources(resources: Object, field: str, wrong: list[FieldError]) -> None:
             if not overcommits(name) and limit is None:
                 text = "Limit must be set for non overcommitable resources"
                 wrong.append(FieldError(f"{field}.limits", "FieldValueRequired", f"Required value: {text}"))
-            if "/" in name and not name.startswith("kubernetes.io/") and amount(quantity).denominator != 1:
+            if "/" in name and not name.startswith("kubernetes.io/") and not whole(quantity):
                 wrong.append(invalid_value(f"{field}.requests[{name}]", quantity, "must be an integer"))
         except QuantityError:
             continue

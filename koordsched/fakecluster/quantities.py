@@ -66,3 +66,24 @@ def canonicalize(quantities: Any, field: str) -> list[FieldError]:
 def amount(text: str | int | float) -> Fraction:
     """The exact value. Raises QuantityError."""
     return parse(text)
+
+
+@lru_cache(maxsize=16384)
+def exceeds(text: str | int | float, bound: str | int | float) -> bool:
+    """Whether one quantity is larger than another. Raises QuantityError."""
+    return parse(text) > parse(bound)
+
+
+@lru_cache(maxsize=16384)
+def positive(text: str | int | float | None) -> bool:
+    """Whether the quantity is there and above zero; what is no quantity is not."""
+    try:
+        return text is not None and parse(text) > 0
+    except QuantityError:
+        return False
+
+
+@lru_cache(maxsize=16384)
+def whole(text: str | int | float) -> bool:
+    """Whether the quantity is an integer. Raises QuantityError."""
+    return parse(text).denominator == 1

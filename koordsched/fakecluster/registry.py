@@ -341,6 +341,9 @@ class Registry:
         if resource.to_storage is not None:
             new = resource.to_storage(new)
         old = record.obj()
+        if isinstance(old["metadata"].get("managedFields"), orjson.Fragment):
+            # Kept encoded since its creation; here it is compared and may be changed.
+            old = record.fresh()
         self._check_identity(resource, strategy, record, new)
         new = self._keep_metadata(resource, strategy, new, old, subresource)
         strategy.defaults(new)

@@ -64,6 +64,8 @@ class Resource:
 def path_reader(path: str, default: str = "") -> FieldReader:
     """A reader of a dotted path; booleans read `true`/`false`, absent values read `default`."""
     keys = tuple(path.split("."))
+    if len(keys) == 2:
+        return _pair_reader(keys[0], keys[1], default)
 
     def read(obj: Object) -> str:
         value: Any = obj
@@ -76,6 +78,20 @@ def path_reader(path: str, default: str = "") -> FieldReader:
         if value is False:
             return "false"
         return str(value)
+
+    return read
+
+
+def _pair_reader(part: str, key: str, default: str) -> FieldReader:
+    """As `path_reader` for two keys, the common case: it runs for every field at every write."""
+
+    def read(obj: Object) -> str:
+        value = (obj.get(part) or {}).get(key)
+        if value is None:
+            return default
+        if value.__class__ is str:
+            return value  # type: ignore[no-any-return]  # just checked, by class for speed
+        return "true" if value is True else "false" if value is False else str(value)
 
     return read
 

@@ -50,7 +50,7 @@ class Record:
         return self.key[1]
 
     def obj(self) -> Object:
-        """The decoded object. Shared: read only."""
+        """The decoded object. Shared: read only. Its managedFields may be an orjson.Fragment, never looked into."""
         return self._decoded if self._decoded is not None else orjson.loads(self.data)
 
     def fresh(self) -> Object:

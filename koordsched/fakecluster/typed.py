@@ -18,6 +18,7 @@ Object = dict[str, Any]
 _INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _INT_OR_STRING = int | str
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = int | float | str
 _OPAQUE = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _QUANTITY,
@@ -82,10 +83,26 @@ def _decoder(definition: str, strict: bool) -> msgspec.json.Decoder[Any]:
 _encoder = msgspec.json.Encoder()
 
 
-def decode(body: bytes, definition: str) -> tuple[Object, list[str]]:
+@cache
+def _managed_fields(definition: str) -> tuple[str, str] | None:
+    """The struct attributes that lead to metadata.managedFields."""
+    attribute = _attribute(definition, "metadata")
+    if attribute is None or definitions()[definition]["properties"]["metadata"].get("$ref") != PREFIX + _OBJECT_META:
+        return None
+    inner = _attribute(_OBJECT_META, "managedFields")
+    return (attribute, inner) if inner is not None else None
+
+
+def _attribute(definition: str, name: str) -> str | None:
+    names = list(definitions()[definition].get("properties", {}))
+    return f"f{names.index(name)}" if name in names else None
+
+
+def decode(body: bytes, definition: str, opaque: bool = False) -> tuple[Object, list[str]]:
     """The object in `body` without nulls and without unknown fields, and the paths of the unknown fields.
 
-    Raises WrongBody when a value has the wrong type.
+    With `opaque`, metadata.managedFields stays encoded (an orjson.Fragment): it is the larger part of a real pod, and
+    nobody looks into it on the way to the store. Raises WrongBody when a value has the wrong type.
     """
     unknown: list[str] = []
     try:
@@ -96,7 +113,14 @@ def decode(body: bytes, definition: str) -> tuple[Object, list[str]]:
         except msgspec.ValidationError as problem:
             raise WrongBody(str(problem).replace("$.", "").replace(" | null", "")) from None
         _collect_unknown(orjson.loads(body), {"$ref": PREFIX + definition}, "", unknown)
-    obj: Object = orjson.loads(_encoder.encode(typed))
+    path = _managed_fields(definition) if opaque else None
+    meta = getattr(typed, path[0]) if path is not None else None
+    if path is None or meta is None or not (managed := getattr(meta, path[1])):
+        obj: Object = orjson.loads(_encoder.encode(typed))
+        return obj, unknown
+    setattr(meta, path[1], None)
+    obj = orjson.loads(_encoder.encode(typed))
+    obj["metadata"]["managedFields"] = orjson.Fragment(_encoder.encode(managed))
     return obj, unknown
 
 

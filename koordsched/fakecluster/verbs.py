@@ -190,7 +190,7 @@ class Verbs:
     def create(self, request: Request, resource: Resource, namespace: str | None) -> Response:
         """POST."""
         warnings: list[str] = []
-        obj = read_object(request, resource, warnings)
+        obj = read_object(request, resource, warnings, opaque=True)
         if not resource.definition:
             self._prune(resource, obj, request, warnings)
         record = self._registry.create_record(resource, namespace, obj, dry_run(request))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordsched.api.quantity import QuantityError
 from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
 from koordsched.fakecluster.errors import FieldError
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
-from koordsched.fakecluster.quantities import amount
+from koordsched.fakecluster.quantities import positive
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.strategy import Strategy
@@ -165,19 +164,11 @@ def qos_class(spec: Object) -> str:
             continue
         for name in ("cpu", "memory"):
             request, limit = (requests or {}).get(name), (limits or {}).get(name)
-            if _positive(request) or _positive(limit):
+            if positive(request) or positive(limit):
                 some = True
-            if guaranteed and not (_positive(limit) and (request is None or request == limit)):
+            if guaranteed and not (positive(limit) and (request is None or request == limit)):
                 guaranteed = False
     if not some:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 
-
-def _positive(quantity: Any) -> bool:
-    if not quantity:
-        return False
-    try:
-        return amount(quantity) > 0
-    except (QuantityError, TypeError):
-        return False
