@@ -9,6 +9,7 @@ A plugin is a class constructed with its arguments (JSON). It may have:
 
 from tests.reference.plugins.dynamicresources import DynamicResources
 from tests.reference.plugins.imagelocality import ImageLocality
+from tests.reference.plugins.interpodaffinity import InterPodAffinity
 from tests.reference.plugins.nodeaffinity import NodeAffinity
 from tests.reference.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
 from tests.reference.plugins.nodename import NodeName
@@ -16,6 +17,7 @@ from tests.reference.plugins.nodeports import NodePorts
 from tests.reference.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from tests.reference.plugins.noderesourcesfit import NodeResourcesFit
 from tests.reference.plugins.nodeunschedulable import NodeUnschedulable
+from tests.reference.plugins.podtopologyspread import PodTopologySpread
 from tests.reference.plugins.tainttoleration import TaintToleration
 
 REGISTRY = {
@@ -27,6 +29,8 @@ REGISTRY = {
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
+        PodTopologySpread,
+        InterPodAffinity,
         DynamicResources,
         NodeResourcesBalancedAllocation,
         ImageLocality,
