@@ -75,3 +75,17 @@ def before_post_filter(message):
 def preempted_for(expected):
     """Whether the decision was made after victims had gone: no statement about the recorded cluster state."""
     return bool(expected["bound"] and expected["victims"])
+
+
+PLUGINS_FOR = {
+    "volumes": ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+    "PodTopologySpread": ("PodTopologySpread",),
+    "InterPodAffinity": ("InterPodAffinity",),
+}
+
+
+def buildable(record, registry):
+    """Whether every plugin that the record needs, in its state or in its steps, is in the registry."""
+    steps = [step["create"] for step in record.get("steps", []) if "create" in step]
+    needed = needs({**record, "objects": [*record["objects"], *steps]})
+    return all(plugin in registry for need in needed for plugin in PLUGINS_FOR[need])
