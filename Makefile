@@ -1,0 +1,58 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo simulate test verify lint format bench profile lock clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Installed again only when the lock, or what the package declares, has changed.
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+venv: $(VENV)/.installed ## Install into .venv
+
+demo: venv ## Start an embedded cluster and the scheduler, place the example workloads
+	$(BIN)/koordsched demo $(ARGS)
+
+simulate: venv ## Place the example workloads offline, on the example nodes
+	$(BIN)/koordsched simulate -f config/examples/simulation $(ARGS)
+
+test: venv ## The tests, without the slow ones
+	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+verify: venv ## All tests
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+lint: venv ## Linters and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: venv ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv ## Measure, next to the yardstick
+	$(BIN)/python -m bench $(ARGS)
+
+lock: ## Choose the versions in requirements.lock anew
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
+	$(VENV)-lock/bin/python tools/lock.py
+	rm -rf $(VENV)-lock
+
+clean: ## Remove what make made
+	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
