@@ -53,6 +53,9 @@ TRICKLE = 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
 
+SHORTEST_WAIT = 1e-4
+"""Seconds that a timer is set for at least: a rounding error must not make it fire over and over."""
+
 LONGEST_RETRY_AFTER = 30.0
 """Seconds of Retry-After that are obeyed at most."""
 
@@ -346,7 +349,7 @@ class Lanes:
 
     def _wake_in(self, delay: float) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(delay, self._woken)
+            self._timer = self._loop.call_later(max(delay, SHORTEST_WAIT), self._woken)
 
     def _woken(self) -> None:
         self._timer = None

@@ -35,6 +35,9 @@ TAKEOVER_SPREAD = 0.02
 TOLERATED_OVERDUE = 20.0
 """Seconds past the lease duration until a leader that cannot renew is reported as unhealthy (kube-scheduler)."""
 
+SHORTEST_TRY = 0.01
+"""Seconds before the deadline that are not worth another attempt."""
+
 RELEASE_ATTEMPTS = 2
 """The second one starts from a fresh reading, should the first meet a conflict."""
 
@@ -104,7 +107,6 @@ class Elector:
         self._observed_at = 0.0
         self._deadline = float("-inf")
         self._leading = False
-        self._superseded = False
         self._leader = ""
         self._news = asyncio.Event()
 
@@ -168,10 +170,10 @@ class Elector:
     async def _renew(self) -> None:
         """Renews every `retry_period` until that failed for `renew_deadline`, or somebody else holds the lock."""
         period = self._config.retry_period
-        while not self._superseded:
+        while True:
             await self._sleep(period)
             left = self._deadline - self._clock.boottime()
-            if left <= 0:
+            if left < SHORTEST_TRY:
                 return
             self._news.clear()
             await self._try(min(left, self._config.renew_deadline / 2))
@@ -211,7 +213,6 @@ class Elector:
         held = self._lock.record
         if held.holder and held.holder != self._config.identity:
             if self._leading:
-                self._superseded = True
                 self._deadline = float("-inf")
                 return False
             if self._taken():

@@ -226,6 +226,26 @@ async def test_refused_credentials_are_renewed_once_for_all():
         assert len(server.exchanges) == 18
 
 
+async def test_a_late_refusal_of_old_credentials_does_not_renew_the_new_ones():
+    async with HttpServer() as server, Client(server.url) as client:
+        held = []
+
+        def answer(exchange):
+            if exchange.target == "/slow" and exchange.headers["authorization"] == "Bearer one":
+                held.append(exchange)
+            else:
+                exchange.reply(response(201 if exchange.headers["authorization"] == "Bearer two" else 401))
+
+        server.answer = answer
+        client.authorization = "Bearer two"
+        slow = client.start("/slow")
+        await until(lambda: held)
+        assert (await client.ask("/quick")).status == 201
+        held[0].reply(response(401))
+        assert (await slow).status == 201
+        assert client.readings == 1
+
+
 async def test_the_fence_is_asked_when_the_socket_is_ready_not_when_the_write_is_queued():
     async with HttpServer() as server, Client(server.url) as client:
         leading = True

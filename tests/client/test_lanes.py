@@ -289,6 +289,20 @@ def test_a_withdrawn_write_is_not_sent():
     run(main())
 
 
+def test_a_write_withdrawn_while_under_way_is_not_repeated():
+    async def main():
+        server = Server()
+        server.answer = lambda request: NotSent("refused")
+        lanes = make(server)
+        future = lanes.submit(Lane.BINDING, write())
+        await asyncio.sleep(0.05)
+        future.cancel()
+        assert await lanes.drain(10)
+        assert len(server.sent) == 1
+
+    run(main())
+
+
 def test_a_configured_rate_is_kept_and_events_have_their_own():
     async def main():
         server = Server(latency=0.001)

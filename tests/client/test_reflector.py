@@ -439,6 +439,28 @@ def test_streamed_lists_where_the_server_can(supported):
     run(main())
 
 
+def test_what_is_deleted_during_a_streamed_list_is_gone():
+    async def main():
+        setup = Setup(watch_list=True)
+
+        async def stream():
+            for name, version in [("stays", "5"), ("goes", "3")]:
+                yield FakeApi._line("ADDED", widget(name, uid=name, resourceVersion=version))
+            yield FakeApi._line("DELETED", widget("goes", uid="goes", resourceVersion="7"))
+            end = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
+            yield FakeApi._line("BOOKMARK", {"metadata": end})
+            await asyncio.sleep(100)
+
+        setup.api.refusals[WIDGETS] = (200, {}, stream())
+        async with setup:
+            await setup.reflector.synced.wait()
+            assert setup.sink.calls[-1] == ("end", 1)
+            assert [key.name for key in setup.sink.objects] == ["stays"]
+            assert setup.reflector.resource_version == "7"
+
+    run(main())
+
+
 def test_streamed_lists_that_break_off_are_given_up():
     async def main():
         setup = Setup(watch_list=True)
@@ -461,6 +483,9 @@ def test_streamed_lists_that_break_off_are_given_up():
             await setup.reflector.synced.wait()
             assert len([w for w in setup.watches() if "sendInitialEvents" in w]) == 2
             assert setup.sink.state() == server_state(setup.api)
+            setup.api.put(WIDGETS, widget("w", 2))
+            await asyncio.sleep(1)
+            assert setup.reflector.resource_version == str(setup.api.version)
 
     run(main())
 
