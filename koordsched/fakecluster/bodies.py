@@ -7,12 +7,13 @@ from typing import Any
 import orjson
 import yaml
 
-from koordsched.fakecluster import errors
+from koordsched.fakecluster import errors, protobuf
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.resources import Object, Resource
 from koordsched.fakecluster.typed import WrongBody, decode
 
 JSON_TYPES = ("application/json", "application/yaml")
+ACCEPTED = (*JSON_TYPES, protobuf.MEDIA_TYPE)
 PATCH_TYPES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -45,12 +46,22 @@ def parse(body: bytes, what: str, yaml_allowed: bool = False) -> Any:
         raise errors.bad_request(f"couldn't parse {what}: {problem}") from None
 
 
+def _from_protobuf(body: bytes) -> bytes:
+    try:
+        return protobuf.to_json(body)
+    except protobuf.BadProtobuf as problem:
+        raise errors.bad_request(f"couldn't parse the body: {problem}") from None
+
+
 def read_json(request: Request, what: str) -> Object:
     """The body as an object, of no particular schema. 400 or 415."""
     kind = media_type(request)
-    if kind not in JSON_TYPES:
-        raise errors.unsupported_media_type(kind, JSON_TYPES)
-    value = parse(request.body, what, kind == "application/yaml")
+    if kind == protobuf.MEDIA_TYPE:
+        value = orjson.loads(_from_protobuf(request.body))
+    elif kind in JSON_TYPES:
+        value = parse(request.body, what, kind == "application/yaml")
+    else:
+        raise errors.unsupported_media_type(kind, ACCEPTED)
     if not isinstance(value, dict):
         raise errors.bad_request(f"{what} must be an object")
     return value
@@ -68,8 +79,10 @@ def read_object(request: Request, resource: Resource, warnings: list[str], opaqu
         body = request.body
     elif kind == "application/yaml":
         body = orjson.dumps(parse(request.body, "the body", True))
+    elif kind == protobuf.MEDIA_TYPE and resource.definition:
+        body = _from_protobuf(request.body)
     else:
-        raise errors.unsupported_media_type(kind, JSON_TYPES)
+        raise errors.unsupported_media_type(kind, ACCEPTED)
     obj = check(body, resource, request.query.get("fieldValidation", "Warn"), warnings, opaque)
     check_kind(obj, resource)
     return obj

@@ -54,7 +54,8 @@ class ServiceStrategy(Strategy):
         spec.setdefault("internalTrafficPolicy", "Cluster")
         for port in spec.get("ports") or ():
             port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
+            if not port.get("targetPort"):
+                port["targetPort"] = port.get("port")
         obj.setdefault("status", {"loadBalancer": {}})
 
     def admit(self, registry: Registry, resource: Resource, obj: Object) -> None:

@@ -126,7 +126,8 @@ class Verbs:
                 # A version from another life of this server: only a new list can help the client.
                 return _stream_error(errors.too_old(since, registry.store.rv))
         encode = encoder(registry, resource, wanted)
-        encoding = (wanted, resource.api_version, registry.resource_epoch if wanted.form != PLAIN else 0)
+        epoch = registry.resource_epoch if wanted.form != PLAIN else 0
+        encoding = f"{wanted.form} {wanted.include} {resource.api_version} {epoch}"
 
         def initial(group: WatchGroup) -> Sequence[bytes] | AsyncIterator[bytes]:
             if replay_state:
