@@ -164,15 +164,17 @@ def differences(record, outcome):
         for e in record["expected"].get("events", [])
     }
     events = outcome.events()
-    for tied in (
-        key for key, expected in record["expected"].items() if "/" in key and len(expected.get("anyOf") or ()) > 1
-    ):
-        # Any of the nodes is right, so the events may name different ones.
-        mine, theirs = (
-            {e for e in found if e[1] == "Scheduled" and e[4] == tied} for found in (events, expected_events)
-        )
-        if len(mine) == len(theirs):
-            events, expected_events = events - mine, expected_events - theirs
+    for key, expected in record["expected"].items():
+        if "/" in key and len(expected.get("anyOf") or ()) > 1:
+            # Any of the nodes is right, so the events may name different ones.
+            mine, theirs = scheduled(events, key), scheduled(expected_events, key)
+            if len(mine) == len(theirs):
+                events, expected_events = events - mine, expected_events - theirs
     found.extend(f"unexpected event {event}" for event in sorted(events - expected_events))
     found.extend(f"missing event {event}" for event in sorted(expected_events - events))
     return found
+
+
+def scheduled(events, key):
+    """The Scheduled events of a pod."""
+    return {event for event in events if event[1] == "Scheduled" and event[4] == key}
