@@ -99,7 +99,7 @@ def test_core_cases_11_to_13_refusals_and_preemption(more, message):
             if message.endswith(REFUSED):
                 assert len(victims) == 1
                 assert nominated == ("full1", "full2")[int(victims[0][1])]
-                target = [c for c in embedded.get("Pod", victims[0])["status"]["conditions"]][0]
+                (target,) = embedded.get("Pod", victims[0])["status"]["conditions"]
                 assert (target["type"], target["status"], target["reason"], target["message"]) == (
                     "DisruptionTarget",
                     "True",

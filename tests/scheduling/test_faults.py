@@ -1,4 +1,4 @@
-"""What the network and the API server may do to a scheduler, and what must come of it: no pod lost, none bound twice."""
+"""What network and API server may do to a scheduler, and what must come of it: no pod lost, none bound twice."""
 
 import asyncio
 from collections import Counter
