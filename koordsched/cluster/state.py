@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from koordsched.api import core
 from koordsched.cluster.changelog import Facet
@@ -23,6 +23,8 @@ from koordsched.cluster.pod import Pod, PodFactory
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, MEMORY
 from koordsched.cluster.shape import PodShapes
+
+T = TypeVar("T")
 
 
 class PodAccountant(Protocol):
@@ -56,6 +58,14 @@ class ClusterState:
         """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
         self._on_row: list[dict[str, Pod]] = []
         self._accountants: list[PodAccountant] = []
+        self._shared: dict[object, Any] = {}
+
+    def shared(self, build: Callable[[ClusterState], T]) -> T:
+        """What plugins of all profiles keep together (an accountant, an index); `build` makes it once."""
+        found = self._shared.get(build)
+        if found is None:
+            found = self._shared[build] = build(self)
+        return cast(T, found)
 
     def add_accountant(self, accountant: PodAccountant) -> None:
         """Registers a plugin's accounting; it is told of the pods that are there already."""
