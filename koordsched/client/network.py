@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import socket
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -223,7 +222,11 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _failure(request: Request, error: Exception) -> ConnectionFailure:
     """Sorts aiohttp's errors by whether the server can have seen the request."""
     name = f"{request.method} {request.target}"
-    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ssl.SSLCertVerificationError)):
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return NotSent(f"{name}: cannot connect to {error.host}:{error.port}: {error.certificate_error}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return NotSent(f"{name}: cannot connect to {error.host}:{error.port}: {error.os_error}")
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NotSent(f"{name}: cannot connect: {error}")
     if isinstance(error, TimeoutError):
         return Ambiguous(f"{name}: no answer within {request.timeout:g} s")

@@ -133,6 +133,7 @@ class Reflector(Generic[T]):
         self._on_malformed = on_malformed
         self._on_state = on_state
         self._backoff = Backoff(rng, *BACKOFF)
+        self._relist_backoff = Backoff(rng, *BACKOFF)
         self._page_size = page_size
         self._stream_lists = watch_list
         self._streams_cut = 0
@@ -175,7 +176,8 @@ class Reflector(Generic[T]):
             log.info("%s: listing again: %s", self.path, reason)
             self._listed = False
             self._newest_only = self._newest_only or isinstance(reason, Gone)
-            return self._backoff.next()
+            # Not the delay of failed connections: after an outage it has grown long, and the server is back.
+            return self._relist_backoff.next()
         except (Forbidden, NotFound) as error:
             self._listed = False
             self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
@@ -188,6 +190,7 @@ class Reflector(Generic[T]):
         if self._clock.monotonic() - began < SETTLED:
             return self._backoff.next()
         self._backoff.reset()
+        self._relist_backoff.reset()
         return 0.0
 
     def _failed(self, error: ClientError) -> float:
@@ -237,6 +240,7 @@ class Reflector(Generic[T]):
 
     def _replaced(self, present: set[ObjectKey], version: str) -> None:
         self._sink.replace_end(present)
+        self._backoff.reset()
         self._version = version
         self._listed, self._newest_only = True, False
         self.synced.set()

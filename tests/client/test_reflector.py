@@ -509,6 +509,35 @@ def test_failing_connections_are_retried_ever_more_slowly():
     assert len(gaps) < 40
 
 
+def test_after_a_long_outage_a_new_list_is_not_delayed_like_a_failed_connection():
+    outage = False
+    served = []
+
+    async def fault(call, proceed):
+        if outage:
+            raise NotSent("refused")
+        served.append(("watch" if "watch" in call.query else "list", asyncio.get_running_loop().time()))
+        return await proceed()
+
+    async def main():
+        nonlocal outage
+        async with Setup(fault=fault) as setup:
+            await setup.reflector.synced.wait()
+            outage = True
+            setup.api.cut()
+            await asyncio.sleep(300)
+            setup.api.put(WIDGETS, widget("new"))
+            setup.api.compact()
+            outage = False
+            await asyncio.sleep(60)
+            assert setup.sink.state() == server_state(setup.api)
+            (first, reconnected), (second, relisted), *_ = served[2:]
+            assert (first, second) == ("watch", "list")
+            assert relisted - reconnected < 0.5
+
+    run(main())
+
+
 def test_long_lists_leave_time_for_others():
     async def main():
         setup = Setup()
