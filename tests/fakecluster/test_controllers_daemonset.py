@@ -97,16 +97,21 @@ def test_a_rolling_update_replaces_some_at_a_time(bounds, most_missing):
     cluster.registry.subscribe(
         cluster.registry.pods,
         lambda kind, old, new: missing.append(
-            6 - sum(not pod["metadata"].get("deletionTimestamp") and pod["status"]["phase"] == "Running"
-                    for pod in cluster.pods())
+            6
+            - sum(
+                not pod["metadata"].get("deletionTimestamp") and pod["status"]["phase"] == "Running"
+                for pod in cluster.pods()
+            )
         ),
         replay=False,
     )
     cluster.patch("daemonsets", "agent", {"spec": {"template": pod_template({"app": "agent"}, "app:2")}})
     cluster.until(
-        lambda: status_of(cluster)["observedGeneration"] == 2
-        and status_of(cluster).get("updatedNumberScheduled") == 6
-        and status_of(cluster).get("numberAvailable") == 6
+        lambda: (
+            status_of(cluster)["observedGeneration"] == 2
+            and status_of(cluster).get("updatedNumberScheduled") == 6
+            and status_of(cluster).get("numberAvailable") == 6
+        )
     )
     assert {pod["spec"]["containers"][0]["image"] for pod in cluster.pods()} == {"app:2"}
     assert max(missing) == most_missing
@@ -152,7 +157,12 @@ PLACEMENTS = [
     (affinity(expression("a", "Gt", "5"), expression("a", "DoesNotExist")), node(), True, True),
     (affinity({}), node(), False, False),
     (affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}), node(), True, True),
-    (affinity({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}), node(), False, False),
+    (
+        affinity({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}),
+        node(),
+        False,
+        False,
+    ),
     (affinity(expression("a", "Near", "2")), node({"a": "2"}), False, False),
     ({}, node(taints=[("k", "v", "NoSchedule")]), False, True),
     ({}, node(taints=[("k", "v", "NoExecute")]), False, False),

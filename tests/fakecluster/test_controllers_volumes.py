@@ -146,7 +146,12 @@ def test_a_waiting_claim_takes_the_volume_that_the_scheduler_chose():
     made = cluster.create(claim(storage_class="local"))
     cluster.run(5)
     assert phase(cluster) == ("Pending", None)
-    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": made["metadata"]["uid"]}
+    reference = {
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "data",
+        "uid": made["metadata"]["uid"],
+    }
     cluster.patch("persistentvolumes", "disk-1", {"spec": {"claimRef": reference}})
     cluster.run(1)
     assert phase(cluster) == ("Bound", "disk-1")

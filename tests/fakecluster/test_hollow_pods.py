@@ -128,7 +128,10 @@ REJECTIONS = [
     ([{"cpu": "4"}], None),
     ([{"cpu": "4001m"}], ("OutOfcpu", "cpu, requested: 4001, used: 0, capacity: 4000")),
     ([{"cpu": "3"}, {"cpu": "1500m"}], ("OutOfcpu", "cpu, requested: 1500, used: 3000, capacity: 4000")),
-    ([{"memory": "16Gi"}, {"memory": "1"}], ("OutOfmemory", "memory, requested: 1, used: 17179869184, capacity: 17179869184")),
+    (
+        [{"memory": "16Gi"}, {"memory": "1"}],
+        ("OutOfmemory", "memory, requested: 1, used: 17179869184, capacity: 17179869184"),
+    ),
     ([{"example.com/gpu": "1"}], ("OutOfexample.com/gpu", "example.com/gpu, requested: 1, used: 0, capacity: 0")),
     ([{"cpu": "1m"}] * 20, None),
     ([{"cpu": "1m"}] * 21, ("OutOfpods", "pods, requested: 1, used: 20, capacity: 20")),
@@ -194,8 +197,14 @@ def container(name="c", **fields):
 REQUESTS = [
     ({"containers": [container(cpu="100m"), container(cpu="200m", memory="1Ki")]}, {"cpu": 300, "memory": 1024000}),
     ({"containers": [container(cpu="1")], "initContainers": [container(cpu="3")]}, {"cpu": 3000}),
-    ({"containers": [container(cpu="1")], "initContainers": [container(cpu="3"), container(cpu="1", restart=True)]}, {"cpu": 3000}),
-    ({"containers": [container(cpu="1")], "initContainers": [container(cpu="1", restart=True), container(cpu="3")]}, {"cpu": 4000}),
+    (
+        {"containers": [container(cpu="1")], "initContainers": [container(cpu="3"), container(cpu="1", restart=True)]},
+        {"cpu": 3000},
+    ),
+    (
+        {"containers": [container(cpu="1")], "initContainers": [container(cpu="1", restart=True), container(cpu="3")]},
+        {"cpu": 4000},
+    ),
     ({"containers": [container(cpu="1")], "overhead": {"cpu": "250m"}}, {"cpu": 1250}),
     ({"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "2"}}}, {"cpu": 2000}),
     ({"containers": [container(cpu="garbage")]}, {"cpu": 0}),
@@ -210,7 +219,15 @@ def test_requests_of_a_pod(spec, expected):
 
 @pytest.mark.parametrize(
     "text, seconds",
-    [("30s", 30.0), ("1m30s", 90.0), ("1h", 3600.0), ("500ms", 0.5), ("2.5s", 2.5), ("1h2m3s4ms", 3723.004), ("0s", 0.0)],
+    [
+        ("30s", 30.0),
+        ("1m30s", 90.0),
+        ("1h", 3600.0),
+        ("500ms", 0.5),
+        ("2.5s", 2.5),
+        ("1h2m3s4ms", 3723.004),
+        ("0s", 0.0),
+    ],
 )
 def test_durations(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)

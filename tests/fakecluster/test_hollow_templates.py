@@ -19,13 +19,19 @@ BAD = [
     (template(weigth=3), "node template: Object contains unknown field `weigth` - at `$.templates[0]`"),
     (template(count=1, weight=1), "node template: templates[0]: count and weight exclude each other"),
     (template(count=-1), "node template: templates[0]: count and weight must not be negative"),
-    (template(nodeName="${name}"), "node template: templates[0].nodeName: ${name} is not known, only ${index} and ${zone} are"),
+    (
+        template(nodeName="${name}"),
+        "node template: templates[0].nodeName: ${name} is not known, only ${index} and ${zone} are",
+    ),
     (template(objects=[{"kind": "X"}]), "node template: templates[0].objects[0]: apiVersion and kind are needed"),
     (
         {"templates": [{"capacity": {"cpu": "4x"}}]},
         "node template: templates[0].capacity.cpu: quantity '4x' must match",
     ),
-    ({"templates": [{"capacity": {"cpu": "-4"}}]}, "node template: templates[0].capacity.cpu: '-4' must not be negative"),
+    (
+        {"templates": [{"capacity": {"cpu": "-4"}}]},
+        "node template: templates[0].capacity.cpu: '-4' must not be negative",
+    ),
     (template(taints=[{"key": "k"}]), "node template: Object missing required field `effect`"),
 ]
 
@@ -110,8 +116,14 @@ def test_everything_in_a_template_reaches_the_cluster():
         allocatable={"cpu": "3500m"},
         images=[{"names": ["app:1"], "sizeBytes": 123}],
         csiDrivers=[{"name": "d.example.com", "topologyKeys": ["t"], "allocatable": {"count": 9}}],
-        objects=[{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "about-${node}", "namespace": "default"},
-                  "data": {"zone": "${zone}", "kept": "${other}"}}],
+        objects=[
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "about-${node}", "namespace": "default"},
+                "data": {"zone": "${zone}", "kept": "${other}"},
+            }
+        ],
     )
     cluster = Cluster(nodes=1, template=content)
     node = cluster.get("nodes", "node-0")
@@ -145,8 +157,12 @@ def test_objects_of_a_kind_that_is_defined_later_are_made_then():
             "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
         }
     ]
-    names = {"plural": "noderesourcetopologies", "kind": "NodeResourceTopology", "singular": "noderesourcetopology",
-             "listKind": "NodeResourceTopologyList"}
+    names = {
+        "plural": "noderesourcetopologies",
+        "kind": "NodeResourceTopology",
+        "singular": "noderesourcetopology",
+        "listKind": "NodeResourceTopologyList",
+    }
     cluster.create(
         {
             "apiVersion": "apiextensions.k8s.io/v1",

@@ -4,10 +4,10 @@ import random
 from heapq import heappop, heappush
 from itertools import count
 
+from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.controllers import Controllers
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions
-from koordsched.fakecluster.kinds import bootstrap, install
-from koordsched.fakecluster.registry import Registry
+from tests.fakecluster.binder import TurnBinder
 from tests.virtualtime import WALL_EPOCH
 
 ONE_KIND = {
@@ -66,41 +66,14 @@ class Cluster:
 
     def __init__(self, nodes=3, template=ONE_KIND, bind=True, seed=7, start_delay=1.0, stop_delay=2.0, **controllers):
         self.time = Timeline()
-        self.registry = Registry(self.time, random.Random(seed), self.time.call_later)
-        install(self.registry)
-        bootstrap(self.registry)
+        self.registry = new_cluster(self.time, random.Random(seed), self.time.call_later)
         self.controllers = Controllers(self.registry, **controllers)
         options = HollowOptions(count=nodes, template=template, start_delay=start_delay, stop_delay=stop_delay)
         self.hollow = HollowNodes(self.registry, options)
         self.controllers.start()
         self.hollow.start()
-        self._turn = 0
         if bind:
-            self.registry.subscribe(self.registry.pods, self._bind)
-
-    def _bind(self, kind, old, new):
-        if kind == "DELETED" or new["spec"].get("nodeName") or new["metadata"].get("deletionTimestamp"):
-            return
-        if new["spec"].get("schedulingGates"):
-            return
-        terms = (
-            new["spec"]
-            .get("affinity", {})
-            .get("nodeAffinity", {})
-            .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-            .get("nodeSelectorTerms", [])
-        )
-        pinned = [field["values"][0] for term in terms for field in term.get("matchFields", [])]
-        nodes = [
-            node["metadata"]["name"]
-            for node in self.list("nodes")
-            if not node["spec"].get("unschedulable") and not node["spec"].get("taints")
-        ]
-        if not pinned and not nodes:
-            return
-        self._turn += 1
-        target = pinned[0] if pinned else nodes[self._turn % len(nodes)]
-        self.registry.bind(new["metadata"]["namespace"], new["metadata"]["name"], new["metadata"]["uid"], target)
+            TurnBinder(self.registry)
 
     def resource(self, plural):
         for resource in self.registry.resources():

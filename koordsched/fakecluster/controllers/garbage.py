@@ -183,8 +183,10 @@ class GarbageCollector:
     def _waits(self, uid: str) -> bool:
         """Whether an owner is terminating and waits for its dependents."""
         _, owner = self._read(uid)
-        return owner is not None and "deletionTimestamp" in owner["metadata"] and (
-            FOREGROUND in (owner["metadata"].get("finalizers") or ())
+        return (
+            owner is not None
+            and "deletionTimestamp" in owner["metadata"]
+            and (FOREGROUND in (owner["metadata"].get("finalizers") or ()))
         )
 
     def _release(self, dependent: str, owner: str) -> int:

@@ -49,9 +49,7 @@ class HollowNodes:
         self._endings.append(self._registry.subscribe_changes(self._resource, self._node_changed))
         for planned in self._planned:
             try:
-                node = self._registry.create(
-                    self._resource, None, node_object(planned, self._registry.clock.now())
-                )
+                node = self._registry.create(self._resource, None, node_object(planned, self._registry.clock.now()))
             except ApiStatusError as error:
                 if error.reason != "AlreadyExists":
                     raise

@@ -60,10 +60,10 @@ class Agenda:
                 action(*args)
             except ApiStatusError as error:
                 if error.code != 404:
-                    _log.warning("%s%s: %s", action.__name__, args, error)
+                    _log.warning("%r %s: %s", action, args, error)
             except Exception:
                 # One odd object must not stop the others' timers.
-                _log.exception("%s%s failed", action.__name__, args)
+                _log.exception("%r %s failed", action, args)
         if self._entries:
             overdue = self._entries[0][0] <= now
             self._arm(now - self._tick if overdue else self._entries[0][0], now)

@@ -32,6 +32,8 @@ class PlannedNode:
 
     name: str
     zone: str
+    index: str
+    """Counts the nodes of the template, from 0, all as wide as the last."""
     number: int
     """Counts all nodes, from 0: the node's address is derived from it."""
     template: NodeTemplate
@@ -44,10 +46,11 @@ def plan_nodes(templates: list[NodeTemplate], total: int | None) -> list[Planned
         width = len(str(max(count - 1, 0)))
         for index in range(count):
             zone = template.zones[index % len(template.zones)] if template.zones else ""
-            name = fill_in(template.node_name, {"index": f"{index:0{width}}", "zone": zone})
+            text = f"{index:0{width}}"
+            name = fill_in(template.node_name, {"index": text, "zone": zone})
             if name in planned:
                 raise TemplateError(f"nodeName {template.node_name!r} gives the name {name!r} twice")
-            planned[name] = PlannedNode(name, zone, len(planned), template)
+            planned[name] = PlannedNode(name, zone, text, len(planned), template)
     return list(planned.values())
 
 
@@ -157,7 +160,7 @@ def extra_objects(planned: PlannedNode, node: Object) -> Iterator[Object]:
 
 def placeholders(planned: PlannedNode) -> Mapping[str, str]:
     """What `${...}` stands for in a template's values."""
-    return {"node": planned.name, "zone": planned.zone, "index": str(planned.number)}
+    return {"node": planned.name, "zone": planned.zone, "index": planned.index}
 
 
 def node_address(number: int) -> str:

@@ -1,18 +1,18 @@
 """Node templates: a YAML file that says what the nodes of a hollow cluster are like.
 
-    templates:
-      - nodeName: gpu-${zone}-${index}   # ${zone}, ${index} and, elsewhere, ${node} are filled in
-        weight: 6                        # share of the nodes asked for; or `count`, an exact number
-        zones: [zone-a, zone-b]          # topology.kubernetes.io/zone, in turns
-        region: region-1
-        labels: {...}
-        annotations: {...}
-        taints: [{key: ..., effect: NoSchedule}]
-        capacity: {cpu: 64, memory: 256Gi, pods: 110, example.com/gpu: 8}
-        allocatable: {...}               # where it differs from the capacity
-        images: [{names: [...], sizeBytes: 1000}]
-        csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
-        objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
+templates:
+  - nodeName: gpu-${zone}-${index}   # ${zone}, ${index} and, elsewhere, ${node} are filled in
+    weight: 6                        # share of the nodes asked for; or `count`, an exact number
+    zones: [zone-a, zone-b]          # topology.kubernetes.io/zone, in turns
+    region: region-1
+    labels: {...}
+    annotations: {...}
+    taints: [{key: ..., effect: NoSchedule}]
+    capacity: {cpu: 64, memory: 256Gi, pods: 110, example.com/gpu: 8}
+    allocatable: {...}               # where it differs from the capacity
+    images: [{names: [...], sizeBytes: 1000}]
+    csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
+    objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
 """
 
 from __future__ import annotations
