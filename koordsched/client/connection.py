@@ -24,6 +24,7 @@ class Connection:
         self._refreshing: asyncio.Task[None] | None = None
         self._fingerprint = settings.tls_fingerprint()
         self._reload_at = self._due(settings)
+        self._read_at = clock.monotonic()
         self.settings = settings
         self.tls: ssl.SSLContext | None = settings.tls_context()
         self.generation = 0
@@ -61,6 +62,11 @@ class Connection:
         if self._reload_at is not None and self._clock.monotonic() >= self._reload_at:
             self._start_refresh()
 
+    def suspect(self) -> None:
+        """The TLS handshake failed: certificates may have been replaced. Reads the settings again, unless just done."""
+        if self._clock.monotonic() - self._read_at >= SHORTEST_RENEWAL:
+            self._start_refresh()
+
     async def refresh(self, generation: int) -> None:
         """Makes sure the credentials are newer than `generation` if newer ones can be had; one reading serves all."""
         if self.generation == generation:
@@ -68,6 +74,7 @@ class Connection:
 
     def _start_refresh(self) -> asyncio.Task[None]:
         if self._refreshing is None:
+            self._read_at = self._clock.monotonic()
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
         return self._refreshing
 

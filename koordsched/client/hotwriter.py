@@ -7,6 +7,7 @@ prepared part, writes it with one call and parses with httptools. One timer watc
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -150,6 +151,8 @@ class HotWriter:
                 )
         except (OSError, TimeoutError) as error:
             self._opening -= 1
+            if isinstance(error, ssl.SSLError):
+                target.suspect()
             reason = str(error) or f"no connection within {CONNECT_TIMEOUT:g} s"
             self._fail_waiting(f"cannot connect to {target.base_url}: {reason}")
             return

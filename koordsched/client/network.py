@@ -184,6 +184,9 @@ class NetworkTransport:
                 timeout=aiohttp.ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT),
                 **tls,
             )
+        except aiohttp.ClientSSLError as error:
+            connection.suspect()
+            raise _failure(request, error) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _failure(request, error) from error
 

@@ -240,6 +240,30 @@ async def test_a_replaced_client_certificate_is_used_for_new_connections(tmp_pat
         await transport.close()
 
 
+async def test_a_server_that_comes_back_with_another_authority_is_trusted_once_the_kubeconfig_says_so(tmp_path):
+    for directory in ("a", "b"):
+        (tmp_path / directory).mkdir()
+    clock = SteppedClock()
+    first = await HttpServer(Authority(tmp_path / "a").server_context()).start()
+    cluster = {"certificate-authority-data": b64(tmp_path / "a" / "ca.crt")}
+    transport = await NetworkTransport.open(clock, kubeconfig=kubeconfig(tmp_path, first.url, {}, cluster))
+    await exercise(transport, first)
+    await first.stop()
+    second = await HttpServer(Authority(tmp_path / "b").server_context()).start(first.port)
+    for method in ("GET", "POST"):
+        with pytest.raises(NotSent, match=r"(?i)certificate"):
+            await transport.request(method, "/x")
+        kubeconfig(tmp_path, second.url, {}, {"certificate-authority-data": b64(tmp_path / "b" / "ca.crt")})
+    clock.offset = settings_module.SHORTEST_RENEWAL + 1
+    with pytest.raises(NotSent):
+        await transport.request("POST", "/x")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await exercise(transport, second)
+    await transport.close()
+    await second.stop()
+
+
 async def test_failures_of_reads_are_sorted_like_those_of_writes():
     server = await HttpServer().start()
     transport = await NetworkTransport.open(SystemClock(), master=server.url)

@@ -523,6 +523,7 @@ def test_after_a_long_outage_a_new_list_is_not_delayed_like_a_failed_connection(
         nonlocal outage
         async with Setup(fault=fault) as setup:
             await setup.reflector.synced.wait()
+            await asyncio.sleep(1)
             outage = True
             setup.api.cut()
             await asyncio.sleep(300)
