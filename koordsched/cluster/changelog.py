@@ -8,7 +8,7 @@ change, and nothing has to be trimmed in step with the slowest reader.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +20,23 @@ _TAIL = 32
 _KEEP = 4096
 
 
-class Facet(IntFlag):
-    """What of a node changed. Plugins with columns of their own register further bits (`NodeTable.add_facet`)."""
+class Facet:
+    """What of a node changed, as bits. Plugins with columns of their own register more (`NodeTable.add_facet`).
 
-    RESOURCES = 1
+    Plain integers: these are combined and tested several times per scheduling cycle, where an enum is too slow.
+    """
+
+    RESOURCES: Final = 1
     """Allocatable, requested, number of pods."""
-    LABELS = 2
-    TAINTS = 4
+    LABELS: Final = 2
+    TAINTS: Final = 4
     """Taints and spec.unschedulable."""
-    IMAGES = 8
-    PORTS = 16
-    CONDITIONS = 32
-    FEATURES = 64
+    IMAGES: Final = 8
+    PORTS: Final = 16
+    CONDITIONS: Final = 32
+    FEATURES: Final = 64
     """status.declaredFeatures."""
-    ANNOTATIONS = 128
+    ANNOTATIONS: Final = 128
 
 
 FIRST_FREE_BIT = 8
@@ -74,7 +77,7 @@ class ChangeLog:
             facets >>= 1
             bit += 1
 
-    def stamp(self, row: int, facet: Facet) -> int:
+    def stamp(self, row: int, facet: int) -> int:
         """The serial number of the latest change of one facet of a row."""
         return int(self._stamps[facet.bit_length() - 1, row])
 

@@ -194,7 +194,7 @@ class ClusterState:
         table.requested_nonzero[CPU].data[row] += sign * requests.nonzero[CPU]
         table.requested_nonzero[MEMORY].data[row] += sign * requests.nonzero[MEMORY]
         table.pods_count.data[row] += sign
-        facets = int(Facet.RESOURCES)
+        facets: int = Facet.RESOURCES
         ports = shape_ports(pod.shape)
         if ports:
             table.ports.add(row, ports, sign)
