@@ -48,10 +48,13 @@ def pod_body(number: int) -> bytes:
     owned = {
         "f:metadata": {"f:labels": {".": {}, "f:app": {}, "f:pod-template-hash": {}}, "f:ownerReferences": {".": {}}},
         "f:spec": {
-            'f:containers': {
+            "f:containers": {
                 f'k:{{"name":"c{i}"}}': {
                     ".": {},
-                    **{f"f:{k}": {} for k in ("image", "imagePullPolicy", "name", "resources", "terminationMessagePath")},
+                    **{
+                        f"f:{k}": {}
+                        for k in ("image", "imagePullPolicy", "name", "resources", "terminationMessagePath")
+                    },
                     "f:env": {f'k:{{"name":"SETTING_{j}"}}': {".": {}, "f:name": {}, "f:value": {}} for j in range(12)},
                 }
                 for i in range(2)
@@ -92,8 +95,8 @@ def pod_body(number: int) -> bytes:
             "labels": {"app": "web", "pod-template-hash": "5d4f8c7b9"},
             "annotations": {"example.com/config-hash": "0123456789abcdef" * 8},
             "managedFields": [
-                {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-                 "time": "2026-01-01T00:00:00Z", "fieldsV1": owned}
+                {"manager": "kube-controller-manager", "operation": "Update", "fieldsType": "FieldsV1",
+                 "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsV1": owned}
             ],
         },
         "spec": {"schedulerName": "bench", "containers": containers, "volumes": [token]},
@@ -160,7 +163,11 @@ class Watcher(asyncio.Protocol):
 
 def post(path: bytes, body: bytes) -> bytes:
     """An encoded POST."""
-    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (path, len(body), body)
+    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+        path,
+        len(body),
+        body,
+    )
 
 
 async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[str, Any]:

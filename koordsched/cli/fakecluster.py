@@ -53,20 +53,33 @@ class Options:
 @click.command(name="fakecluster")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port to listen on.")
-@click.option("--nodes", type=click.IntRange(0), default=None, help="Number of hollow nodes. [default: as the template says, or none]")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0),
+    default=None,
+    help="Number of hollow nodes. [default: as the template says, or none]",
+)
 @click.option(
     "--node-template",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML file that describes the hollow nodes (zones, GPUs, NUMA, faults).",
 )
-@click.option("--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server.")
+@click.option(
+    "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server."
+)
 @click.option("--token", default="", help="Bearer token that clients must present; without it everyone is let in.")
-@click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate authority made for this run (see the kubeconfig).")
-@click.option("--emulate-apiserver", is_flag=True, help="Take a real API server's time for writes (at most 2,500 per second).")
+@click.option(
+    "--tls", is_flag=True, help="Serve HTTPS with a certificate authority made for this run (see the kubeconfig)."
+)
+@click.option(
+    "--emulate-apiserver", is_flag=True, help="Take a real API server's time for writes (at most 2,500 per second)."
+)
 @click.option(
     "--load", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Directory of YAML to start from."
 )
-@click.option("--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the state to at the end.")
+@click.option(
+    "--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the state to at the end."
+)
 @click.option(
     "--pod-start-delay",
     type=float,
@@ -101,7 +114,9 @@ async def _run(options: Options) -> None:
     try:
         port = await http.start(options.host, options.port, tls)
     except OSError as problem:
-        raise click.ClickException(f"cannot listen on {options.host}:{options.port}: {problem.strerror or problem}") from None
+        raise click.ClickException(
+            f"cannot listen on {options.host}:{options.port}: {problem.strerror or problem}"
+        ) from None
     controllers.start()
     hollow.start()
     # What exists now stays: the collector need not look at it again.

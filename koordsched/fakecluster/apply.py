@@ -30,13 +30,19 @@ _OWN_METADATA = ("name", "namespace", "managedFields", "resourceVersion", "uid",
 def applier(
     registry: Registry, resource: Resource, applied: Any, manager: str, subresource: str, force: bool
 ) -> Callable[[Object], Object]:
-    """The change that applying `applied` as `manager` makes. 400 for a bad document; the change raises 409 on conflict."""
+    """The change that applying `applied` as `manager` makes; it raises 409 on conflict. 400 for a bad document."""
     if not isinstance(applied, dict) or not isinstance(applied.get("metadata", {}), dict):
         raise errors.bad_request("the applied configuration must be an object with metadata")
     if "managedFields" in applied.get("metadata", {}):
         raise errors.bad_request("metadata.managedFields must be nil")
     schema = schema_of(registry, resource)
     now = rfc3339(registry.clock.now())
+
+    if subresource == "status":
+        applied = {k: v for k, v in applied.items() if k in ("metadata", "status", *_IDENTITY)}
+    elif "status" in resource.subresources:
+        # What this path does not write, its managers do not own.
+        applied = {k: v for k, v in applied.items() if k != "status"}
 
     def change(current: Object) -> Object:
         owned = field_set(_managed_part(applied), schema)

@@ -89,7 +89,7 @@ def read_object(request: Request, resource: Resource, warnings: list[str], opaqu
 
 
 def check(body: bytes, resource: Resource, validation: str, warnings: list[str], opaque: bool = False) -> Object:
-    """The object in `body` by the schema of a built-in kind; bodies of custom kinds are checked when they are stored."""
+    """The object in `body` by the schema of a built-in kind; custom kinds are checked when stored."""
     if not resource.definition:
         value = parse(body, "the body")
         if not isinstance(value, dict):

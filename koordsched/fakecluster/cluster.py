@@ -6,7 +6,7 @@ import random
 
 from koordsched.fakecluster.clock import CallLater, Clock, loop_call_later
 from koordsched.fakecluster.kinds import bootstrap, install
-from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.store import Store
 
 
@@ -22,5 +22,18 @@ def new_cluster(
     """
     registry = Registry(clock, rng, call_later, store)
     install(registry)
+    _provide_accounts(registry)
     bootstrap(registry)
     return registry
+
+
+def _provide_accounts(registry: Registry) -> None:
+    """Every namespace gets its `default` service account at once, as pods that name none run under it."""
+    accounts = registry.resource("", "v1", "serviceaccounts")
+
+    def provide(change: ChangeView) -> None:
+        record = change.record
+        if change.type == "ADDED" and not record.deleting and registry.peek(accounts, record.name, "default") is None:
+            registry.create(accounts, record.name, {"metadata": {"name": "default"}})
+
+    registry.subscribe_changes(registry.resource("", "v1", "namespaces"), provide)

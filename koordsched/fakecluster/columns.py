@@ -255,9 +255,14 @@ def _endpoints(obj: Object, now: float) -> Any:
     return _joined(
         f"{a.get('ip')}:{p.get('port')}"
         for subset in obj.get("subsets") or ()
-        for p in subset.get("ports") or ({},)
+        for p in subset.get("ports") or [{"port": ""}]
         for a in subset.get("addresses") or ()
     )
+
+
+def _controller(obj: Object, now: float) -> Any:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return _joined(f"{str(o.get('kind')).lower()}/{o.get('name')}" for o in owners if o.get("controller"))
 
 
 _BINDING = (
@@ -363,9 +368,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "apps/controllerrevisions": (
         NAME,
-        Column("Controller", lambda obj, now: _joined(
-            f"{str(o.get('kind')).lower()}/{o.get('name')}" for o in obj["metadata"].get("ownerReferences") or () if o.get("controller")
-        )),
+        Column("Controller", _controller),
         _count("Revision", "revision"),
         AGE,
     ),

@@ -125,9 +125,7 @@ class CrdStrategy(Strategy):
         spec = obj["spec"]
         names, versions = spec["names"], spec.get("versions") or ()
         wrong: list[FieldError] = []
-        for key in ("plural", "kind"):
-            if not names.get(key):
-                wrong.append(required(f"spec.names.{key}"))
+        wrong += [required(f"spec.names.{key}") for key in ("plural", "kind") if not names.get(key)]
         if not spec.get("group"):
             wrong.append(required("spec.group"))
         if spec.get("scope") not in ("Cluster", "Namespaced"):

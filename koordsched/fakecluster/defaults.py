@@ -1,4 +1,4 @@
-"""Defaults of pod specs and of the workloads that carry them (upstream: pkg/apis/core/v1/defaults.go and neighbours)."""
+"""Defaults of pod specs and of the workloads that carry them (upstream: pkg/apis/core/v1/defaults.go, …)."""
 
 from __future__ import annotations
 
@@ -197,10 +197,10 @@ def default_job(spec: Object) -> None:
 
 def default_cron_job(spec: Object) -> None:
     """batch/v1 CronJob."""
-    for key, value in (
-        ("concurrencyPolicy", "Allow"), ("suspend", False), ("successfulJobsHistoryLimit", 3), ("failedJobsHistoryLimit", 1)
-    ):  # fmt: skip
-        spec.setdefault(key, value)
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
     job = (spec.get("jobTemplate") or {}).get("spec")
     if job is not None:
         default_template(job)

@@ -108,8 +108,7 @@ class Discovery:
             if resource.categories:
                 entry["categories"] = list(resource.categories)
             entries.append(entry)
-            for subresource in sorted(resource.subresources):
-                entries.append(_subresource_entry(resource, subresource))
+            entries += [_subresource_entry(resource, s) for s in sorted(resource.subresources)]
         return {
             "kind": "APIResourceList",
             "apiVersion": "v1",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from koordsched.api.selectors import SelectorError
 from koordsched.fakecluster import errors
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Object, Resource
-from koordsched.fakecluster.selectors import SelectorError, label_test
+from koordsched.fakecluster.selectors import label_test
 from koordsched.fakecluster.store import Record
 
 DISRUPTED_LIMIT = 2000

@@ -177,10 +177,10 @@ class JobStrategy(WorkloadStrategy):
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
         wrong = super().validate_update(obj, old, subresource)
-        if (obj["spec"].get("completionMode") or "") == "Indexed":
+        spec = obj["spec"]
+        if spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism"):
             # An elastic indexed job may change completions and parallelism together.
-            if obj["spec"].get("completions") == obj["spec"].get("parallelism"):
-                wrong = [e for e in wrong if e.field != "spec.completions"]
+            wrong = [e for e in wrong if e.field != "spec.completions"]
         template = obj["spec"].get("template")
         if template != (old.get("spec") or {}).get("template") and not (old.get("spec") or {}).get("suspend"):
             wrong.append(invalid_value("spec.template", template, _IMMUTABLE))

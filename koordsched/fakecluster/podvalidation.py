@@ -225,9 +225,11 @@ def _spread(constraints: list[Object], field: str, wrong: list[FieldError]) -> N
             if action != "DoNotSchedule":
                 text = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
                 wrong.append(invalid_value(f"{where}.minDomains", domains, text))
-        for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            if constraint.get(policy) not in (None, "Honor", "Ignore"):
-                wrong.append(not_supported(f"{where}.{policy}", constraint[policy], ("Honor", "Ignore")))
+        wrong += [
+            not_supported(f"{where}.{policy}", constraint[policy], ("Honor", "Ignore"))
+            for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy")
+            if constraint.get(policy) not in (None, "Honor", "Ignore")
+        ]
         if constraint.get("labelSelector"):
             selector_errors(constraint["labelSelector"], f"{where}.labelSelector", wrong)
 

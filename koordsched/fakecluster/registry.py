@@ -1,4 +1,4 @@
-"""The verbs of the API on objects, synchronous and deterministic: what HTTP handlers, controllers and hollow nodes call.
+"""The verbs of the API on objects, synchronous and deterministic: for HTTP handlers, controllers and hollow nodes.
 
 Every write passes through here: metadata, the kind's strategy (defaults, admission, validation), preconditions,
 finalizers, then the store. Subscribers hear of a write after it is committed, in commit order, from a queue that is
@@ -7,68 +7,36 @@ drained by the outermost write: a subscriber may write too.
 
 from __future__ import annotations
 
-import logging
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 
 from koordsched.fakecluster import errors
+from koordsched.fakecluster.binding import bound_pod
+from koordsched.fakecluster.catalog import Catalog
 from koordsched.fakecluster.clock import CallLater, Clock, SystemClock, loop_call_later, rfc3339
+from koordsched.fakecluster.deletion import with_propagation
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
-from koordsched.fakecluster.resources import Resource, builtin_resources
+from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.selectors import compile_selectors
 from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Collection, Object, Record, Store
 from koordsched.fakecluster.strategy import Strategy
+from koordsched.fakecluster.subscriptions import ChangeCallback, ChangeView, Subscriptions, Unsubscribe
+from koordsched.fakecluster.updating import check_identity, keep_metadata, outside_status
 
 __all__ = ["ApiStatusError", "ChangeView", "Registry"]
 
-log = logging.getLogger(__name__)
-
 Callback = Callable[[str, "Object | None", Object], None]
-ChangeCallback = Callable[["ChangeView"], None]
-Unsubscribe = Callable[[], None]
 
 _PLAIN = Strategy()
+_NAME_ATTEMPTS = 8
+"""Generated names that are tried before AlreadyExists is the answer (registry/store: create with retries)."""
 
 
-class ChangeView:
-    """A change for subscribers that look before they decode."""
-
-    __slots__ = ("_change",)
-
-    def __init__(self, change: Change) -> None:
-        self._change = change
-
-    @property
-    def type(self) -> str:
-        """ADDED, MODIFIED or DELETED."""
-        return self._change.type
-
-    @property
-    def record(self) -> Record:
-        """The new (or last) version: key, uid, labels and bytes come without decoding."""
-        return self._change.new
-
-    @property
-    def old_record(self) -> Record | None:
-        return self._change.old
-
-    @property
-    def new(self) -> Object:
-        """The decoded new (for DELETED: last) version. Shared: read only."""
-        return self._change.new.obj()
-
-    @property
-    def old(self) -> Object | None:
-        """The decoded previous version; None for ADDED. Shared: read only."""
-        return self._change.old.obj() if self._change.old is not None else None
-
-
-class Registry:
+class Registry(Catalog):
     """All objects of one cluster.
 
     Methods without `_record` in their name take and return dicts that belong to the caller; `scan`, `peek` and
@@ -82,58 +50,15 @@ class Registry:
         call_later: CallLater = loop_call_later,
         store: Store | None = None,
     ) -> None:
+        super().__init__()
         self.clock: Clock = clock or SystemClock()
         self.rng = rng or random.Random()
         self.call_later = call_later
         self.store = store or Store()
         self.strategies: dict[str, Strategy] = {}
-        self.resource_epoch = 0
-        """Grows whenever a resource begins or ends to be served."""
-        self._resources: dict[tuple[str, str, str], Resource] = {}
-        self._kinds: dict[tuple[str, str], Resource] = {}
-        self._subscribers: dict[str, list[ChangeCallback]] = {}
-        self._pending: deque[tuple[ChangeCallback, Change]] = deque()
-        self._draining = False
-        for resource in builtin_resources():
-            self.serve(resource)
+        self._subscriptions = Subscriptions()
         self._namespaces = self.store.collection(self.resource("", "v1", "namespaces").storage)
         self.pods = self.resource("", "v1", "pods")
-
-    # -- what is served -------------------------------------------------------------------------------------------
-
-    def serve(self, resource: Resource) -> None:
-        """Begin to serve a resource, replacing the one at the same group, version and plural."""
-        self._resources[(resource.group, resource.version, resource.plural)] = resource
-        self._kinds[(resource.api_version, resource.kind)] = resource
-        self.resource_epoch += 1
-
-    def withdraw(self, resource: Resource) -> None:
-        """No longer serve a resource."""
-        self._resources.pop((resource.group, resource.version, resource.plural), None)
-        self._kinds.pop((resource.api_version, resource.kind), None)
-        self.resource_epoch += 1
-
-    def resources(self) -> list[Resource]:
-        """Everything served, in order of registration."""
-        return list(self._resources.values())
-
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource, or None when it is not served."""
-        return self._resources.get((group, version, plural))
-
-    def resource(self, group: str, version: str, plural: str) -> Resource:
-        """The resource; 404 when it is not served."""
-        found = self._resources.get((group, version, plural))
-        if found is None:
-            raise errors.no_such_path()
-        return found
-
-    def resource_for_kind(self, api_version: str, kind: str) -> Resource:
-        """The resource that serves a kind; 404 when there is none."""
-        found = self._kinds.get((api_version, kind))
-        if found is None:
-            raise ApiStatusError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
-        return found
 
     def strategy(self, resource: Resource) -> Strategy:
         """The rules of the kind."""
@@ -211,7 +136,11 @@ class Registry:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = generate_name(meta["generateName"], self.rng)
+            taken = self.collection(resource).items
+            for _ in range(_NAME_ATTEMPTS):
+                meta["name"] = generate_name(meta["generateName"], self.rng)
+                if (namespace, meta["name"]) not in taken:
+                    break
         obj = {
             "apiVersion": resource.storage_version,
             "kind": resource.kind,
@@ -247,7 +176,7 @@ class Registry:
         collection = self.collection(resource)
         previous = collection.items.pop(key, None)
         if previous is not None:
-            self._tell(resource, Change(DELETED, previous, previous))
+            self._subscriptions.tell(resource.storage, Change(DELETED, previous, previous))
         meta.setdefault("uid", new_uid(self.rng))
         meta.setdefault("creationTimestamp", rfc3339(self.clock.now()))
         store = self.store
@@ -259,7 +188,7 @@ class Registry:
         deleting = "deletionTimestamp" in meta
         record = Record(key, meta["uid"], rv, orjson.dumps(obj), meta.get("labels") or {}, fields, deleting)
         collection.items[key] = record
-        self._tell(resource, Change(ADDED, None, record))
+        self._subscriptions.tell(resource.storage, Change(ADDED, None, record))
         return record
 
     def _place(self, resource: Resource, namespace: str | None, meta: Object) -> str:
@@ -298,7 +227,7 @@ class Registry:
     # -- changing -------------------------------------------------------------------------------------------------
 
     def update(self, resource: Resource, obj: Object, subresource: str = "") -> Object:
-        """Replace an object by a copy of `obj`; with metadata.resourceVersion set, only if that is still current (409)."""
+        """Replace an object by a copy of `obj`; with a resourceVersion, only if that is current (409)."""
         copy: Object = orjson.loads(orjson.dumps(obj))
         meta = copy.get("metadata") or {}
         record = self.update_record(
@@ -344,14 +273,14 @@ class Registry:
         if isinstance(old["metadata"].get("managedFields"), orjson.Fragment):
             # Kept encoded since its creation; here it is compared and may be changed.
             old = record.fresh()
-        self._check_identity(resource, strategy, record, new)
-        new = self._keep_metadata(resource, strategy, new, old, subresource)
+        check_identity(resource, strategy, record, new)
+        new = keep_metadata(resource, new, old, subresource)
         strategy.defaults(new)
         strategy.prepare_update(self, new, old, subresource)
         meta, old_meta = new["metadata"], old["metadata"]
         if strategy.counts_generations:
             generation = int(old_meta.get("generation") or 1)
-            if subresource != "status" and _outside_status(new) != _outside_status(old):
+            if subresource != "status" and outside_status(new) != outside_status(old):
                 generation += 1
             meta["generation"] = generation
         wrong = metadata_errors(meta, resource, strategy)
@@ -381,78 +310,6 @@ class Registry:
         record = self.record(resource, namespace, name)
         old = record.obj()
         return self.replace_record(resource, record, {**old, "metadata": dict(old["metadata"]), "status": status})
-
-    def _check_identity(self, resource: Resource, strategy: Strategy, record: Record, new: Object) -> None:
-        meta = new.get("metadata")
-        if not isinstance(meta, dict):
-            raise errors.bad_request("metadata must be an object")
-        name = record.name
-        if meta.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({meta.get('name')}) does not match the name on the URL ({name})"
-            )
-        if resource.namespaced and meta.get("namespace", record.namespace) != record.namespace:
-            raise errors.bad_request("the namespace of the object does not match the namespace on the request")
-        if new.get("kind", resource.kind) != resource.kind:
-            raise errors.bad_request(f"{new.get('kind')} cannot be handled as a {resource.kind}")
-        version = meta.get("resourceVersion")
-        if version:
-            if version != str(record.rv):
-                raise errors.modified(resource, name)
-        elif not strategy.unconditional_update:
-            wrong = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(resource.group, resource.kind, name, [wrong])
-        uid = meta.get("uid")
-        if uid and uid != record.uid:
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-            raise errors.conflict(resource, name, text)
-
-    def _keep_metadata(
-        self, resource: Resource, strategy: Strategy, new: Object, old: Object, subresource: str
-    ) -> Object:
-        """Restore what no update may change, and put the fixed keys first."""
-        meta, old_meta = new["metadata"], old["metadata"]
-        if subresource == "status":
-            # A status update may carry labels and annotations of built-in kinds (kubelets use it), never the rest.
-            kept = {**old_meta}
-            if not resource.custom:
-                for key in ("labels", "annotations"):
-                    if key in meta:
-                        kept[key] = meta[key]
-                    else:
-                        kept.pop(key, None)
-            if "resourceVersion" in meta:
-                kept["resourceVersion"] = meta["resourceVersion"]
-            return {**old, "metadata": kept, "status": new.get("status", {})}
-        for key in (
-            "name",
-            "namespace",
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-        ):
-            if key in old_meta:
-                meta[key] = old_meta[key]
-            else:
-                meta.pop(key, None)
-        if old_meta.get("deletionTimestamp") and meta.get("finalizers"):
-            added = set(meta["finalizers"]) - set(old_meta.get("finalizers") or ())
-            if added:
-                wrong = errors.forbidden_field(
-                    "metadata.finalizers",
-                    f"no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}",
-                )
-                raise errors.invalid(resource.group, resource.kind, str(meta["name"]), [wrong])
-        out = {"apiVersion": resource.storage_version, "kind": resource.kind, "metadata": meta}
-        out.update((k, v) for k, v in new.items() if k not in out)
-        if "status" in resource.subresources:
-            if "status" in old:
-                out["status"] = old["status"]
-            else:
-                out.pop("status", None)
-        return out
 
     def _finished(self, strategy: Strategy, obj: Object) -> bool:
         """Being deleted, with no grace left and nothing that holds it."""
@@ -506,7 +363,7 @@ class Registry:
         meta = dict(old["metadata"])
         new = {**old, "metadata": meta}
         grace = strategy.grace_period(old, grace_period_seconds)
-        finalizers = _with_propagation(meta.get("finalizers") or [], propagation)
+        finalizers = with_propagation(meta.get("finalizers") or [], propagation)
         if finalizers:
             meta["finalizers"] = finalizers
         else:
@@ -537,38 +394,9 @@ class Registry:
         dry_run: bool = False,
     ) -> Record:
         """Assign a pod to a node, under the rules of the real server (registry/core/pod/storage: BindingREST)."""
-        pods = self.pods
-        record = self.record(pods, namespace, name)
-        old = record.obj()
-        meta = dict(old["metadata"])
-        spec = old["spec"]
-        problem = ""
-        if uid and uid != record.uid:
-            problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        elif record.deleting:
-            problem = f"pod {name} is being deleted, cannot be assigned to a host"
-        elif spec.get("nodeName"):
-            problem = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        elif spec.get("schedulingGates"):
-            problem = f"pod {name} has non-empty .spec.schedulingGates"
-        if problem:
-            text = f'Operation cannot be fulfilled on pods/binding "{name}": {problem}'
-            raise ApiStatusError(409, "Conflict", text, {"name": name, "kind": "pods/binding"})
-        if annotations:
-            meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
-        status = dict(old.get("status") or {})
-        status.pop("nominatedNodeName", None)
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "observedGeneration": meta.get("generation", 1),
-            "lastProbeTime": None,
-            "lastTransitionTime": rfc3339(self.clock.now()),
-        }
-        conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
-        status["conditions"] = [*conditions, scheduled]
-        new = {**old, "metadata": meta, "spec": {**spec, "nodeName": node}, "status": status}
-        return self._commit(pods, MODIFIED, record, new, dry_run)
+        record = self.record(self.pods, namespace, name)
+        bound = bound_pod(record, uid, node, annotations, self.clock.now())
+        return self._commit(self.pods, MODIFIED, record, bound, dry_run)
 
     # -- committing and telling -----------------------------------------------------------------------------------
 
@@ -592,44 +420,13 @@ class Registry:
         store.remember(record, obj)
         change = Change(type_, old, record)
         self.store.collection(resource.storage).apply(change)
-        self._tell(resource, change)
+        self._subscriptions.tell(resource.storage, change)
         return record
-
-    def _tell(self, resource: Resource, change: Change) -> None:
-        subscribers = self._subscribers.get(resource.storage)
-        if subscribers:
-            self._pending.extend([(s, change) for s in subscribers])
-            if not self._draining:
-                self._drain()
-
-    def _drain(self) -> None:
-        self._draining = True
-        pending = self._pending
-        try:
-            while pending:
-                callback, change = pending.popleft()
-                try:
-                    callback(ChangeView(change))
-                except Exception:
-                    # The write stands whatever a subscriber makes of it; the fault must be seen, not spread.
-                    log.exception("subscriber failed on %s %s", change.type, "/".join(change.new.key))
-        finally:
-            self._draining = False
 
     def subscribe_changes(self, resource: Resource, callback: ChangeCallback, replay: bool = True) -> Unsubscribe:
         """Hear of every change of a resource, undecoded; with `replay`, of every present object first, as ADDED."""
-        subscribers = self._subscribers.setdefault(resource.storage, [])
-        if replay:
-            self._pending.extend([(callback, Change(ADDED, None, r)) for r in self.collection(resource).items.values()])
-        subscribers.append(callback)
-        if not self._draining:
-            self._drain()
-
-        def unsubscribe() -> None:
-            if callback in subscribers:
-                subscribers.remove(callback)
-
-        return unsubscribe
+        present = self.collection(resource).items.values() if replay else ()
+        return self._subscriptions.add(resource.storage, callback, present)
 
     def subscribe(self, resource: Resource, callback: Callback, replay: bool = True) -> Unsubscribe:
         """Hear of every change as `callback(type, old or None, new)`, objects in storage form. Shared: read only."""
@@ -638,26 +435,3 @@ class Registry:
             callback(change.type, change.old, change.new)
 
         return self.subscribe_changes(resource, decode, replay)
-
-
-def _outside_status(obj: Object) -> Object:
-    return {k: v for k, v in obj.items() if k not in ("metadata", "status")}
-
-
-_FOREGROUND = "foregroundDeletion"
-_ORPHAN = "orphan"
-
-
-def _with_propagation(finalizers: list[str], propagation: str | None) -> list[str]:
-    """The finalizers that a propagation policy leaves; the garbage collector removes them when its work is done."""
-    if propagation is None:
-        return finalizers
-    kept = [f for f in finalizers if f not in (_FOREGROUND, _ORPHAN)]
-    if propagation == "Foreground":
-        kept.append(_FOREGROUND)
-    elif propagation == "Orphan":
-        kept.append(_ORPHAN)
-    elif propagation != "Background":
-        wrong = errors.not_supported("propagationPolicy", propagation, ("Background", "Foreground", "Orphan"))
-        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [wrong])
-    return kept

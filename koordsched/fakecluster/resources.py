@@ -90,7 +90,7 @@ def _pair_reader(part: str, key: str, default: str) -> FieldReader:
         if value is None:
             return default
         if value.__class__ is str:
-            return value  # type: ignore[no-any-return]  # just checked, by class for speed
+            return value
         return "true" if value is True else "false" if value is False else str(value)
 
     return read
@@ -142,7 +142,7 @@ EVENTS = "/events"
 
 
 def events_v1_to_core(event: Object) -> Object:
-    """An events.k8s.io/v1 Event in its core/v1 form (upstream: pkg/apis/core/v1 conversion of EventSeries and renames)."""
+    """An events.k8s.io/v1 Event in its core/v1 form (upstream: pkg/apis/core/v1, conversion)."""
     out = dict(event)
     out["apiVersion"], out["kind"] = "v1", "Event"
     for new, old in _EVENT_RENAMES:

@@ -86,7 +86,7 @@ def _field_terms(text: str) -> list[tuple[str, bool, str]]:
 
 
 def compile_selectors(resource: Resource, labels: str, fields: str) -> RecordTest | None:
-    """The test that a list or watch puts to records; None = everything. 400 for what cannot be parsed or selected on."""
+    """The test that a list or watch puts to records; None = everything. 400 for what cannot be parsed."""
     tests: list[RecordTest] = []
     if labels.strip():
         try:

@@ -63,8 +63,9 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 _COPIED = (
-    "allOf", "anyOf", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "maxProperties", "maximum",
-    "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "required", "uniqueItems",
+    "allOf", "anyOf", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "maxProperties",
+    "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "required",
+    "uniqueItems",
 )  # fmt: skip
 
 
@@ -136,7 +137,9 @@ _NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "i
 
 
 def _translate(problem: ValidationError) -> list[FieldError]:
-    path, value, rule = _path(problem), problem.instance, problem.validator_value
+    path = _path(problem)
+    value: Any = problem.instance
+    rule: Any = problem.validator_value
     kind = str(problem.validator)
     if kind == "required":
         missing = [name for name in rule if name not in value]

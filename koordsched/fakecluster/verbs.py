@@ -47,7 +47,7 @@ class Verbs:
         if method in ("GET", "HEAD") and "list" in resource.verbs:
             if request.query.get("watch") in _TRUE:
                 return self.watch(request, resource, namespace)
-            return self.list(request, resource, namespace)
+            return self.list_objects(request, resource, namespace)
         if method == "DELETE" and "deletecollection" in resource.verbs:
             return self.delete_collection(request, resource, namespace)
         raise errors.method_not_allowed()
@@ -57,18 +57,18 @@ class Verbs:
         matches = compile_selectors(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         return self._pager.page(self._registry.collection(resource), namespace, matches, query)
 
-    def list(self, request: Request, resource: Resource, namespace: str | None) -> Response:
+    def list_objects(self, request: Request, resource: Resource, namespace: str | None) -> Response:
         """A list, in the form the client accepts."""
         wanted = negotiate(request)
         page = self._selected(request, resource, namespace)
         if wanted.form == TABLE:
             registry = self._registry
             objects = [registry.owned(resource, r) for r in page.records]
-            body = table(
+            answer = table(
                 columns_of(registry, resource), objects, wanted.include, registry.clock.now(), str(page.rv),
                 page.continue_token, page.remaining,
             )  # fmt: skip
-            return json_response(body)
+            return json_response(answer)
         if wanted.form == PARTIAL:
             head = list_head("meta.k8s.io/v1", PARTIAL_LIST, page)
         else:

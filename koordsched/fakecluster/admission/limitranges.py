@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from koordsched.api.quantity import QuantityError
@@ -123,7 +124,7 @@ def _out_of_bounds(pod: Object, item: Object) -> list[str]:
 
 
 def _pod_total(pod: Object) -> Object:
-    """Requests and limits of the whole pod: the sum of its containers, or the largest init container if that is more."""
+    """Requests and limits of the whole pod: the sum of its containers, or the largest init container if more."""
     spec = pod["spec"]
     out: Object = {}
     for kind in ("requests", "limits"):
@@ -172,7 +173,7 @@ class LimitRangeStrategy(Strategy):
 def _bounds(item: Object, field: str) -> list[FieldError]:
     wrong = []
     order = ("min", "defaultRequest", "default", "max")
-    for low, high in zip(order, order[1:], strict=False):
+    for low, high in pairwise(order):
         for name, value in (item.get(low) or {}).items():
             bound = (item.get(high) or {}).get(name)
             try:

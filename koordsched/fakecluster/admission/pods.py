@@ -171,4 +171,3 @@ def qos_class(spec: Object) -> str:
     if not some:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
-

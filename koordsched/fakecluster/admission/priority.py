@@ -1,4 +1,4 @@
-"""Priority: a pod's number and preemption policy come from its PriorityClass (upstream: plugin/pkg/admission/priority)."""
+"""Priority: a pod's number and preemption policy come from its PriorityClass (upstream: admission/priority)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python koordsched/fakecluster/data/reduce_openapi.py swagger.json > koordsched/fakecluster/data/openapi.json
 
-Kept: names, types, formats, required fields, list types and merge keys of the kinds that the embedded API server serves.
+Kept: names, types, formats, required fields, list types and merge keys of the kinds that the embedded server serves.
 Left out: all prose, all paths.
 """
 

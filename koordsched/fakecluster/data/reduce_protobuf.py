@@ -2,8 +2,8 @@
 
     python koordsched/fakecluster/data/reduce_protobuf.py DIRECTORY > koordsched/fakecluster/data/protobuf.json
 
-Per message, under the name of its OpenAPI definition: [[field number, JSON name, type, form]...]. The type is a scalar or
-the name of a message; the form is "" (one value), "list", "map" (of that type, by string) or "inline" (the message's
+Per message, under the name of its OpenAPI definition: [[field number, JSON name, type, form]...]. The type is a scalar
+or the name of a message; the form is "" (one value), "list", "map" (of that type, by string) or "inline" (the message's
 fields stand in this one, as embedded Go structs do in JSON).
 """
 
@@ -18,7 +18,9 @@ import orjson
 from koordsched.fakecluster.schemas import definitions
 
 _MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
-_FIELD = re.compile(r"^\s*(optional|repeated|map)\s*(?:<string,\s*([\w.]+)>)?\s*([\w.]+)?\s+(\w+)\s*=\s*(\d+)", re.MULTILINE)
+_FIELD = re.compile(
+    r"^\s*(optional|repeated|map)\s*(?:<string,\s*([\w.]+)>)?\s*([\w.]+)?\s+(\w+)\s*=\s*(\d+)", re.MULTILINE
+)
 _SCALARS = {"string", "bytes", "bool", "int32", "int64", "uint32", "uint64", "double"}
 
 
