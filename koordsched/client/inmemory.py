@@ -80,7 +80,7 @@ class InMemoryTransport:
         except ClientError as error:
             outcome = error
         except asyncio.CancelledError:
-            done(Ambiguous("the transport was closed"))
+            done(Ambiguous(f"{request.method} {request.target}: the connection was dropped"))
             raise
         done(outcome)
 
@@ -143,10 +143,13 @@ class InMemoryTransport:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    async def close(self) -> None:
-        self._closed = True
+    def drop_connections(self) -> None:
         for task in self._sending:
             task.cancel()
+
+    async def close(self) -> None:
+        self._closed = True
+        self.drop_connections()
         await asyncio.gather(*self._sending, return_exceptions=True)
 
 

@@ -116,7 +116,7 @@ class NetworkTransport:
         except ClientError as error:
             outcome = error
         except asyncio.CancelledError:
-            done(Ambiguous("the transport was closed"))
+            done(Ambiguous(f"{request.method} {request.target}: the connection was dropped"))
             raise
         done(outcome)
 
@@ -191,13 +191,13 @@ class NetworkTransport:
             raise _failure(request, error) from error
 
     def drop_connections(self) -> None:
-        """Aborts every connection that writes travel on, with whatever has not left this process yet."""
         self._writer.drop_connections()
+        for task in self._proxied:
+            task.cancel()
 
     async def close(self) -> None:
         await self._writer.close()
-        for task in self._proxied:
-            task.cancel()
+        self.drop_connections()
         await asyncio.gather(*self._proxied, return_exceptions=True)
         await self._session.close()
         await self._connection.close()

@@ -103,6 +103,10 @@ class Transport(Protocol):
         """A GET whose body is read in chunks; `timeout` bounds the whole of it. Raises ConnectionFailure."""
         ...
 
+    def drop_connections(self) -> None:
+        """Aborts every write under way (they end as Ambiguous), for a process that must not act any more."""
+        ...
+
     async def close(self) -> None:
         """Closes every connection; requests still under way end as Ambiguous, or NotSent if they never left."""
         ...

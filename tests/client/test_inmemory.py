@@ -132,8 +132,13 @@ def test_the_fence_and_closing():
         assert type(await fenced) is Fenced
         transport.send(Request("POST", "/b"), cut.set_result)
         await asyncio.sleep(0.5)
-        await transport.close()
+        transport.drop_connections()
         assert type(await cut) is Ambiguous
+        closed = loop.create_future()
+        transport.send(Request("POST", "/b"), closed.set_result)
+        await asyncio.sleep(0.5)
+        await transport.close()
+        assert type(await closed) is Ambiguous
         with pytest.raises(NotSent):
             await transport.request("GET", "/c")
 
