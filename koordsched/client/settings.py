@@ -153,17 +153,21 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
         raise ConnectionConfigError(f"kubeconfig {path}: no current-context, and none was asked for")
     user = _user_of(document, str(wanted))
     directory = _directory_of(path)
+    plugin = user.get("exec")
+    where = f"kubeconfig {path}"
+    if isinstance(plugin, dict):
+        where += f", credential plugin {plugin.get('command')}"
     configuration = Configuration(host="")
     try:
         loader = KubeConfigLoader(document, wanted, config_base_path=directory)
         async with asyncio.timeout(EXEC_TIMEOUT):
             await loader.load_and_set(configuration)
     except TimeoutError as error:
-        raise ConnectionConfigError(f"kubeconfig {path}: no credentials within {EXEC_TIMEOUT:g} s") from error
+        raise ConnectionConfigError(f"{where}: no credentials within {EXEC_TIMEOUT:g} s") from error
     except AssertionError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: context {wanted!r} or its cluster is empty") from error
     except (ConfigException, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise ConnectionConfigError(f"kubeconfig {path}: {error}") from error
+        raise ConnectionConfigError(f"{where}: {error}") from error
     address = master or configuration.host
     if not address:
         raise ConnectionConfigError(f"kubeconfig {path}: the cluster of context {wanted!r} names no server")

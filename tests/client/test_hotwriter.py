@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from koordsched.client import hotwriter
 from koordsched.client.clock import SystemClock
@@ -320,3 +321,21 @@ async def test_many_requests_under_churn_each_get_their_own_answer():
         assert outcomes.count(Ambiguous) == count // 7
         assert outcomes.count(NotSent) == 0
         assert len(outcomes) == count == 480
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_the_request_on_the_wire,
+        test_connections_are_reused_and_as_many_as_needed,
+        test_a_refused_connection_is_not_sent_and_later_ones_succeed,
+        test_a_server_that_closes_idle_connections_costs_nothing,
+        test_refused_credentials_are_renewed_once_for_all,
+        test_dropping_connections_ends_what_is_under_way,
+        test_closing_settles_everything,
+        test_many_requests_under_churn_each_get_their_own_answer,
+    ],
+)
+def test_the_same_on_the_loop_of_production(test):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())

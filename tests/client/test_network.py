@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 import yaml
 
 from koordsched.client import settings as settings_module
@@ -387,3 +388,9 @@ async def test_status_bodies_become_errors(status, headers, body, kind, reason, 
             error = caught.value
             assert (error.status, error.reason, error.retry_after) == (status, reason, retry_after)
         await transport.close()
+
+
+@pytest.mark.parametrize("form", ["files", "exec"])
+def test_client_certificates_on_the_loop_of_production(tmp_path, authority, form):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test_client_certificates(tmp_path, authority, form))
