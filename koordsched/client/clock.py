@@ -8,7 +8,7 @@ class Clock(Protocol):
     """Readings in seconds.
 
     `monotonic` times requests and stands still while the machine sleeps; `boottime` goes on and therefore decides how
-    long a lease is still ours; `wall` is only ever written for others to read, never compared.
+    long a lease is still ours; `wall` is written for others to read and compared only with a credential's expiry.
     """
 
     def monotonic(self) -> float: ...

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from tests.virtualtime import WALL_EPOCH, Deadlock, VirtualClock, run
+from tests.virtualtime import WALL_EPOCH, Deadlock, VirtualClock, VirtualTimeLoop, run
 
 
 def test_sleeping_takes_no_real_time_and_exact_virtual_time():
@@ -32,8 +32,6 @@ def test_a_task_that_never_wakes_ends_in_an_error():
 
     async def without_limit():
         await asyncio.get_running_loop().create_future()
-
-    from tests.virtualtime import VirtualTimeLoop
 
     loop = VirtualTimeLoop()
     task = loop.create_task(without_limit())
