@@ -1,0 +1,100 @@
+"""Manifests as an API server would have stored them: defaults, priorities, limits, and its refusals.
+
+An embedded API server without clients does it, so that what is simulated is what would have been created. Objects
+that have a uid come from a server and are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import orjson
+
+from koordsched.cli.objectfiles import InputError, Object, Sourced
+from koordsched.fakecluster.bodies import check
+from koordsched.fakecluster.clock import SystemClock
+from koordsched.fakecluster.cluster import new_cluster
+from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.resources import Resource
+
+DEFAULT_NAMESPACE = "default"
+
+_CONTEXT = {("v1", "Namespace"): 0, ("scheduling.k8s.io/v1", "PriorityClass"): 1, ("v1", "LimitRange"): 2}
+"""What other objects are judged by, hence taken in first, in this order."""
+
+
+class Admission:
+    """Takes objects in. `strangers`: how many there were of each kind that needs a definition to be known."""
+
+    def __init__(self, seed: int) -> None:
+        self._registry = new_cluster(SystemClock(), Random(seed))
+        self._seen: dict[tuple[str, str, str], str] = {}
+        self.strangers: dict[str, int] = {}
+
+    def admit_all(self, objects: Iterable[Sourced]) -> list[Sourced]:
+        """The objects as stored, without those of unknown kinds; the order stays. Raises InputError."""
+        known = [(resource, sourced) for sourced in objects if (resource := self._resource(sourced)) is not None]
+        order = sorted(range(len(known)), key=lambda i: _CONTEXT.get(_type(known[i][1]), len(_CONTEXT)))
+        self._ensure_namespaces(sourced for _, sourced in known)
+        stored: dict[int, Sourced] = {index: self._admit(*known[index]) for index in order}
+        return [stored[index] for index in range(len(known))]
+
+    def admit(self, sourced: Sourced) -> Sourced:
+        """One more object of a known kind, made from another. Raises InputError."""
+        return self._admit(self._registry.resource_for_kind(sourced.api_version, sourced.kind), sourced)
+
+    def _resource(self, sourced: Sourced) -> Resource | None:
+        try:
+            resource = self._registry.resource_for_kind(sourced.api_version, sourced.kind)
+        except ApiStatusError:
+            kind = f"{sourced.kind} ({sourced.api_version})"
+            self.strangers[kind] = self.strangers.get(kind, 0) + 1
+            return None
+        if resource.namespaced:
+            sourced.meta["namespace"] = sourced.namespace or DEFAULT_NAMESPACE
+        return resource
+
+    def _ensure_namespaces(self, objects: Iterable[Sourced]) -> None:
+        """Dumps rarely contain the namespaces that their objects are in."""
+        namespaces = self._registry.resource("", "v1", "namespaces")
+        for name in dict.fromkeys(sourced.namespace for sourced in objects):
+            if name and self._registry.peek(namespaces, None, name) is None:
+                self._registry.restore(
+                    namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                )
+
+    def _admit(self, resource: Resource, sourced: Sourced) -> Sourced:
+        key = (resource.storage, sourced.namespace, sourced.name)
+        if key in self._seen:
+            raise InputError(f"{sourced.where}: {sourced.kind} {sourced.name} is also in {self._seen[key]}")
+        self._seen[key] = sourced.where
+        try:
+            if sourced.meta.get("uid"):
+                if _type(sourced) in _CONTEXT:
+                    self._registry.restore(resource, orjson.loads(orjson.dumps(sourced.obj)))
+                return sourced
+            return Sourced(sourced.where, self._create(resource, sourced))
+        except ApiStatusError as error:
+            raise InputError(f"{sourced.where}: {error.message}") from error
+
+    def _create(self, resource: Resource, sourced: Sourced) -> Object:
+        given: Object = {
+            **sourced.obj,
+            "metadata": {k: v for k, v in sourced.meta.items() if k not in ("resourceVersion", "managedFields")},
+        }
+        obj = check(orjson.dumps(given), resource, "Strict", [])
+        status: Any = obj.get("status")
+        if self._registry.peek(resource, sourced.namespace or None, sourced.name) is not None:
+            # What every cluster has from the start: the default namespaces and the system's priority classes.
+            return self._registry.get(resource, sourced.namespace or None, sourced.name)
+        stored = self._registry.create(resource, sourced.namespace or None, obj)
+        if isinstance(status, dict) and resource.kind != "Node":
+            # A server leaves the status to controllers; here it says what has happened so far.
+            stored["status"] = {**(stored.get("status") or {}), **status}
+        return stored
+
+
+def _type(sourced: Sourced) -> tuple[str, str]:
+    return sourced.api_version, sourced.kind

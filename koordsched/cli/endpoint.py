@@ -1,0 +1,97 @@
+"""Asking a running scheduler: one GET over HTTPS, with the credentials at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from koordsched.client.clock import SystemClock
+from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
+
+TIMEOUT = 30.0
+"""Seconds an answer may take."""
+
+_LONGEST_EXCERPT = 500
+
+
+class EndpointError(Exception):
+    """The scheduler cannot be asked; the message is ready for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a scheduler serves, and how to show who asks."""
+
+    server: str
+    authorization: str
+    tls: ssl.SSLContext | None
+
+    @classmethod
+    def open(
+        cls, server: str, *, kubeconfig: str | None, token: str | None, ca_file: str | None, verify: bool
+    ) -> Endpoint:
+        """Reads the credentials: those of a kubeconfig, of which a token given here takes precedence.
+
+        The endpoint has a certificate of its own, so the kubeconfig's authority does not vouch for it; `ca_file` does.
+        Raises EndpointError.
+        """
+        authorization, certificate = "", None
+        try:
+            url = parse_server(server, tls=True)
+            if kubeconfig:
+                settings = asyncio.run(read_kubeconfig(kubeconfig, None, "", SystemClock()))
+                authorization = settings.authorization
+                certificate = (settings.cert_file, settings.key_file) if settings.cert_file else None
+        except ConnectionConfigError as error:
+            raise EndpointError(str(error)) from error
+        if token:
+            authorization = f"Bearer {token}"
+        context: ssl.SSLContext | None = None
+        if url.scheme == "https":
+            try:
+                context = ssl.create_default_context(cafile=ca_file)
+                if certificate is not None:
+                    context.load_cert_chain(*certificate)
+            except (OSError, ssl.SSLError) as error:
+                raise EndpointError(f"cannot load the certificates: {error}") from error
+            if not verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+        return cls(url.geturl(), authorization, context)
+
+    def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """The body of the answer. Raises EndpointError for everything but 200."""
+        url = f"{self.server}{path}?{urllib.parse.urlencode(query)}"
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        if self.authorization:
+            request.add_header("Authorization", self.authorization)
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.tls is not None:
+            handlers.append(urllib.request.HTTPSHandler(context=self.tls))
+        try:
+            with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT) as answer:
+                body: bytes = answer.read()
+                return body
+        except urllib.error.HTTPError as error:
+            text = error.read(_LONGEST_EXCERPT).decode("utf-8", "replace").strip()
+            raise EndpointError(
+                f"{self.server}{path}: {error.code} {error.reason}{self._hint(error.code, text)}"
+            ) from error
+        except (urllib.error.URLError, OSError) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            hint = ""
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                reason = reason.verify_message
+                hint = " (give its authority with --ca-file, or --insecure-skip-tls-verify)"
+            raise EndpointError(f"{self.server}: {reason}{hint}") from error
+
+    @staticmethod
+    def _hint(code: int, text: str) -> str:
+        if code in (401, 403):
+            return f": {text or 'not allowed'} (credentials: --token or --kubeconfig)"
+        return f": {text}" if text else ""

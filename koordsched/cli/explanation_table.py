@@ -1,0 +1,114 @@
+"""An explanation as tables: readable for five nodes and for five thousand.
+
+Feasible nodes are listed best first, with a column per plugin whose scores differ; plugins that score all of them
+alike are named below. Refused nodes are grouped by plugin and reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from koordsched.cli.output import counted, table
+from koordsched.framework.explain import Explanation, NodeVerdict, Score
+from koordsched.scheduling.advice import WAITS, Advice
+
+_EXAMPLES = 3
+
+
+def print_explanation(out: Console, explanation: Explanation, advice: Advice | None, top: int) -> None:
+    """Prints all of it; of the feasible nodes the `top` best."""
+    feasible = [node for node in explanation.nodes if node.feasible]
+    refused = [node for node in explanation.nodes if not node.feasible]
+    out.print(f"Pod {explanation.pod}, profile {explanation.profile}", style="bold")
+    out.print(_headline(explanation, len(feasible)), soft_wrap=True)
+    if feasible:
+        out.print()
+        _print_scores(out, explanation, feasible, top)
+    if refused:
+        out.print()
+        _print_refusals(out, refused)
+    if advice is not None and not explanation.any_of and not explanation.gated_by:
+        out.print()
+        _print_advice(out, explanation, advice)
+
+
+def _headline(explanation: Explanation, feasible: int) -> str:
+    if explanation.gated_by:
+        return f"Not looked at: {explanation.gated_by}: {explanation.message}"
+    if explanation.any_of:
+        names = _some(explanation.any_of)
+        chosen = names if len(explanation.any_of) == 1 else f"any of {names}"
+        return f"Goes to {chosen}: {feasible} of {counted(len(explanation.nodes), 'node')} feasible."
+    reason = explanation.reason or "Pending"
+    return f"{reason}: {explanation.message}"
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _EXAMPLES
+    return ", ".join(names[:_EXAMPLES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVerdict], top: int) -> None:
+    if not explanation.scored:
+        out.print(f"{feasible[0].name} is the only feasible node and is taken without scoring.")
+        return
+    plugins = list(feasible[0].scores)
+    differing = [name for name in plugins if len({_same(node.scores[name]) for node in feasible}) > 1]
+    weights = {name: feasible[0].scores[name].weight for name in plugins}
+    titles = [f"{name} x{weights[name]}" for name in differing]
+    rows = table("NODE", "TOTAL", *titles, right=["TOTAL", *titles])
+    ranked = sorted(feasible, key=lambda node: (-(node.total or 0), node.name))
+    for node in ranked[:top]:
+        cells = [_cell(node.scores[name]) for name in differing]
+        rows.add_row(node.name, str(node.total), *cells)
+    out.print(rows)
+    if len(ranked) > top:
+        last = ranked[-1]
+        out.print(f"… and {len(ranked) - top} more, down to a total of {last.total} ({last.name})")
+    alike = [
+        f"{name} {score.weighted}"
+        for name in plugins
+        if name not in differing and (score := feasible[0].scores[name]) is not None
+    ]
+    if differing:
+        out.print("(score = normalised x weight; the raw score in brackets where it is another)")
+    if alike:
+        out.print(f"Alike on all of them: {', '.join(alike)}")
+
+
+def _same(score: Score) -> tuple[int, int]:
+    return score.raw, score.weighted
+
+
+def _cell(score: Score) -> str:
+    return f"{score.weighted}" if score.raw == score.normalized else f"{score.weighted} ({score.raw})"
+
+
+def _print_refusals(out: Console, refused: list[NodeVerdict]) -> None:
+    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for node in refused:
+        groups.setdefault((node.plugin, node.status, tuple(node.reasons)), []).append(node.name)
+    rows = table("REFUSED", "PLUGIN", "REASONS", "NODES", right=["REFUSED"])
+    for (plugin, status, reasons), names in sorted(groups.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+        text = ", ".join(reasons)
+        if status == "Unschedulable":
+            text += " (fewer pods may help)"
+        rows.add_row(str(len(names)), plugin or "-", text, _some(names))
+    out.print(rows)
+
+
+def _print_advice(out: Console, explanation: Explanation, advice: Advice) -> None:
+    out.print(advice.text, style="bold", soft_wrap=True)
+    if advice.remedies:
+        title = "IT WOULD TAKE" if advice.verdict == WAITS else "IT WOULD NEED"
+        rows = table("NODES", "CLOSEST", title, right=["NODES"])
+        for remedy in advice.remedies:
+            changes = "; ".join(change.text for change in remedy.changes)
+            rows.add_row(str(remedy.nodes), remedy.node, changes)
+        out.print(rows)
+    if explanation.victims:
+        out.print(
+            f"Preemption would evict from {explanation.nominated_node}: {_some(explanation.victims)}", soft_wrap=True
+        )

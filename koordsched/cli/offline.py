@@ -1,0 +1,119 @@
+"""From files to a cluster state on which the scheduler's evaluation runs: what `simulate` and `explain` start from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from koordsched import config
+from koordsched.cli.admission import Admission
+from koordsched.cli.objectfiles import InputError, Object, Sourced
+from koordsched.cli.workloads import WORKLOADS, expand, owners_with_pods
+from koordsched.client.clock import SystemClock
+from koordsched.cluster.pod import TERMINAL
+from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
+from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.framework.profile import ProfileError
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.offline import BadObject, OfflineScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """The scheduler on the given state. `notes`: what was made up, left out or not understood, for the user."""
+
+    scheduler: OfflineScheduler
+    notes: list[str]
+
+
+def load_config(path: str | None) -> tuple[config.Resolved, list[str]]:
+    """The configuration file, or the default, and what in it has no effect. Raises InputError."""
+    try:
+        source = config.default_configuration() if path is None else config.load(config.loading.read_file(path))
+        resolved = config.resolve(source)
+    except config.ConfigError as error:
+        raise InputError(f"{path or 'configuration'}: {error}") from error
+    return resolved, config.warnings(resolved, config.IN_TREE, IN_TREE.keys())
+
+
+def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
+    """Nodes made from a template file, as the embedded cluster makes them. Raises InputError."""
+    if template is None and count is None:
+        return []
+    try:
+        planned = plan_nodes(load_templates(template), count)
+    except TemplateError as error:
+        raise InputError(str(error)) from error
+    now = SystemClock().wall()
+    where = template or "the default node template"
+    return [Sourced(f"{where}: node {number}", node_object(node, now)) for number, node in enumerate(planned, start=1)]
+
+
+def prepare(
+    objects: Sequence[Sourced], resolved: config.Resolved, *, seed: int = 0, lifted: str | None = None
+) -> Offline:
+    """Takes the objects in; makes the pods of workloads that have none.
+
+    `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
+    """
+    admission = Admission(seed)
+    stored = admission.admit_all(objects)
+    notes = [f"{count} of kind {kind} ignored" for kind, count in sorted(admission.strangers.items())]
+    made = _pods_of_workloads(stored, admission, notes)
+    try:
+        scheduler = OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=Random(seed))
+    except ProfileError as error:
+        raise InputError(str(error)) from error
+    foreign: Counter[str] = Counter()
+    for sourced in (*stored, *made):
+        obj = sourced.obj
+        if lifted is not None and sourced.kind == "Pod" and f"{sourced.namespace}/{sourced.name}" == lifted:
+            obj = _without_node(obj, notes)
+        try:
+            added = scheduler.add(obj)
+        except BadObject as error:
+            raise InputError(f"{sourced.where}: {error}") from error
+        if added is None and sourced.kind == "Pod" and _is_pending(obj):
+            foreign[obj["spec"].get("schedulerName") or ""] += 1
+    notes += [f"{count} pending pods left to another scheduler: {name}" for name, count in sorted(foreign.items())]
+    table = scheduler.cluster.table
+    for row, problems in enumerate(table.problems):
+        notes += [f"node {table.names[row]}: {problem} (counts as zero)" for problem in problems]
+    return Offline(scheduler, notes)
+
+
+def _is_pending(pod: Object) -> bool:
+    return not pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") not in TERMINAL
+
+
+def _without_node(pod: Object, notes: list[str]) -> Object:
+    node = pod["spec"].get("nodeName")
+    if not node and _is_pending(pod):
+        return pod
+    notes.append(f"the pod is on node {node}; explained as if it were pending and not there")
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    return {**pod, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def _pods_of_workloads(stored: Iterable[Sourced], admission: Admission, notes: list[str]) -> list[Sourced]:
+    by_kind: dict[str, list[Sourced]] = {}
+    for sourced in stored:
+        by_kind.setdefault(sourced.kind, []).append(sourced)
+    nodes = [sourced.obj for sourced in by_kind.get("Node", ())]
+    served = owners_with_pods(sourced.obj for kind in ("Pod", "ReplicaSet") for sourced in by_kind.get(kind, ()))
+    found: list[Sourced] = []
+    for sourced in stored:
+        group = sourced.api_version.rpartition("/")[0]
+        if (group, sourced.kind) not in WORKLOADS or (sourced.namespace, sourced.kind, sourced.name) in served:
+            continue
+        made = [
+            Sourced(sourced.where, obj) if obj["metadata"].get("uid") else admission.admit(Sourced(sourced.where, obj))
+            for obj in expand(sourced.obj, nodes)
+        ]
+        pods = sum(one.kind == "Pod" for one in made)
+        if pods:
+            notes.append(f"{sourced.kind} {sourced.namespace}/{sourced.name}: has no pods here, {pods} made from it")
+        found += made
+    return found

@@ -1,0 +1,145 @@
+"""`koordsched simulate`: where would the pending pods go, on the cluster as the files describe it?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import click
+from rich.console import Console
+
+from koordsched.cli.objectfiles import InputError, read_objects
+from koordsched.cli.offline import load_config, prepare, template_nodes
+from koordsched.cli.output import console, counted, fail, output_option, print_json, table
+from koordsched.cli.simulation import Outcome, Simulation
+from koordsched.cluster.state import ClusterState
+
+SOME_PENDING = 3
+"""Exit code when not every pod was placed."""
+
+ZONE = "topology.kubernetes.io/zone"
+MOST_ROWS = 40
+"""Above so many placed pods the table has a row per workload."""
+
+_EPILOG = f"Exit code: 0 all pods were placed, {SOME_PENDING} some are pending, 1 the input cannot be used."
+
+
+@click.command("simulate", epilog=_EPILOG)
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    required=True,
+    help="File or directory of YAML or JSON, - for standard input; may be repeated. A dump of a cluster or manifests.",
+)
+@click.option("--config", "config_file", help="The scheduler's configuration file (KubeSchedulerConfiguration).")
+@click.option("--nodes", type=click.IntRange(1, 200_000), help="Add so many nodes, made from the node template.")
+@click.option("--node-template", help="File that says what added nodes are like (see config/examples/node-templates).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides between equally good nodes.")
+@output_option
+def simulate(
+    filenames: tuple[str, ...],
+    config_file: str | None,
+    nodes: int | None,
+    node_template: str | None,
+    seed: int,
+    output: str,
+) -> None:
+    """Place pending pods offline and say where, or why not.
+
+    Reads a dump of a cluster (kubectl get -o yaml, a snapshot directory) or plain manifests. Manifests are completed as
+    an API server would; workloads without pods are expanded. Pods are placed one after the other, by priority; nobody
+    is evicted, but preemption that would help is shown.
+    """
+    try:
+        resolved, warnings = load_config(config_file)
+        objects = [*template_nodes(node_template, nodes), *read_objects(filenames)]
+        offline = prepare(objects, resolved, seed=seed)
+    except InputError as error:
+        fail(error)
+    cluster = offline.scheduler.cluster
+    outcomes = Simulation(offline.scheduler, Random(seed)).run()
+    notes = [*warnings, *offline.notes]
+    if output == "json":
+        print_json(_report(outcomes, cluster, seed, notes))
+    else:
+        _print(console(), outcomes, cluster, notes)
+    if any(not outcome.node for outcome in outcomes):
+        raise click.exceptions.Exit(SOME_PENDING)
+
+
+def _report(outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: list[str]) -> dict[str, Any]:
+    placed = sum(bool(outcome.node) for outcome in outcomes)
+    return {
+        "nodes": cluster.table.count,
+        "placed": placed,
+        "pending": len(outcomes) - placed,
+        "seed": seed,
+        "notes": notes,
+        "pods": outcomes,
+    }
+
+
+def _print(out: Console, outcomes: list[Outcome], cluster: ClusterState, notes: list[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    placed = [outcome for outcome in outcomes if outcome.node]
+    if placed:
+        out.print(_by_pod(placed) if len(placed) <= MOST_ROWS else _by_workload(placed, cluster))
+        out.print()
+    _print_pending(out, [outcome for outcome in outcomes if not outcome.node])
+    nodes = len({outcome.node for outcome in placed})
+    out.print(
+        f"{len(placed)} of {counted(len(outcomes), 'pending pod')} placed on {counted(nodes, 'node')} "
+        f"of {cluster.table.count}"
+    )
+    if len(placed) > MOST_ROWS:
+        out.print("(-o json lists every pod)")
+
+
+def _by_pod(placed: list[Outcome]) -> Any:
+    rows = table("POD", "NODE", "FEASIBLE NODES", right=["FEASIBLE NODES"])
+    for outcome in placed:
+        rows.add_row(outcome.pod, outcome.node, str(outcome.feasible_nodes))
+    return rows
+
+
+def _by_workload(placed: list[Outcome], cluster: ClusterState) -> Any:
+    rows = table("WORKLOAD", "PLACED", "NODES", "ZONES", right=["PLACED", "NODES"])
+    nodes: dict[str, Counter[str]] = {}
+    for outcome in placed:
+        nodes.setdefault(outcome.workload, Counter())[outcome.node] += 1
+    for workload, where in sorted(nodes.items()):
+        zones: Counter[str] = Counter()
+        for node, count in where.items():
+            zones[zone_of(cluster, node)] += count
+        spread = ", ".join(f"{zone} {count}" for zone, count in sorted(zones.items()) if zone)
+        rows.add_row(workload, str(sum(where.values())), str(len(where)), spread or "-")
+    return rows
+
+
+def zone_of(cluster: ClusterState, node: str) -> str:
+    """The zone label of a node, "" without one."""
+    wire = cluster.table.nodes[cluster.table.row_of[node]]
+    return wire.metadata.labels.get(ZONE, "") if wire is not None else ""
+
+
+def _print_pending(out: Console, pending: list[Outcome]) -> None:
+    """Pods of one workload with one message share a paragraph."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in pending:
+        groups.setdefault((outcome.workload, outcome.message), []).append(outcome)
+    for (workload, message), outcomes in groups.items():
+        first = outcomes[0]
+        many = f" ({counted(len(outcomes), 'pod')})" if len(outcomes) > 1 else ""
+        out.print(f"pending: {first.pod if len(outcomes) == 1 else workload}{many}", style="bold")
+        out.print(f"  {message}", soft_wrap=True)
+        advice = first.advice
+        if advice is not None and first.reason != "SchedulingGated":
+            out.print(f"  {advice.text}", soft_wrap=True)
+            for remedy in advice.remedies[:1]:
+                changes = "; ".join(change.text for change in remedy.changes)
+                out.print(f"  Closest: {remedy.node}, needed: {changes}", soft_wrap=True)
+        out.print()

@@ -1,0 +1,206 @@
+"""What a user can do about a pending pod: does it wait for room, could it ever fit, and what would have to change.
+
+Every answer is an evaluation by the profile's own plugins: of the nodes as they are, plugin by plugin, and of nodes
+as they would be without the pods on them. Nothing is changed and nothing enters the caches.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.explain import Explanation
+from koordsched.framework.interface import Cycle, Filter, NodeFilter
+from koordsched.framework.profile import Profile
+from koordsched.framework.status import PASS, Code
+from koordsched.scheduling.remedies import REMEDIES
+
+FITS, WAITS, NEVER, GATED, REFUSED, FAILED = "fits", "waits", "never", "gated", "refused", "failed"
+
+MOST_REMEDIES = 5
+
+_POD_INDEPENDENT = (
+    Facet.RESOURCES | Facet.LABELS | Facet.TAINTS | Facet.IMAGES | Facet.CONDITIONS | Facet.FEATURES | Facet.ANNOTATIONS
+)
+"""Facets that pods leave alone, and resources, which can be given back for all rows at once."""
+
+
+class Change(msgspec.Struct, rename="camel"):
+    """One thing that would have to change, for this plugin to let the pod in."""
+
+    plugin: str
+    text: str
+
+
+class Remedy(msgspec.Struct, rename="camel"):
+    """All that stands between the pod and the nodes of one group: `nodes` of them, of which `node` is the closest."""
+
+    node: str
+    nodes: int
+    changes: list[Change]
+
+
+class Advice(msgspec.Struct, rename="camel"):
+    """The answer.
+
+    `verdict`: `fits` (now), `waits` (for room: a node that exists would take it if it were empty), `never` (no node
+    that exists could take it, even empty), `gated`, `refused` (by a plugin, before any node was looked at) or
+    `failed` (an error, no answer). `empty_node`: one that would take the pod if it were empty. `remedies`: those
+    that time may bring first, then fewest changes, then smallest shortage.
+    """
+
+    verdict: str
+    text: str
+    empty_node: str = ""
+    remedies: list[Remedy] = []
+
+
+def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advice:
+    """What the explanation of a pod comes to. The explanation must be of the cluster as it is."""
+    if explanation.any_of:
+        return Advice(FITS, f"It fits: {len(explanation.any_of)} of the feasible nodes are equally good.")
+    if explanation.gated_by:
+        return Advice(GATED, f"It is held back by {explanation.gated_by} and not looked at: {explanation.message}.")
+    if explanation.reason == "SchedulerError":
+        return Advice(FAILED, f"An error prevents an answer: {explanation.message}")
+    if not cluster.table.count:
+        return Advice(NEVER, "There is no node.")
+    if explanation.rejected_by:
+        text = f"{explanation.rejected_by} refuses the pod whatever the nodes are like; the pod itself has to change."
+        return Advice(REFUSED, text)
+    cycle = Cycle(pod)
+    codes = profile.filtering.filter(cycle, try_nominated=False).codes
+    reasons = profile.handle.reasons
+    candidates = np.array(
+        [row for row in cluster.table.row_of.values() if codes[row] == PASS or reasons[int(codes[row])].plugin],
+        dtype=np.intp,
+    )
+    curable = np.array(
+        [row for row in candidates if reasons[int(codes[row])].code is Code.UNSCHEDULABLE], dtype=np.intp
+    )
+    remedies = _remedies(profile, cluster, cycle, candidates, curable)
+    near = [row for row in (cluster.table.row_of[remedy.node] for remedy in remedies) if row in curable]
+    order = np.array([*near, *(row for row in curable.tolist() if row not in near)], dtype=np.intp)
+    empty = _first_if_empty(profile, cluster, cycle, order)
+    return _worded(explanation, cluster, empty, remedies)
+
+
+def _worded(explanation: Explanation, cluster: ClusterState, empty: int, remedies: list[Remedy]) -> Advice:
+    if empty < 0:
+        text = f"None of the {cluster.table.count} nodes could take it, even without the pods on it."
+        return Advice(NEVER, text, remedies=remedies)
+    node = cluster.table.names[empty]
+    text = f"It waits for room: {node} would take it if it were empty."
+    if explanation.nominated_node:
+        victims = f"{len(explanation.victims)} pod{'s' if len(explanation.victims) > 1 else ''}"
+        text += f" Preemption helps: {victims} of lower priority would go from {explanation.nominated_node}."
+    return Advice(WAITS, text, node, remedies)
+
+
+# --- all obstacles of a node, not only the first ---------------------------------------------------------
+
+
+def _remedies(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray, curable: RowArray) -> list[Remedy]:
+    """Groups the rows by the set of plugins that refuse them; of each group the row that is closest.
+
+    Groups with curable rows come first: there, what has to change is something that changes by itself.
+    """
+    if not len(rows):
+        return []
+    plugins: list[NodeFilter | Filter] = [*profile.filtering.node_filters(cycle), *profile.filtering.pod_filters(cycle)]
+    refusals = np.stack([_refuses(plugin, cluster, cycle, rows) for plugin in plugins], axis=1)
+    patterns, which = np.unique(refusals, axis=0, return_inverse=True)
+    shortage = _relative_shortage(cluster, cycle.pod, rows)
+    waits = np.isin(rows, curable)
+    ranked: list[tuple[bool, int, float, Remedy]] = []
+    for number, pattern in enumerate(patterns):
+        members = np.flatnonzero(which.reshape(-1) == number)
+        if not pattern.any():
+            continue
+        may_wait = bool(waits[members].any())
+        closest = members[int(np.argmin(np.where(waits[members] == may_wait, shortage[members], np.inf)))]
+        row = int(rows[closest])
+        refusing = [plugin.name for plugin, refuses in zip(plugins, pattern, strict=True) if refuses]
+        changes = [Change(name, _text(name, cycle.pod, cluster, row)) for name in refusing]
+        remedy = Remedy(cluster.table.names[row], len(members), changes)
+        ranked.append((not may_wait, len(changes), float(shortage[closest]), remedy))
+    ranked.sort(key=lambda entry: (*entry[:3], entry[3].node))
+    return [entry[3] for entry in ranked[:MOST_REMEDIES]]
+
+
+def _refuses(plugin: NodeFilter | Filter, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> npt.NDArray[np.bool_]:
+    if isinstance(plugin, NodeFilter):
+        codes = plugin.filter_rows(cycle.pod.shape, cluster.table, rows)
+    else:
+        codes = plugin.filter(cycle, cycle.pod, cluster.table, rows)
+    return np.zeros(len(rows), dtype=np.bool_) if codes is None else np.asarray(codes != PASS)
+
+
+def _relative_shortage(cluster: ClusterState, pod: Pod, rows: RowArray) -> npt.NDArray[np.float64]:
+    """How much of its requests the pod would not get on each row: 0 = nothing is missing, per resource at most 1."""
+    table = cluster.table
+    total = np.zeros(len(rows), dtype=np.float64)
+    for index, amount in pod.shape.requests.amounts:
+        if index < len(table.allocatable):
+            free = table.allocatable[index].data[rows] - table.requested[index].data[rows]
+            total += np.clip(amount - free, 0, amount) / amount
+    return total
+
+
+def _text(plugin: str, pod: Pod, cluster: ClusterState, row: int) -> str:
+    remedy = REMEDIES.get(plugin)
+    return remedy(pod, cluster.table, row) if remedy is not None else f"{plugin} satisfied"
+
+
+# --- empty nodes ---------------------------------------------------------------------------------------------
+
+
+def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> int:
+    """The first of the rows that would take the pod without the pods on it, each row a world of its own; -1 if none."""
+    filtering = profile.filtering
+    if not len(rows):
+        return -1
+    if not filtering.pod_filters(cycle) and all(
+        plugin.facets & ~_POD_INDEPENDENT == 0 for plugin in filtering.node_filters(cycle)
+    ):
+        return _first_without_requests(profile, cluster, cycle, rows)
+    for row in rows.tolist():
+        if _takes_if_empty(profile, cluster, cycle, row):
+            return int(row)
+    return -1
+
+
+def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> int:
+    """All rows at once, where nothing but resources depends on pods."""
+    table = cluster.table
+    columns = [table.pods_count, *table.requested]
+    before = [column.data[rows] for column in columns]
+    try:
+        for column in columns:
+            column.data[rows] = 0
+        passing = np.flatnonzero(profile.filtering.chain_on(cycle, rows) == PASS)
+    finally:
+        for column, values in zip(columns, before, strict=True):
+            column.data[rows] = values
+    return int(rows[passing[0]]) if len(passing) else -1
+
+
+def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: Cycle, row: int) -> bool:
+    filters = profile.filtering.pod_filters(cycle)
+    gone: list[Pod] = []
+    with cluster.what_if() as world:
+        try:
+            for other in list(cluster.pods_on(row).values()):
+                world.remove(other, row)
+                gone.append(other)
+                for plugin in filters:
+                    plugin.remove_pod(cycle, cycle.pod, other, row)
+            return profile.filtering.dry_run(cycle, row) == PASS
+        finally:
+            for other in reversed(gone):
+                for plugin in filters:
+                    plugin.add_pod(cycle, cycle.pod, other, row)
