@@ -1,1 +1,1 @@
-"""Talking to the API server: connection, reflector (list and watch), informers, write lanes and leader election."""
+"""Talking to the API server: connection, reflector (list and watch), write lanes and leader election."""
