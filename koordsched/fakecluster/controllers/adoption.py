@@ -10,7 +10,6 @@ from koordsched.fakecluster.controllers.ownership import (
     Key,
     Object,
     controller_reference,
-    controller_uid,
     is_deleting,
     key_of,
     with_owners,
@@ -91,8 +90,6 @@ def unclaimed_matches(candidates: Informer, owner: Object) -> list[Object]:
         return []
     return [
         candidate
-        for candidate in candidates.in_namespace(owner["metadata"].get("namespace", ""))
-        if controller_uid(candidate) is None
-        and not is_deleting(candidate)
-        and selector.matches(candidate["metadata"].get("labels") or {})
+        for candidate in candidates.unowned_in(owner["metadata"].get("namespace", ""))
+        if not is_deleting(candidate) and selector.matches(candidate["metadata"].get("labels") or {})
     ]

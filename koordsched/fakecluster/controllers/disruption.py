@@ -11,7 +11,7 @@ from koordsched.fakecluster.controllers.context import ControllerContext, settle
 from koordsched.fakecluster.controllers.ownership import Key, Object, controller_uid, key_of
 from koordsched.fakecluster.controllers.percentages import scaled_value
 from koordsched.fakecluster.controllers.pods import PodRecord
-from koordsched.fakecluster.controllers.selectorindex import SelectorIndex, parse_selector
+from koordsched.fakecluster.controllers.selectorindex import LabelIndex, SelectorIndex, parse_selector
 from koordsched.fakecluster.controllers.timestamps import seconds_of
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 
@@ -30,6 +30,7 @@ class DisruptionController:
         self._context = context
         self._selectors: SelectorIndex[Key] = SelectorIndex()
         self._members: dict[Key, dict[Key, None]] = {}
+        self._labels: dict[str, LabelIndex[Key]] = {}
         self.queue: WorkQueue[Key] = WorkQueue(context.registry, "disruption", self._reconcile)
         context.disruption_budgets.on_change(self._budget_changed)
         context.pods.on_change(self._pod_changed)
@@ -50,13 +51,27 @@ class DisruptionController:
             self._selectors.put(key, key[0], selector)
             self._members[key] = {}
             if selector is not None:
-                records = self._context.registry.scan(self._context.pod_resource, key[0])
-                self._members[key] = {record.key: None for record in records if selector.matches(record.labels)}
+                self._members[key] = dict.fromkeys(self._labels_in(key[0]).matching(key[0], selector))
         self.queue.add(key)
 
+    def _labels_in(self, namespace: str) -> LabelIndex[Key]:
+        """The pods of a namespace by label, kept from its first budget on."""
+        index = self._labels.get(namespace)
+        if index is None:
+            index = self._labels[namespace] = LabelIndex()
+            for record in self._context.registry.scan(self._context.pod_resource, namespace):
+                index.put(record.key, namespace, record.labels)
+        return index
+
     def _pod_changed(self, before: PodRecord | None, after: PodRecord | None) -> None:
-        if not self._members:
+        pod = after or before
+        index = self._labels.get(pod.namespace) if pod is not None else None
+        if pod is None or index is None:
             return
+        if after is None:
+            index.discard(pod.key)
+        elif before is None or before.labels != after.labels:
+            index.put(after.key, after.namespace, after.labels)
         if before is not None and after is not None and before.labels == after.labels:
             if (before.ready, before.deleting, before.owner_uid) == (after.ready, after.deleting, after.owner_uid):
                 return

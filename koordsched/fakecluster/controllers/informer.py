@@ -22,6 +22,7 @@ class Informer:
         self._objects: dict[Key, Object] = {}
         self._by_uid: dict[str, Key] = {}
         self._by_owner: dict[str, set[Key]] = {}
+        self._unowned: dict[str, set[Key]] = {}
         self._by_namespace: dict[str, set[Key]] = {}
         self._listeners: list[Listener] = []
 
@@ -46,6 +47,10 @@ class Informer:
         """The objects whose controller has that uid, by name."""
         return [self._objects[key] for key in sorted(self._by_owner.get(uid, ()))]
 
+    def unowned_in(self, namespace: str) -> list[Object]:
+        """The objects of a namespace that have no controller, by name."""
+        return [self._objects[key] for key in sorted(self._unowned.get(namespace, ()))]
+
     def in_namespace(self, namespace: str) -> list[Object]:
         """The objects of a namespace, by name."""
         return [self._objects[key] for key in sorted(self._by_namespace.get(namespace, ()))]
@@ -59,7 +64,11 @@ class Informer:
         before = self._objects.get(key)
         after = None if kind == "DELETED" else new
         if before is not None:
-            _discard(self._by_owner, controller_uid(before), key)
+            owner = controller_uid(before)
+            if owner is not None:
+                _discard(self._by_owner, owner, key)
+            else:
+                _discard(self._unowned, key[0], key)
         if after is None:
             self._objects.pop(key, None)
             self._by_uid.pop(new["metadata"]["uid"], None)
@@ -71,12 +80,14 @@ class Informer:
             owner = controller_uid(after)
             if owner is not None:
                 self._by_owner.setdefault(owner, set()).add(key)
+            else:
+                self._unowned.setdefault(key[0], set()).add(key)
         for listener in self._listeners:
             listener(before, after)
 
 
-def _discard(index: dict[str, set[Key]], where: str | None, key: Key) -> None:
-    if where is None or where not in index:
+def _discard(index: dict[str, set[Key]], where: str, key: Key) -> None:
+    if where not in index:
         return
     index[where].discard(key)
     if not index[where]:
