@@ -39,7 +39,7 @@ class _Snapshot:
 
 
 class Pager:
-    """Keeps the rest of paged lists: later pages show the state of the first. Of `limit` lists the oldest is dropped."""
+    """Keeps the rest of paged lists: later pages show the state of the first. The oldest beyond `limit` go."""
 
     def __init__(self, store: Store, limit: int = 64) -> None:
         self._store = store
