@@ -28,6 +28,10 @@ class Images:
         self.by_name: dict[str, Image] = {}
         self._on_row: dict[int, tuple[ContainerImage, ...]] = {}
 
+    def on_row(self, row: int) -> tuple[ContainerImage, ...]:
+        """The images of the node on a row."""
+        return self._on_row.get(row, ())
+
     def replace(self, row: int, images: tuple[ContainerImage, ...]) -> bool:
         """Stores a node's images; returns whether they changed."""
         before = self._on_row.get(row, ())

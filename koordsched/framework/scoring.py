@@ -48,12 +48,21 @@ def choose(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> i
     At least one row must be feasible; a single one is taken without scoring.
     Raises InvalidScore or PreScoreFailed.
     """
+    return decide(cycle, table, verdicts, rng)[0]
+
+
+def decide(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> tuple[int, int | None]:
+    """`choose`, and the total of that row: None if it was the only one."""
     if verdicts.feasible == 1:
-        return int(verdicts.rows[0])
+        return int(verdicts.rows[0]), None
     if verdicts.evaluation is not None and not verdicts.plan.pod_scores:
-        return pick(verdicts.evaluation.totals, rng)
+        totals = verdicts.evaluation.totals
+        row = pick(totals, rng)
+        return row, totals.item(row)
     rows = verdicts.rows
-    return int(rows[pick(totals_of(cycle, table, verdicts), rng)])
+    totals = totals_of(cycle, table, verdicts)
+    at = pick(totals, rng)
+    return int(rows[at]), totals.item(at)
 
 
 def pick(totals: Totals, rng: Random) -> int:

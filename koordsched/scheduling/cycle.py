@@ -16,12 +16,14 @@ from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import Cycle
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, choose
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.decisions import Decisions
+from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
 
 _log = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class SchedulingCycle:
         failures: FailureHandler,
         voice: Voice,
         metrics: Metrics,
+        decisions: Decisions,
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
@@ -78,34 +81,49 @@ class SchedulingCycle:
         self._failures = failures
         self._voice = voice
         self._metrics = metrics
+        self._decisions = decisions
+        self._evaluated = {
+            name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()
+        }
         self._clock = clock
         self._rng = rng
 
     def schedule_one(self, queued: QueuedPod[Pod]) -> Placement | None:
         """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
         pod = queued.pod
-        if pod.deleting:
-            self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
-            self._queue.done(pod.uid)
-            return None
-        if pod.uid in self._cluster.assigned:
-            self._queue.done(pod.uid)
+        if not self._is_wanted(pod):
             return None
         profile = self._profiles[pod.shape.scheduler_name]
         started = self._clock()
         cycle = Cycle(pod)
         try:
             return self._place(cycle, profile, queued, started)
-        except (InvalidScore, PreScoreFailed) as error:
-            self._fail(queued, profile, started, str(error))
         except Exception as error:
-            # A defect of one plugin must cost one pod an attempt, not everybody the scheduler.
-            _log.exception("scheduling %s failed", pod.key)
-            if pod.uid in self._cluster.assumed:
-                profile.run_unreserve(cycle, pod, pod.row)
-                self._cluster.forget(pod)
-            self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
+            self._give_up(cycle, profile, queued, started, error)
         return None
+
+    def _is_wanted(self, pod: Pod) -> bool:
+        """Whether the pod still has to be scheduled; if not, that has been seen to."""
+        if pod.deleting:
+            self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
+        elif pod.uid not in self._cluster.assigned:
+            return True
+        self._queue.done(pod.uid)
+        return False
+
+    def _give_up(
+        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float, error: Exception
+    ) -> None:
+        """An exception ended the cycle: a defect of one plugin costs one pod an attempt, not everybody the scheduler."""
+        if isinstance(error, (InvalidScore, PreScoreFailed)):
+            self._fail(queued, profile, started, str(error))
+            return
+        pod = cycle.pod
+        _log.error("scheduling %s failed", pod.key, exc_info=error)
+        if pod.uid in self._cluster.assumed:
+            profile.run_unreserve(cycle, pod, pod.row)
+            self._cluster.forget(pod)
+        self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
     def _place(self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float) -> Placement | None:
         table = self._cluster.table
@@ -115,6 +133,7 @@ class SchedulingCycle:
         verdicts = profile.filtering.filter(cycle)
         found = self._clock()
         self._metrics.extension_point("Filter", profile.name).observe(found - started)
+        self._evaluated[profile.name].filtered(verdicts.plan, verdicts.pre_filtered)
         error = self._error_in(verdicts, profile)
         if error is not None:
             self._fail(queued, profile, started, error.message)
@@ -122,10 +141,13 @@ class SchedulingCycle:
         if not verdicts.feasible:
             self._no_node(cycle, profile, queued, verdicts, started)
             return None
-        row = choose(cycle, table, verdicts, self._rng)
+        row, total = decide(cycle, table, verdicts, self._rng)
         scored = self._clock()
-        self._metrics.extension_point("Score", profile.name).observe(scored - found)
+        if total is not None:
+            self._metrics.extension_point("Score", profile.name).observe(scored - found)
+            self._evaluated[profile.name].scored(verdicts.plan)
         self._metrics.scheduling_algorithm_duration.observe(scored - started)
+        self._decisions.record(cycle, table, verdicts, row, total, scored, profile.chains)
         return self._take(cycle, profile, queued, row, started, verdicts.feasible)
 
     @staticmethod

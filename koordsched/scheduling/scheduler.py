@@ -32,6 +32,7 @@ from koordsched.scheduling.apiwrites import ApiWrites, EventWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.cycle import SchedulingCycle
+from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.eviction import PreemptionEvictions
 from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
@@ -101,8 +102,9 @@ class Scheduler:
         )
         nominations.queue = self.queue
         failures = FailureHandler(self.queue, self._pending, self.voice)
+        self.decisions = Decisions(clock.monotonic, clock.wall)
         self.cycle = SchedulingCycle(
-            self.cluster, self.queue, self.profiles, failures, self.voice, metrics, clock.monotonic, rng
+            self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions, clock.monotonic, rng
         )
         self.binding = BindingCycle(
             self.cluster, self.queue, self.waiting, failures, self.voice, metrics, clock.monotonic

@@ -1,0 +1,90 @@
+"""Where changes wait while a scheduling cycle is cut at an HTTP call.
+
+With extenders a cycle is a coroutine, and what it reads must stay one consistent state all the same: whatever would
+change the cluster state meanwhile (watch events, the end of a failed binding) is put here and applied, in order, when
+the cycle has come to its decision. The pod is still in flight then, so the queue records the events for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from koordsched.client.sink import KubeObject, ObjectKey, Sink
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=KubeObject)
+
+_AT_ONCE = 200
+"""Changes applied between two turns of the loop."""
+
+
+class Inbox:
+    """Applies changes at once, unless it is held."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, change: Callable[..., None], *args: Any) -> None:
+        """Calls `change(*args)`: now, or when the inbox is released."""
+        if self._held:
+            self._waiting.append((change, args))
+        else:
+            change(*args)
+
+    def hold(self) -> None:
+        """From now on changes wait."""
+        self._held = True
+
+    async def release(self) -> None:
+        """Applies what has waited, including what arrives while it does so."""
+        while self._waiting:
+            for _ in range(min(_AT_ONCE, len(self._waiting))):
+                self._apply_first()
+            await asyncio.sleep(0)
+        self._held = False
+
+    def release_now(self) -> None:
+        """The same without giving way: for the end of a cancelled cycle."""
+        while self._waiting:
+            self._apply_first()
+        self._held = False
+
+    def _apply_first(self) -> None:
+        change, args = self._waiting.popleft()
+        try:
+            change(*args)
+        except Exception:
+            # One object that cannot be taken in must not keep the others out.
+            _log.exception("a change of the cluster could not be taken in")
+
+
+class InboxSink(Generic[T]):
+    """A sink whose objects pass the inbox."""
+
+    def __init__(self, inbox: Inbox, sink: Sink[T]) -> None:
+        self._inbox = inbox
+        self._sink = sink
+
+    def upsert(self, obj: T) -> None:
+        self._inbox.put(self._sink.upsert, obj)
+
+    def delete(self, obj: T) -> None:
+        self._inbox.put(self._sink.delete, obj)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        self._inbox.put(self._sink.delete_key, key)
+
+    def replace_begin(self) -> None:
+        self._inbox.put(self._sink.replace_begin)
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        self._inbox.put(self._sink.replace_end, present)

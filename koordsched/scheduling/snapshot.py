@@ -1,0 +1,142 @@
+"""The cluster as the scheduler holds it, written back as Kubernetes objects: what `simulate` and `explain` accept.
+
+The scheduler keeps of an object what decisions rest on, so nothing else is shown either: no environment, no commands,
+no Secrets or ConfigMaps, and of the annotations only those of Kubernetes and Koordinator themselves (`kubectl apply`
+leaves a copy of the whole object in one, which is left out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from koordsched.api import core
+from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.objects import Kind
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import CPU
+from koordsched.cluster.state import ClusterState
+from koordsched.scheduling.offline import OTHER_KINDS
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+TRUSTED_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh")
+"""Annotations of these domains and their subdomains are for machines; others may hold anything."""
+
+_PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+_REPLICATED = ("ReplicaSet", "StatefulSet", "ReplicationController")
+
+
+def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, Any]]:
+    """Every object, as JSON values: nodes, then what else plugins read, then pods.
+
+    What is there is decided at the first step; whoever takes it step by step may see a later state of single objects.
+    """
+    table = cluster.table
+    nodes = [(row, node) for row, node in enumerate(table.nodes) if node is not None]
+    others = [(store.kind, list(store)) for store in cluster.objects.wanted()]
+    bound = list(cluster.assigned.values())
+    waiting = [pod for pod in pending if pod.uid not in cluster.assigned]
+    for row, node in nodes:
+        yield node_object(node, table.images.on_row(row))
+    for kind, things in others:
+        for thing in things:
+            yield _other(kind, thing)
+    names = table.resource_names.names
+    for pod in (*bound, *waiting):
+        yield pod_object(pod, names)
+
+
+def node_object(node: core.Node, images: tuple[core.ContainerImage, ...]) -> dict[str, Any]:
+    """A node, its images included."""
+    full = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=images))
+    return _object("v1", "Node", full)
+
+
+def pod_object(pod: Pod, resource_names: list[str]) -> dict[str, Any]:
+    """A pod, rebuilt from what is known of it. One that was resized in place shows a single container.
+
+    `resource_names`: by resource index.
+    """
+    spec = pod.shape.spec
+    if pod.wire is not None:
+        spec = pod.wire.spec
+    if pod.requests is not pod.shape.requests:
+        spec = _resized(pod, spec, resource_names)
+    shown: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(spec, node_name=pod.node))
+    shown.setdefault("schedulerName", spec.scheduler_name)
+    metadata: dict[str, Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version,
+        "generation": pod.generation,
+        "creationTimestamp": pod.created,
+        "labels": pod.labels.labels,
+    }
+    if pod.wire is not None:
+        metadata["annotations"] = shown_annotations(pod.wire.metadata)
+    if pod.owner is not None:
+        metadata["ownerReferences"] = [{**msgspec.to_builtins(pod.owner), "controller": True}]
+    status: dict[str, Any] = {"phase": "Running" if pod.start_time else "Pending"}
+    if pod.start_time:
+        status["startTime"] = pod.start_time
+    if pod.nominated_node:
+        status["nominatedNodeName"] = pod.nominated_node
+    if pod.deleting:
+        # When it ends is not kept; that it ends is what counts.
+        metadata["deletionTimestamp"] = pod.start_time or pod.created or _EPOCH
+    if pod.preempted:
+        status["conditions"] = [_PREEMPTED]
+    metadata = {key: value for key, value in metadata.items() if value}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": shown, "status": status}
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _resized(pod: Pod, spec: core.PodSpec, names: list[str]) -> core.PodSpec:
+    """The spec with all that counts against the node now in one container."""
+    amounts: core.Quantities = {
+        names[index]: f"{amount}m" if index == CPU else amount for index, amount in pod.requests.amounts
+    }
+    ports = tuple(port for container in (*spec.init_containers, *spec.containers) for port in container.ports)
+    first = spec.containers[0]
+    container = core.Container(
+        name=first.name, image=first.image, ports=ports, resources=core.ResourceRequirements(requests=amounts)
+    )
+    return msgspec.structs.replace(spec, containers=(container,), init_containers=(), overhead={}, resources=None)
+
+
+def shown_annotations(meta: ObjectMeta) -> dict[str, str]:
+    """The annotations that may be shown."""
+    return {key: value for key, value in meta.annotations.items() if _is_shown(key)}
+
+
+def _is_shown(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return key != LAST_APPLIED and any(domain == known or domain.endswith(f".{known}") for known in TRUSTED_DOMAINS)
+
+
+def _other(kind: Kind[Any], thing: Any) -> dict[str, Any]:
+    version, name = _NAMES[kind.path]
+    shown = _object(version, name, thing)
+    if name in _REPLICATED:
+        # Its pods are among the objects; whoever reads this must make no more of them.
+        shown.setdefault("spec", {})["replicas"] = 0
+    return shown
+
+
+_NAMES = {kind.path: names for names, kind in OTHER_KINDS.items()}
+
+
+def _object(version: str, kind: str, thing: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(thing)
+    annotations = shown_annotations(thing.metadata)
+    metadata = shown.get("metadata", {})
+    metadata.pop("annotations", None)
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": version, "kind": kind, **shown}
