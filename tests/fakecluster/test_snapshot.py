@@ -98,6 +98,8 @@ def test_a_restored_cluster_lives_on(tmp_path):
     later.patch("deployments", "api", {"spec": {"replicas": 5}}, namespace_="team")
     later.run(30)
     assert later.get("deployments", "api", "team")["status"]["availableReplicas"] == 5
+    addresses = [pod["status"]["podIP"] for pod in later.list("pods") if pod["status"]["phase"] == "Running"]
+    assert len(set(addresses)) == len(addresses) == 8
     later.run(300)
     assert all("taints" not in node["spec"] for node in later.list("nodes"))
 

@@ -118,6 +118,7 @@ class PodRunner:
             request = pod_request(pod["spec"])
             if phase == "Running":
                 node.allotment.take(uid, request)
+                self._skip_address(status.get("podIP") or "")
                 self._plan_end(node, pod)
                 return
             shortage = None if uid in node.allotment else node.allotment.shortage(request)
@@ -173,6 +174,13 @@ class PodRunner:
         self._addresses += 1
         number = self._addresses
         return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+    def _skip_address(self, address: str) -> None:
+        """Addresses of pods that ran before (a snapshot's) are not given out again."""
+        parts = address.split(".")
+        if len(parts) == 4 and parts[0] == "10" and all(part.isdecimal() for part in parts):
+            number = int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3])
+            self._addresses = max(self._addresses, number)
 
     def _plan_end(self, node: HollowNode, pod: Object) -> None:
         metadata = pod["metadata"]
