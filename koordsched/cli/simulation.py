@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 
+from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import first_error
 from koordsched.framework.explain import Explanation
@@ -45,7 +46,9 @@ class Simulation:
 
     def _decide(self, key: str) -> Outcome:
         pod = self._scheduler.pending[key]
-        outcome = Outcome(key, pod.shape.scheduler_name, workload_of(pod))
+        outcome = Outcome(
+            key, pod.shape.scheduler_name, workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
+        )
         if self._place(pod, outcome):
             return outcome
         explanation, advice = self._refusal(pod)
@@ -92,14 +95,3 @@ class Simulation:
 
 def _gates(pod: Pod) -> tuple[str, ...]:
     return tuple(gate.name for gate in pod.wire.spec.scheduling_gates) if pod.wire is not None else ()
-
-
-def workload_of(pod: Pod) -> str:
-    """`Kind namespace/name` of what the pod belongs to (a Deployment rather than its ReplicaSet), or of the pod."""
-    owner = pod.owner
-    if owner is None:
-        return f"Pod {pod.key}"
-    suffix = f"-{pod.labels.labels.get('pod-template-hash')}"
-    if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
-        return f"Deployment {pod.namespace}/{owner.name.removesuffix(suffix)}"
-    return f"{owner.kind} {pod.namespace}/{owner.name}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from koordsched.api.meta import OwnerReference
 from koordsched.fakecluster.controllers.daemonplacement import DaemonPlacement, daemon_tolerations, pin_to_node
 from koordsched.fakecluster.controllers.nodes import NodeRecord
 from koordsched.fakecluster.controllers.podtemplate import PodMold, template_hash
@@ -33,6 +34,16 @@ def owners_with_pods(pods: Iterable[Object]) -> set[Owner]:
             if kind == "ReplicaSet" and name.endswith(suffix):
                 found.add((namespace, "Deployment", name.removesuffix(suffix)))
     return found
+
+
+def workload_of(namespace: str, name: str, owner: OwnerReference | None, labels: Mapping[str, str]) -> str:
+    """`Kind namespace/name` of what a pod belongs to (a Deployment rather than its ReplicaSet), or of the pod."""
+    if owner is None:
+        return f"Pod {namespace}/{name}"
+    suffix = f"-{labels.get(HASH_LABEL)}"
+    if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
+        return f"Deployment {namespace}/{owner.name.removesuffix(suffix)}"
+    return f"{owner.kind} {namespace}/{owner.name}"
 
 
 def expand(workload: Object, nodes: Sequence[Object]) -> list[Object]:

@@ -1,0 +1,260 @@
+"""The demonstration, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import click
+from rich.console import Console
+
+from koordsched.api import core
+from koordsched.api.decoding import Decoder
+from koordsched.cli.demo.applying import Applier
+from koordsched.cli.demo.children import ChildFailed, Children
+from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
+from koordsched.cli.demo.expectations import Expectations, differences, load_expectations
+from koordsched.cli.demo.observation import Observation
+from koordsched.cli.objectfiles import InputError, Sourced, read_objects
+from koordsched.cli.output import console, fail
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import ClientError
+from koordsched.client.network import NetworkTransport
+from koordsched.client.reflector import Reflector
+from koordsched.client.transport import Transport
+
+EXAMPLES = Path(__file__).parents[1] / "data" / "examples"
+
+NOT_AS_EXPECTED = 4
+"""Exit code when everything worked but the outcome is another."""
+INTERRUPTED = 130
+
+READY_WITHIN = 60.0
+SETTLED_AFTER = 3.0
+"""Seconds without a change after which a cluster of another size counts as settled."""
+_LOOK_EVERY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line."""
+
+    nodes: int
+    burst: int
+    keep: bool
+    port: int
+    timeout: float
+
+
+@click.command(
+    "demo",
+    epilog=f"Exit code: 0 the outcome is the expected one, {NOT_AS_EXPECTED} it is another, 1 something failed.",
+)
+@click.option("--nodes", type=click.IntRange(1, 20_000), default=100, show_default=True, help="Size of the cluster.")
+@click.option("--burst", type=click.IntRange(0), default=1000, show_default=True, help="Pods to measure speed with.")
+@click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, to look around with kubectl.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="The API server's.")
+@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds in which all must settle.")
+def demo(**flags: object) -> None:
+    """Start a cluster of hollow nodes and the scheduler, apply example workloads, show what becomes of them.
+
+    With 100 nodes the outcome is checked: how many pods of each workload run, where, and the exact reason of each one
+    that must stay pending.
+    """
+    options = Options(**flags)  # type: ignore[arg-type]  # click has converted each flag to its type
+    folder = Path(tempfile.mkdtemp(prefix="koordsched-demo-"))
+    try:
+        code = asyncio.run(_interruptible(_Demo(options, folder, console())))
+    except (ChildFailed, InputError, ClientError) as error:
+        fail(f"{error}\n(logs: {folder})")
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    shutil.rmtree(folder, ignore_errors=True)
+    raise click.exceptions.Exit(code)
+
+
+async def _interruptible(run: _Demo) -> int:
+    """Ctrl-C and SIGTERM cancel the demonstration, which cleans up after itself."""
+    task = asyncio.get_running_loop().create_task(run.run())
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return run.outcome if run.outcome is not None else INTERRUPTED
+
+
+class _Demo:
+    """One run. `outcome`: the exit code, once it is known."""
+
+    def __init__(self, options: Options, folder: Path, out: Console) -> None:
+        self._options = options
+        self._folder = folder
+        self._out = out
+        self._kubeconfig = folder / "kubeconfig"
+        self.outcome: int | None = None
+
+    async def run(self) -> int:
+        """Returns the exit code. Raises ChildFailed, InputError or ClientError."""
+        loop = asyncio.get_running_loop()
+        expected = load_expectations(EXAMPLES / "expected.yaml")
+        async with Children(self._folder) as children:
+            with Progress(self._out) as progress:
+                serving = await self._start(children, progress)
+                transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(self._kubeconfig))
+                try:
+                    applier = Applier(transport)
+                    observation = Observation(loop.time, await applier.zones())
+                    watching = loop.create_task(_reflector(transport, observation).run())
+                    try:
+                        found = await self._play(children, progress, applier, observation, expected)
+                    finally:
+                        watching.cancel()
+                finally:
+                    await transport.close()
+            self.outcome = NOT_AS_EXPECTED if found else 0
+            self._report(observation, found, checked=self._options.nodes == expected.nodes)
+            if self._options.keep:
+                await self._keep(children, serving)
+        return self.outcome
+
+    async def _start(self, children: Children, progress: Progress) -> str:
+        """Starts both processes; returns where the scheduler serves its endpoints."""
+        template = EXAMPLES / "node-templates" / "demo.yaml"
+        cluster = await children.start(
+            "fakecluster",
+            *("fakecluster", "--nodes", str(self._options.nodes), "--node-template", str(template)),
+            *("--port", str(self._options.port), "--kubeconfig-out", str(self._kubeconfig)),
+        )
+        await cluster.until(lambda: _has_content(self._kubeconfig), READY_WITHIN, "being ready")
+        progress.step(f"cluster    {self._options.nodes} hollow nodes, an API server in process {cluster.process.pid}")
+        port = _free_port()
+        scheduler = await children.start(
+            "scheduler",
+            *("run", "--kubeconfig", str(self._kubeconfig), "--bind-address", "127.0.0.1", "--secure-port", str(port)),
+        )
+        progress.step(f"scheduler  koordsched run, process {scheduler.process.pid}")
+        return f"https://127.0.0.1:{port}"
+
+    async def _play(
+        self,
+        children: Children,
+        progress: Progress,
+        applier: Applier,
+        observation: Observation,
+        expected: Expectations,
+    ) -> list[str]:
+        """Applies the workloads, waits for the outcome, then the burst; returns what is not as expected."""
+        count = await applier.create(read_objects([str(EXAMPLES / "workloads")]))
+        progress.step(f"workloads  {count} objects created")
+        checked = self._options.nodes == expected.nodes
+        quiet = _Quiet(observation)
+
+        def settled() -> bool:
+            return not differences(expected, observation.tallies()) if checked else quiet.is_it()
+
+        await self._watch(children, progress, observation, settled)
+        found = differences(expected, observation.tallies()) if checked else []
+        if self._options.burst and not found:
+            await applier.create([_burst(self._options.burst)])
+            await self._watch(
+                children, progress, observation, lambda: observation.placing(BURST)[0] == self._options.burst
+            )
+            placed, _ = observation.placing(BURST)
+            if placed != self._options.burst:
+                found.append(f"{BURST}: {placed} placed, not {self._options.burst}")
+        return found
+
+    async def _watch(
+        self, children: Children, progress: Progress, observation: Observation, done: Callable[[], bool]
+    ) -> None:
+        """Shows progress until it is done, or time is up."""
+        now = asyncio.get_running_loop().time
+        start = now()
+        while not done() and now() - start < self._options.timeout:
+            children.check()
+            progress.update(now() - start, observation.tallies())
+            await asyncio.sleep(_LOOK_EVERY)
+        progress.update(now() - start, observation.tallies())
+
+    def _report(self, observation: Observation, found: list[str], *, checked: bool) -> None:
+        out, tallies = self._out, observation.tallies()
+        out.print()
+        out.print(placements(tallies))
+        out.print()
+        print_pending(out, tallies)
+        out.print()
+        placed, seconds = observation.placing(BURST)
+        if placed:
+            speed = f" ({placed / seconds:,.0f} pods/s)" if seconds else ""
+            out.print(f"{BURST}: {placed} pods created, placed and bound in {seconds:.2f} s{speed}")
+        total = sum(tally.placed for tally in tallies.values())
+        pending = sum(tally.pods for tally in tallies.values()) - total
+        if found:
+            print_differences(out, found)
+        elif checked:
+            out.print(f"{total} pods placed, {pending} pending, each for the reason expected.")
+        else:
+            out.print(f"{total} pods placed, {pending} pending. (Expectations exist for 100 nodes only.)")
+
+    async def _keep(self, children: Children, serving: str) -> None:
+        """Until Ctrl-C, or until a process ends."""
+        kubectl = f"kubectl --kubeconfig {self._kubeconfig}"
+        self._out.print(
+            f"\nStill running; Ctrl-C ends it. Look around with:\n"
+            f"  {kubectl} get pods -n demo -o wide\n"
+            f"  {kubectl} describe pod impossible -n demo\n"
+            f"  {kubectl} uncordon large-0; {kubectl} scale -n demo deployment/web --replicas 30\n"
+            f"  koordsched explain demo/impossible --server {serving} --kubeconfig {self._kubeconfig} "
+            f"--insecure-skip-tls-verify",
+            soft_wrap=True,
+        )
+        while True:
+            children.check()
+            await asyncio.sleep(_LOOK_EVERY)
+
+
+BURST = "Deployment demo/burst"
+
+
+class _Quiet:
+    """Whether nothing has changed for a while."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._observation = observation
+        self._now = asyncio.get_running_loop().time
+        self._changes, self._since = -1, 0.0
+
+    def is_it(self) -> bool:
+        if self._observation.changes != self._changes:
+            self._changes, self._since = self._observation.changes, self._now()
+        return self._now() - self._since > SETTLED_AFTER
+
+
+def _burst(replicas: int) -> Sourced:
+    (burst,) = read_objects([str(EXAMPLES / "burst.yaml")])
+    burst.obj["spec"]["replicas"] = replicas
+    return burst
+
+
+def _reflector(transport: Transport, observation: Observation) -> Reflector[core.Pod]:
+    return Reflector(transport, "/api/v1/pods", Decoder(core.Pod), observation, clock=SystemClock(), rng=Random())
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
