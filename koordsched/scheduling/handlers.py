@@ -103,6 +103,10 @@ class PodHandler:
         self._reject_waiting = reject_waiting
         self._unreadable: dict[str, str] = {}
 
+    def knows(self, uid: str) -> bool:
+        """Whether a pod is pending or on a node, as far as we have been told."""
+        return uid in self._cluster.assigned or uid in self._pending.by_uid
+
     def upsert(self, wire: core.Pod) -> None:
         """A pod was added or changed."""
         if wire.status.phase in TERMINAL:

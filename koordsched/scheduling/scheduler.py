@@ -38,6 +38,7 @@ from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.timing import HintTimes
 from koordsched.scheduling.voice import UserVoice
 from koordsched.scheduling.watching import Watches
 
@@ -92,8 +93,9 @@ class Scheduler:
             clock=clock,
             rng=rng,
         )
+        hint_times = HintTimes(metrics, clock.monotonic)
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
-            {name: _queue_profile(profile) for name, profile in self.profiles.items()},
+            {name: _queue_profile(profile, hint_times) for name, profile in self.profiles.items()},
             clock=clock.wall,
             sort_key=self.profiles[names[0]].queue_sort[0].sort_key,
             is_pending=self._pending.is_pending,
@@ -123,11 +125,16 @@ class Scheduler:
             pods=self.pod_handler,
             clock=clock,
             rng=rng,
+            metrics=metrics,
             on_progress=self._progress.set,
         )
         self._event_writer: asyncio.Task[None] | None = None
         metrics.observe_queue(self.queue)
         metrics.observe_cluster(self.cluster)
+
+    def pending_pods(self) -> list[Pod]:
+        """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""
+        return list(self._pending.by_uid.values())
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -219,12 +226,12 @@ class _Evictions:
         self.executor.start(preemptor, node, victims)
 
 
-def _queue_profile(profile: Profile) -> QueueProfile[Pod]:
+def _queue_profile(profile: Profile, times: HintTimes) -> QueueProfile[Pod]:
     registrations: list[HintRegistration[Pod]] = []
     for plugin in profile.plugins.values():
         events = plugin.events_to_register()
         registrations.extend(every_event(plugin.name) if events is None else events)
-    return QueueProfile(HintTable(registrations), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue})
+    return QueueProfile(HintTable(registrations, times), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue})
 
 
 def _check(plugin: PreEnqueue) -> PreEnqueueCheck[Pod]:

@@ -19,12 +19,15 @@ from koordsched.client.errors import ClientError
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.transport import Transport
-from koordsched.cluster.events import ActionType, ClusterEvent
+from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import HasMetadata, Store
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from koordsched.scheduling.inbox import Inbox, InboxSink
+from koordsched.scheduling.timing import TimedSink
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +130,7 @@ class ObjectSink(Generic[T]):
 
 
 class Watches:
-    """All reflectors of one scheduler."""
+    """All reflectors of one scheduler. With an inbox, what they deliver passes it."""
 
     def __init__(
         self,
@@ -139,22 +142,42 @@ class Watches:
         pods: PodHandler,
         clock: Clock,
         rng: Random,
+        metrics: Metrics,
         on_progress: Callable[[], None],
+        inbox: Inbox | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._rng = rng
         self._on_progress = on_progress
+        self._inbox = inbox
         self._tasks: list[asyncio.Task[None]] = []
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
-        self._add("/api/v1/nodes", core.Node, NodeSink(nodes), {})
-        self._add("/api/v1/pods", core.Pod, PodSink(pods), UNFINISHED)
+        node_sink = TimedSink(
+            NodeSink(nodes),
+            metrics,
+            clock.monotonic,
+            is_new=lambda node: node.metadata.name not in cluster.table.row_of,
+            resource_of=lambda node: NODE,
+        )
+        pod_sink = TimedSink(
+            PodSink(pods),
+            metrics,
+            clock.monotonic,
+            is_new=lambda pod: not pods.knows(pod.metadata.uid),
+            resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
+        )
+        self._add("/api/v1/nodes", core.Node, node_sink, {})
+        self._add("/api/v1/pods", core.Pod, pod_sink, UNFINISHED)
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 
     def _add(self, path: str, kind: type[T], sink: Sink[T], selectors: dict[str, str]) -> None:
+        if self._inbox is not None:
+            sink = InboxSink(self._inbox, sink)
+
         def malformed(name: str, error: Exception) -> None:
             _log.warning("%s %s cannot be understood and is ignored: %s", path, name, error)
 

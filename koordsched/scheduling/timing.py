@@ -1,0 +1,80 @@
+"""How long events from the cluster and the hints they ask take, for the metrics of core spec 5.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.observability.instruments import Histogram
+from koordsched.observability.metrics import Metrics
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class HintTimes:
+    """`queue.hints.HintObserver` that writes queueing_hint_execution_duration_seconds."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._durations = metrics.queueing_hint_duration
+        self._clock = clock
+
+    def clock(self) -> float:
+        """Seconds of a clock fit for durations."""
+        return self._clock()
+
+    def observe(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """`hint` is `Queue`, `QueueSkip` or `Error`."""
+        self._durations.labels(plugin, event, hint).observe(seconds)
+
+
+class TimedSink(Generic[T]):
+    """A sink whose calls are timed (event_handling_duration_seconds), by the event that the object's change is.
+
+    `is_new` tells an addition from an update; `resource_of` names the resource of an object, for pods by whether they
+    have a node.
+    """
+
+    def __init__(
+        self,
+        sink: Sink[T],
+        metrics: Metrics,
+        clock: Callable[[], float],
+        *,
+        is_new: Callable[[T], bool],
+        resource_of: Callable[[T], EventResource],
+    ) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._is_new = is_new
+        self._resource_of = resource_of
+        self._durations = metrics.event_handling_duration
+        self._bound: dict[tuple[EventResource, ActionType], Histogram] = {}
+
+    def upsert(self, obj: T) -> None:
+        action = ActionType.ADD if self._is_new(obj) else ActionType.UPDATE
+        started = self._clock()
+        self._sink.upsert(obj)
+        self._of(obj, action).observe(self._clock() - started)
+
+    def delete(self, obj: T) -> None:
+        started = self._clock()
+        self._sink.delete(obj)
+        self._of(obj, ActionType.DELETE).observe(self._clock() - started)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        self._sink.delete_key(key)
+
+    def replace_begin(self) -> None:
+        self._sink.replace_begin()
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        self._sink.replace_end(present)
+
+    def _of(self, obj: T, action: ActionType) -> Histogram:
+        key = (self._resource_of(obj), action)
+        histogram = self._bound.get(key)
+        if histogram is None:
+            histogram = self._bound[key] = self._durations.labels(ClusterEvent(*key).label)
+        return histogram
