@@ -28,7 +28,7 @@ from koordsched.fakecluster.store import Store
 from koordsched.fakecluster.tls import self_signed
 
 _RV_EPOCH = 1735689600
-"""2025-01-01: resourceVersions start at the seconds since then, times what one second can at most hand out."""
+"""2025-01-01: resourceVersions start at the time since then, times what one second can at most hand out."""
 _RV_PER_SECOND = 10_000
 
 
@@ -145,7 +145,7 @@ async def _run(options: Options) -> None:
 
 def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Registry:
     # Above whatever an earlier server on this machine handed out, so that clients of that one list anew.
-    first = max(1, int(clock.now() - _RV_EPOCH)) * _RV_PER_SECOND
+    first = max(1, int((clock.now() - _RV_EPOCH) * _RV_PER_SECOND))
     registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first))
     if options.load is not None:
         try:

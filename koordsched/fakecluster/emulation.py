@@ -29,7 +29,7 @@ class Emulation:
         loop = asyncio.get_running_loop()
         now = loop.time()
         slot = max(now, self._next_slot)
-        if (slot - now) / self._interval > self._queue_limit:
+        if slot - now > (self._queue_limit + 0.5) * self._interval:
             raise errors.too_many_requests("The apiserver is currently overloaded, please try again later.", 1)
         self._next_slot = slot + self._interval
         service = self._median * self._rng.lognormvariate(0.0, 0.35)

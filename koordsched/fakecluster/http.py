@@ -95,7 +95,8 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(400, "upgrade is not supported")
+            # Answered like any other request, which declines the upgrade, and closed.
+            return
         except httptools.HttpParserError as problem:
             self._refuse(400, str(problem))
 
@@ -120,7 +121,7 @@ class Connection(asyncio.Protocol):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        keep_alive = self._parser.should_keep_alive()
+        keep_alive = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         if self._body_size > BODY_LIMIT:
             self._refuse(413, f"Request entity too large: limit is {BODY_LIMIT}", "RequestEntityTooLarge")
             return

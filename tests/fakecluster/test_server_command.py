@@ -1,0 +1,98 @@
+"""The `koordsched fakecluster` command: starting, announcing, failing and ending."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from koordsched.cli.fakecluster import fakecluster; fakecluster()"]
+DEADLINE = 30
+
+
+@contextmanager
+def running(*flags):
+    """The server's process and its first line."""
+    process = subprocess.Popen(
+        [*COMMAND, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ)
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=DEADLINE)
+
+
+def ended(process):
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=DEADLINE)
+    return process.returncode, out, err
+
+
+def fetch(url, path, token=""):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with urllib.request.urlopen(urllib.request.Request(url + path, headers=headers), timeout=DEADLINE) as response:
+        return json.load(response)
+
+
+def test_it_announces_itself_and_keeps_its_state_over_a_restart(tmp_path):
+    config, state = tmp_path / "kubeconfig", tmp_path / "state"
+    flags = ["--nodes", "3", "--kubeconfig-out", str(config), "--token", "secret", "--dump", str(state), "--seed", "1"]
+    with running(*flags) as (process, line):
+        url = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]
+        assert line == f"fakecluster ready: {url}, 3 nodes, kubeconfig {config}"
+        nodes = fetch(url, "/api/v1/nodes", "secret")
+        assert len(nodes["items"]) == 3
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(url, "/api/v1/nodes")
+        code, out, err = ended(process)
+        assert (code, err) == (0, "")
+        assert out.startswith("fakecluster: wrote ")
+        assert out.endswith(f" objects to {state}\n")
+    with running("--load", str(state)) as (process, line):
+        url = line.split()[2].rstrip(",")
+        again = fetch(url, "/api/v1/nodes")
+        assert [n["metadata"]["uid"] for n in again["items"]] == [n["metadata"]["uid"] for n in nodes["items"]]
+        # Clients of the first server list anew: its versions are all in the past.
+        assert int(again["metadata"]["resourceVersion"]) > int(nodes["metadata"]["resourceVersion"])
+        assert ended(process) == (0, "", "")
+
+
+def refusal(*flags):
+    done = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, cwd=ROOT, timeout=DEADLINE, check=False)
+    return done.returncode, done.stdout, done.stderr.strip()
+
+
+def test_a_port_in_use_is_one_clear_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, err = refusal("--port", str(port))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+    assert "\n" not in err
+
+
+def test_bad_files_are_one_clear_line(tmp_path):
+    template = tmp_path / "nodes.yaml"
+    template.write_text("nodes: [")
+    code, out, err = refusal("--node-template", str(template))
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: node template: ")
+    assert "\n" not in err
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "x.yaml").write_text("kind: Pod\n")
+    code, out, err = refusal("--load", str(tmp_path / "state"))
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: --load: ")
+    assert "\n" not in err
