@@ -1,0 +1,188 @@
+"""Workloads as data: what `workloads.yaml` says, checked, and the groups of objects it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+FILE = Path(__file__).with_name("workloads.yaml")
+
+
+class WorkloadError(ValueError):
+    """The file of workloads cannot be used, or has no such workload; the message is ready for the user."""
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A struct in which a misspelt field is an error."""
+
+
+class Variable(_Strict):
+    """`first + index // every % modulo`, or without the last step if `modulo` is 0."""
+
+    first: int = 0
+    every: int = 1
+    modulo: int = 0
+
+    def at(self, index: int) -> int:
+        """The value for the pod of this number."""
+        step = index // self.every
+        return self.first + (step % self.modulo if self.modulo else step)
+
+
+class PodKind(_Strict):
+    """A kind of pod; `${…}` in it is filled in."""
+
+    spec: dict[str, Any]
+    labels: dict[str, str] = {}
+    finalizers: list[str] = []
+    variables: dict[str, Variable] = {}
+
+
+class NodeKind(_Strict):
+    """A kind of node; without `name` it is called after its number."""
+
+    capacity: dict[str, str]
+    name: str = ""
+    labels: dict[str, str] = {}
+
+
+class Nodes(_Strict):
+    """A group of nodes."""
+
+    count: int
+    kind: str = "default"
+    zones: list[str] = []
+
+
+class Namespaces(_Strict):
+    """A group of namespaces."""
+
+    prefix: str
+    count: int
+    labels: dict[str, str] = {}
+
+
+class Pods(_Strict):
+    """A group of pods: `count` in `namespace`, or `count` in each of `namespace`-0, -1, … if `namespaces` says so."""
+
+    kind: str
+    count: int
+    namespace: str = "default"
+    namespaces: int = 0
+
+    @property
+    def total(self) -> int:
+        """All pods of the group."""
+        return self.count * max(1, self.namespaces)
+
+    def namespace_of(self, number: int) -> str:
+        """The namespace of one pod of the group."""
+        return f"{self.namespace}-{number // self.count}" if self.namespaces else self.namespace
+
+
+class Objects(_Strict):
+    """Other objects; `${index}` is filled in."""
+
+    manifest: dict[str, Any]
+    count: int = 1
+
+
+class Churn(_Strict):
+    """What goes on while pods are scheduled: a step every `interval` seconds."""
+
+    mode: Literal["create", "recreate"]
+    interval: float
+    pods: list[str] = []
+    nodes: list[str] = []
+    objects: list[dict[str, Any]] = []
+
+
+class Deletion(_Strict):
+    """Pods of a namespace that go, `rate` per second."""
+
+    namespace: str
+    rate: float
+
+
+class Workload(_Strict):
+    """One workload; see `workloads.yaml`."""
+
+    nodes: list[Nodes]
+    measure: Pods
+    namespaces: list[Namespaces] = []
+    objects: list[Objects] = []
+    init: list[Pods] = []
+    pending: list[Pods] = []
+    churn: Churn | None = None
+    delete: Deletion | None = None
+
+    def scaled(self, nodes: int = 0, pods: int = 0) -> Workload:
+        """The same with another number of nodes or measured pods; 0 leaves it as it is.
+
+        Pods that are there already keep their number per node.
+        """
+        changed = self
+        if nodes and nodes != self.node_count:
+            largest = max(range(len(self.nodes)), key=lambda i: self.nodes[i].count)
+            others = self.node_count - self.nodes[largest].count
+            factor = nodes / self.node_count
+            changed = msgspec.structs.replace(
+                changed,
+                nodes=[
+                    msgspec.structs.replace(group, count=max(1, nodes - others)) if i == largest else group
+                    for i, group in enumerate(self.nodes)
+                ],
+                init=[msgspec.structs.replace(group, count=max(1, round(group.count * factor))) for group in self.init],
+            )
+        if pods:
+            changed = msgspec.structs.replace(changed, measure=msgspec.structs.replace(self.measure, count=pods))
+        return changed
+
+    @property
+    def node_count(self) -> int:
+        """All nodes."""
+        return sum(group.count for group in self.nodes)
+
+
+class Catalog(_Strict):
+    """The whole file."""
+
+    pods: dict[str, PodKind]
+    nodes: dict[str, NodeKind]
+    workloads: dict[str, Workload]
+
+    def workload(self, name: str) -> Workload:
+        """The workload of this name. Raises WorkloadError."""
+        found = self.workloads.get(name)
+        if found is None:
+            raise WorkloadError(f"no workload {name!r}; there are {', '.join(self.workloads)}")
+        return found
+
+
+def load(path: Path = FILE) -> Catalog:
+    """Reads and checks the file. Raises WorkloadError."""
+    try:
+        catalog = msgspec.convert(yaml.safe_load(path.read_text()), Catalog)
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise WorkloadError(f"{path}: {error}") from error
+    for name, workload in catalog.workloads.items():
+        for kind, known in _kinds_of(workload, catalog):
+            if kind not in known:
+                raise WorkloadError(f"{path}: {name}: there is no kind {kind!r}")
+    return catalog
+
+
+def _kinds_of(workload: Workload, catalog: Catalog) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for pods in (workload.measure, *workload.init, *workload.pending):
+        yield pods.kind, catalog.pods
+    for nodes in workload.nodes:
+        yield nodes.kind, catalog.nodes
+    if workload.churn is not None:
+        yield from ((kind, catalog.pods) for kind in workload.churn.pods)
+        yield from ((kind, catalog.nodes) for kind in workload.churn.nodes)
