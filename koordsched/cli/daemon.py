@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import platform
 import signal
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from random import Random
 
 from koordsched import __version__
+from koordsched.cli.debugdump import write_dump
+from koordsched.cli.endpoints import Endpoints, Served, metric_options
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.lanes import Lane, Lanes
@@ -23,10 +28,18 @@ from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.framework.profile import ProfileError
-from koordsched.observability.internals import observe_events, observe_gc, observe_lanes, observe_loop
+from koordsched.observability.internals import (
+    observe_events,
+    observe_gc,
+    observe_lanes,
+    observe_loop,
+    observe_reflectors,
+)
 from koordsched.observability.leaseevents import LeaseEvents
 from koordsched.observability.logging import LogControl
+from koordsched.observability.metric_options import MetricOptionError
 from koordsched.observability.metrics import Metrics
+from koordsched.observability.servingtls import ServingError
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.apiwrites import CoreEventWrites
@@ -46,33 +59,47 @@ class StartFailed(Exception):
 
 
 class Daemon:
-    """One run of the scheduler process."""
+    """One run of the scheduler process. `flags`: the command line, for /flagz."""
 
     def __init__(
-        self, options: Options, configuration: KubeSchedulerConfiguration, resolved: Resolved, logs: LogControl
+        self,
+        options: Options,
+        configuration: KubeSchedulerConfiguration,
+        resolved: Resolved,
+        logs: LogControl,
+        flags: Mapping[str, str],
     ) -> None:
         self._options = options
         self._configuration = configuration
         self._resolved = resolved
         self._logs = logs
+        self._flags = flags
         self._clock = SystemClock()
         self._rng = Random()
         self._identity = f"{platform.node()}_{uuid.uuid4()}"
         self._stopping = asyncio.Event()
+        self._elected = asyncio.Event()
         self._code = 0
         self._elector: Elector | None = None
+        self._dump: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Runs until a signal comes or the lease is lost; returns the exit code. Raises StartFailed."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        try:
-            transport = await NetworkTransport.open(
-                self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
-            )
-        except ClientError as error:
-            raise StartFailed(str(error)) from error
+        async with AsyncExitStack() as cleanup:
+            try:
+                return await self._run(cleanup)
+            except (ClientError, MetricOptionError, ProfileError, ServingError) as error:
+                raise StartFailed(str(error)) from error
+
+    async def _run(self, cleanup: AsyncExitStack) -> int:
+        metrics = Metrics(metric_options(self._options.metrics))
+        transport = await NetworkTransport.open(
+            self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
+        )
+        cleanup.push_async_callback(transport.close)
         limit = self._resolved.rate_limit
         lanes = Lanes(
             transport,
@@ -82,48 +109,61 @@ class Daemon:
             qps=limit.qps if limit else None,
             burst=limit.burst if limit else None,
         )
-        metrics = Metrics()
-        try:
-            scheduler = Scheduler(
-                self._resolved,
-                IN_TREE,
-                transport=transport,
-                lanes=lanes,
-                clock=self._clock,
-                rng=self._rng,
-                metrics=metrics,
-                hostname=platform.node(),
-                max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
-            )
-        except ProfileError as error:
-            await transport.close()
-            raise StartFailed(str(error)) from error
+        cleanup.push_async_callback(lanes.close)
+        scheduler = Scheduler(
+            self._resolved,
+            IN_TREE,
+            transport=transport,
+            lanes=lanes,
+            clock=self._clock,
+            rng=self._rng,
+            metrics=metrics,
+            hostname=platform.node(),
+            max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+        )
+        if self._resolved.leader_election.leader_elect:
+            self._elector = self._make_elector(transport, lanes, metrics)
+        endpoints = Endpoints(
+            self._options,
+            Served(
+                self._configuration,
+                self._flags,
+                scheduler,
+                transport,
+                self._elector,
+                self._stopping.is_set,
+                self._logs.set_verbosity,
+            ),
+            self._clock,
+        )
+        await endpoints.start()
+        cleanup.push_async_callback(endpoints.stop)
         _log.info("koordsched %s starts, API server %s", __version__, transport.server)
-        monitors = self._monitor(metrics, scheduler, lanes)
-        scheduler.start()
-        try:
-            await self._lead(scheduler, transport, lanes)
-        finally:
-            monitors()
-            await lanes.close()
-            await transport.close()
+        cleanup.callback(self._monitor(metrics, scheduler, lanes))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._start_dump, scheduler, transport)
+        await self._lead(scheduler)
         return self._code
+
+    def _start_dump(self, scheduler: Scheduler, transport: NetworkTransport) -> None:
+        """SIGUSR2: one dump at a time."""
+        if self._dump is None or self._dump.done():
+            self._dump = asyncio.get_running_loop().create_task(write_dump(scheduler, transport))
 
     # --- leading ---------------------------------------------------------------------------------
 
-    async def _lead(self, scheduler: Scheduler, transport: NetworkTransport, lanes: Lanes) -> None:
+    async def _lead(self, scheduler: Scheduler) -> None:
         """Schedules while leading (or at once, without election) until it is time to stop."""
-        started = asyncio.Event()
+        loop = asyncio.get_running_loop()
         election: asyncio.Task[None] | None = None
-        if self._resolved.leader_election.leader_elect:
-            self._elector = self._make_elector(transport, lanes, started)
-            election = asyncio.get_running_loop().create_task(self._elector.run(), name="leader election")
+        if self._elector is not None:
+            election = loop.create_task(self._elector.run(), name="leader election")
         else:
-            started.set()
-        work = asyncio.get_running_loop().create_task(self._schedule(scheduler, started), name="scheduling")
-        stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
+            self._elected.set()
+        work = loop.create_task(self._schedule(scheduler), name="scheduling")
+        stopping = loop.create_task(self._stopping.wait())
         waiting = {work, stopping, *([election] if election else [])}
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        self._stopping.set()
         work.cancel()
         stopping.cancel()
         if election in done:
@@ -138,16 +178,19 @@ class Daemon:
             election.cancel()
             await asyncio.gather(election, return_exceptions=True)
 
-    async def _schedule(self, scheduler: Scheduler, started: asyncio.Event) -> None:
+    async def _schedule(self, scheduler: Scheduler) -> None:
+        if self._resolved.delay_cache_until_active:
+            await self._elected.wait()
+        scheduler.start()
         await scheduler.wait_synced()
         _log.info(
             "watching %d nodes and %d pods on them", scheduler.cluster.table.count, len(scheduler.cluster.assigned)
         )
         _settle_memory()
-        await started.wait()
+        await self._elected.wait()
         await scheduler.run()
 
-    def _make_elector(self, transport: NetworkTransport, lanes: Lanes, started: asyncio.Event) -> Elector:
+    def _make_elector(self, transport: NetworkTransport, lanes: Lanes, metrics: Metrics) -> Elector:
         given = self._resolved.leader_election
         events = LeaseEvents(
             CoreEventWrites(lanes),
@@ -156,12 +199,15 @@ class Daemon:
             namespace=given.resource_namespace,
             lease=given.resource_name,
         )
+        master_status = metrics.leader_election_master_status.labels(given.resource_name)
 
         def on_started() -> None:
+            master_status.set(1)
             events.became_leader(self._identity)
-            started.set()
+            self._elected.set()
 
         def on_stopped() -> None:
+            master_status.set(0)
             events.stopped_leading(self._identity)
 
         async def write(request: Request) -> Response:
@@ -194,16 +240,22 @@ class Daemon:
         """Starts the monitors; returns what stops them."""
         loop_monitor = LoopMonitor(time.monotonic)
         gc_monitor = GcMonitor(time.perf_counter, time.monotonic, metrics.gc_pause)
-        watchdog = Watchdog(loop_monitor, time.monotonic)
+        watchdog = Watchdog(loop_monitor, time.monotonic, limit=self._longest_stall, on_limit=_end_at_once)
         observe_loop(metrics, loop_monitor, watchdog)
         observe_gc(metrics, gc_monitor)
         observe_events(metrics, scheduler.events)
+        reflectors = scheduler.watches.reflectors
 
         def depths() -> dict[str, int]:
             lanes.refresh_waiting()
             return {lane.name.lower(): stats.waiting + stats.in_flight for lane, stats in lanes.stats.items()}
 
         observe_lanes(metrics, depths)
+        observe_reflectors(
+            metrics,
+            lambda: {path: max(reflector.lists - 1, 0) for path, reflector in reflectors.items()},
+            lambda: {path: reflector.failures for path, reflector in reflectors.items()},
+        )
         beating = asyncio.get_running_loop().create_task(loop_monitor.run(), name="loop monitor")
         gc_monitor.start()
         watchdog.start()
@@ -214,6 +266,18 @@ class Daemon:
             beating.cancel()
 
         return stop
+
+    def _longest_stall(self) -> float | None:
+        """Seconds after which a leader that hangs must end: others may lead by then."""
+        if self._elector is not None and self._elector.deadline() > float("-inf"):
+            return self._resolved.leader_election.renew_deadline.seconds
+        return None
+
+
+def _end_at_once() -> None:
+    """Called by the watchdog's thread while the loop hangs: no clean end is possible, and none may be waited for."""
+    print("koordsched: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
+    os._exit(LOST_LEASE)
 
 
 def _settle_memory() -> None:

@@ -12,6 +12,7 @@ import uvloop
 
 from koordsched import config
 from koordsched.cli.daemon import Daemon, StartFailed
+from koordsched.cli.endpoints import flags_in_force
 from koordsched.cli.run_flags import run_options
 from koordsched.config.options import Options
 from koordsched.config.wire import KubeSchedulerConfiguration
@@ -40,7 +41,8 @@ def run(options: Options) -> None:
     try:
         for text in (*options.ignored(), *config.warnings(resolved, config.IN_TREE, IN_TREE.keys())):
             _log.warning("%s", text)
-        code = uvloop.run(Daemon(options, configuration, resolved, log_control).run())
+        flags = flags_in_force(click.get_current_context())
+        code = uvloop.run(Daemon(options, configuration, resolved, log_control, flags).run())
     except StartFailed as error:
         raise SystemExit(f"koordsched: {error}") from error
     finally:

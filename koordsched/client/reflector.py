@@ -151,6 +151,7 @@ class Reflector(Generic[T]):
         self.events = 0
         self.stale_events = 0
         self.malformed = 0
+        self.failures = 0
 
     @property
     def resource_version(self) -> str:
@@ -179,6 +180,7 @@ class Reflector(Generic[T]):
             # Not the delay of failed connections: after an outage it has grown long, and the server is back.
             return self._relist_backoff.next()
         except (Forbidden, NotFound) as error:
+            self.failures += 1
             self._listed = False
             self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
             return UNAVAILABLE_RETRY * self._rng.uniform(0.8, 1.2)
@@ -195,6 +197,7 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: ClientError) -> float:
         """Reports an error that time may cure and returns how long to give it, in seconds."""
+        self.failures += 1
         delay = self._backoff.next()
         if isinstance(error, ApiError):
             delay = max(delay, min(error.retry_after or 0.0, BACKOFF[1]))

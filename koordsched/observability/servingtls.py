@@ -77,12 +77,17 @@ def serving_context(
     _apply_flags(context, options)
     _load_pair(context, options, now, hosts)
     if client_ca:
-        try:
-            context.load_verify_locations(cadata=client_ca.decode())
-        except (ssl.SSLError, UnicodeDecodeError) as error:
-            raise ServingError(f"the client CA bundle cannot be read: {error}") from error
-        context.verify_mode = ssl.CERT_OPTIONAL
+        trust_clients(context, client_ca)
     return context
+
+
+def trust_clients(context: ssl.SSLContext, client_ca: bytes) -> None:
+    """From now on clients may present certificates signed by `client_ca` (PEM), too. Raises ServingError."""
+    try:
+        context.load_verify_locations(cadata=client_ca.decode())
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise ServingError(f"the client CA bundle cannot be read: {error}") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 class CertificateFiles:

@@ -82,9 +82,7 @@ class SchedulingCycle:
         self._voice = voice
         self._metrics = metrics
         self._decisions = decisions
-        self._evaluated = {
-            name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()
-        }
+        self._evaluated = {name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()}
         self._clock = clock
         self._rng = rng
 
@@ -114,7 +112,7 @@ class SchedulingCycle:
     def _give_up(
         self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float, error: Exception
     ) -> None:
-        """An exception ended the cycle: a defect of one plugin costs one pod an attempt, not everybody the scheduler."""
+        """An exception ended the cycle. A defect of a plugin costs one pod an attempt, not everybody the scheduler."""
         if isinstance(error, (InvalidScore, PreScoreFailed)):
             self._fail(queued, profile, started, str(error))
             return

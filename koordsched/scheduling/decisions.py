@@ -62,9 +62,7 @@ _Top = tuple[tuple[str, ...], list[tuple[str, int, list[int]]]]
 class Decisions:
     """The ring. `monotonic` and `wall` are clocks in seconds."""
 
-    def __init__(
-        self, monotonic: Callable[[], float], wall: Callable[[], float], *, capacity: int = CAPACITY
-    ) -> None:
+    def __init__(self, monotonic: Callable[[], float], wall: Callable[[], float], *, capacity: int = CAPACITY) -> None:
         self._monotonic = monotonic
         self._wall = wall
         self._ring: deque[tuple[str, str, str, float, str, int, int | None, _Top | None]] = deque(maxlen=capacity)

@@ -28,7 +28,7 @@ class EvaluationCounts:
         counter.value += 1
 
     def scored(self, plan: ShapePlan) -> None:
-        """A cycle scored the feasible nodes. Plugins that are asked in every cycle count even if they had no opinion."""
+        """A cycle scored the feasible nodes. Plugins asked in every cycle count even if they had no opinion."""
         counters = plan.shape.compiled(self, _new_counters)
         counter = counters.get(None)
         if counter is None:

@@ -103,9 +103,12 @@ class PodHandler:
         self._reject_waiting = reject_waiting
         self._unreadable: dict[str, str] = {}
 
-    def knows(self, uid: str) -> bool:
-        """Whether a pod is pending or on a node, as far as we have been told."""
-        return uid in self._cluster.assigned or uid in self._pending.by_uid
+    def is_new(self, wire: core.Pod) -> bool:
+        """Whether the pod was not known before: as one that waits, or as one that has its node for certain."""
+        uid = wire.metadata.uid
+        if wire.spec.node_name:
+            return uid not in self._cluster.assigned or self._cluster.is_assumed(uid)
+        return uid not in self._pending.by_uid
 
     def upsert(self, wire: core.Pod) -> None:
         """A pod was added or changed."""

@@ -231,7 +231,9 @@ def _queue_profile(profile: Profile, times: HintTimes) -> QueueProfile[Pod]:
     for plugin in profile.plugins.values():
         events = plugin.events_to_register()
         registrations.extend(every_event(plugin.name) if events is None else events)
-    return QueueProfile(HintTable(registrations, times), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue})
+    return QueueProfile(
+        HintTable(registrations, times), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue}
+    )
 
 
 def _check(plugin: PreEnqueue) -> PreEnqueueCheck[Pod]:

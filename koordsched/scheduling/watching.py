@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.client.clock import Clock
-from koordsched.client.errors import ClientError
+from koordsched.client.errors import ClientError, ConnectionFailure
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.transport import Transport
@@ -166,7 +166,7 @@ class Watches:
             PodSink(pods),
             metrics,
             clock.monotonic,
-            is_new=lambda pod: not pods.knows(pod.metadata.uid),
+            is_new=pods.is_new,
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
         self._add("/api/v1/nodes", core.Node, node_sink, {})
@@ -202,9 +202,18 @@ class Watches:
                 _log.info("%s is watched again", path)
         elif error is not None:
             if path not in self.problems:
-                _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
+                self._complain(path, state, error)
             self.problems[path] = f"{state.value}: {error}"
         self._on_progress()
+
+    def _complain(self, path: str, state: State, error: ClientError) -> None:
+        if not isinstance(error, ConnectionFailure):
+            _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
+        elif self.problems:
+            # One line tells that the server is away; that this goes for every resource needs no saying.
+            _log.debug("%s cannot be watched: %s", path, error)
+        else:
+            _log.warning("The API server cannot be reached, trying again until it can: %s", error)
 
     def start(self) -> None:
         """Begins to list and watch."""

@@ -1,0 +1,114 @@
+"""Pages about decisions: what a pod would get now, what pods got, and the state behind both.
+
+They answer with the scheduler's own state, so none of them is open to everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+from aiohttp import web
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.explain import explain
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.observability.endpoint import Endpoint, text_response
+from koordsched.observability.escaping import printable
+from koordsched.scheduling.scheduler import Scheduler
+from koordsched.scheduling.snapshot import snapshot
+
+_MOST_DECISIONS = 1000
+"""Decisions shown when no pod is named, unless `limit` says otherwise."""
+
+_OBJECTS_AT_ONCE = 100
+_PODS_AT_ONCE = 20_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
+    """/debug/explain, /debug/decisions and /debug/snapshot."""
+    pages = _Pages(scheduler)
+    return [
+        Endpoint("/debug/explain", pages.explain),
+        Endpoint("/debug/decisions", pages.decisions),
+        Endpoint("/debug/snapshot", pages.snapshot),
+    ]
+
+
+class _Pages:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON."""
+        key, refusal = _pod_key(request)
+        if refusal is not None or not key:
+            return refusal or text_response("which pod? Ask for ?pod=namespace/name\n", 400)
+        scheduler = self._scheduler
+        pod = await self._find(scheduler.pending_pods(), key)
+        if pod is None or pod.uid in scheduler.cluster.assigned:
+            bound = pod or await self._find(list(scheduler.cluster.assigned.values()), key)
+            if bound is None:
+                names = ", ".join(scheduler.profiles)
+                return text_response(f"no pod {printable(key)} that this scheduler ({names}) has to place\n", 404)
+            return text_response(f"pod {printable(key)} is on node {bound.node} already\n", 400)
+        # From here on nothing else runs, so this is the state of one instant.
+        profile = scheduler.profiles[pod.shape.scheduler_name]
+        try:
+            explanation = explain(profile, scheduler.cluster, pod)
+        except (InvalidScore, PreScoreFailed) as error:
+            return text_response(f"pod {printable(key)} cannot be scheduled: {printable(str(error))}\n", 500)
+        return _json(_encode(explanation))
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        """The last placements, newest first: of one pod (`?pod=namespace/name`) or of all (`?limit=N`)."""
+        key, refusal = _pod_key(request)
+        if refusal is not None:
+            return refusal
+        limit = request.query.get("limit", str(_MOST_DECISIONS))
+        if not limit.isdecimal() or len(limit) > 6:
+            return text_response("limit must be a number\n", 400)
+        found = list(islice(self._scheduler.decisions.of(key), int(limit)))
+        return _json(_encode({"decisions": found}))
+
+    async def snapshot(self, request: web.Request) -> web.StreamResponse:
+        """The cluster as the scheduler holds it: a List that `simulate` and `explain -f` accept."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"apiVersion":"v1","kind":"List","items":[')
+        separator = b""
+        objects = snapshot(self._scheduler.cluster, self._scheduler.pending_pods())
+        while piece := [_encode(thing) for thing in islice(objects, _OBJECTS_AT_ONCE)]:
+            await response.write(separator + b",\n".join(piece))
+            separator = b",\n"
+            await asyncio.sleep(0)
+        await response.write(b"]}\n")
+        await response.write_eof()
+        return response
+
+    @staticmethod
+    async def _find(pods: Sequence[Pod], key: str) -> Pod | None:
+        """The pod `namespace/name`; a long search gives way to others."""
+        namespace, _, name = key.partition("/")
+        for start in range(0, len(pods), _PODS_AT_ONCE):
+            for pod in islice(pods, start, start + _PODS_AT_ONCE):
+                if pod.name == name and pod.namespace == namespace:
+                    return pod
+            await asyncio.sleep(0)
+        return None
+
+
+def _pod_key(request: web.Request) -> tuple[str, web.Response | None]:
+    """`namespace/name` from the query, "" if none is given; or what to answer to one that is not of that form."""
+    key = request.query.get("pod", "")
+    if key and key.count("/") != 1:
+        return "", text_response("pod must be given as namespace/name\n", 400)
+    return key, None
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
