@@ -1,0 +1,130 @@
+"""The ring of the last decisions."""
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from koordsched.framework.explain import explain
+from koordsched.framework.interface import Cycle
+from koordsched.scheduling import decisions as module
+from koordsched.scheduling.decisions import Decisions
+from tests.embedded import Embedded, scheduler_on
+from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
+
+
+async def place(embedded, count, **spec):
+    for number in range(count):
+        embedded.insert(pod(f"p{number}", container(cpu="100m"), **spec))
+        await asyncio.sleep(1)
+
+
+def test_scores_are_those_of_the_moment_and_agree_with_explain():
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "beech", "cedar"):
+            embedded.insert(node(name, labels={"kind": name}))
+        async with scheduler_on(embedded) as running:
+            scheduler = running.scheduler
+            gate = pod("p0", container(cpu="1"), schedulingGates=[{"name": "later"}])
+            embedded.insert(gate)
+            await asyncio.sleep(1)
+            (waiting,) = scheduler.pending_pods()
+            profile = scheduler.profiles["default-scheduler"]
+            profile.pre_enqueue = ()
+            expected = explain(profile, scheduler.cluster, waiting)
+            embedded.insert(pod("p1", container(cpu="1")))
+            await asyncio.sleep(1)
+            (decision,) = scheduler.decisions.of("default/p1")
+            weighted = {
+                seen.name: {plugin: score.weighted for plugin, score in seen.scores.items()} for seen in expected.nodes
+            }
+            assert {ranked.node: ranked.scores for ranked in decision.top} == weighted
+            assert [ranked.total for ranked in decision.top] == [expected.nodes[0].total] * 3
+            assert decision.feasible == 3
+            assert decision.total == expected.nodes[0].total
+            assert decision.node == embedded.get("Pod", "p1")["spec"]["nodeName"]
+            assert decision.time == pytest.approx(embedded.clock.wall(), abs=5)
+
+    run(main())
+
+
+def test_best_five_of_many_in_order():
+    async def main():
+        embedded = Embedded()
+        for number in range(9):
+            embedded.insert(node(f"n{number}", cpu=str(4 + number)))
+        async with scheduler_on(embedded) as running:
+            await place(embedded, 1)
+            (decision,) = running.scheduler.decisions.of()
+            totals = [ranked.total for ranked in decision.top]
+            assert len(totals) == module.TOP
+            assert totals == sorted(totals, reverse=True)
+            assert decision.total == totals[0]
+            assert all(sum(ranked.scores.values()) == ranked.total for ranked in decision.top)
+
+    run(main())
+
+
+def test_a_single_candidate_is_not_scored():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded) as running:
+            await place(embedded, 1)
+            (decision,) = running.scheduler.decisions.of()
+            assert (decision.node, decision.feasible, decision.total, decision.top) == ("alder", 1, None, [])
+
+    run(main())
+
+
+def test_newest_first_and_bounded(monkeypatch):
+    monkeypatch.setattr(module, "CAPACITY", 3)
+
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "beech"):
+            embedded.insert(node(name))
+        async with scheduler_on(embedded) as running:
+            ring = running.scheduler.decisions = Decisions(
+                embedded.clock.monotonic, embedded.clock.wall, capacity=module.CAPACITY
+            )
+            running.scheduler.cycle._decisions = ring
+            await place(embedded, 5)
+            assert [decision.pod for decision in ring.of()] == ["default/p4", "default/p3", "default/p2"]
+            assert [decision.pod for decision in ring.of("default/p3")] == ["default/p3"]
+            assert list(ring.of("default/p0")) == []
+            assert len(ring) == 3
+            assert set(json.loads(msgspec.json.encode(next(ring.of())))) == {
+                "pod", "uid", "time", "node", "feasible", "total", "top",
+            }  # fmt: skip
+
+    run(main())
+
+
+def test_scores_take_no_more_than_their_share_of_the_time():
+    """A look that took a second is followed by none until it was 0.3 percent of the time; totals are kept always."""
+
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "beech"):
+            embedded.insert(node(name))
+        async with scheduler_on(embedded) as running:
+            await place(embedded, 1)
+            scheduler = running.scheduler
+            profile, table = scheduler.profiles["default-scheduler"], scheduler.cluster.table
+            cycle = Cycle(scheduler.cluster.assigned["uid-default-p0"])
+            verdicts = profile.filtering.filter(cycle)
+            # Every look ends a second after it began.
+            ring = Decisions(lambda: now + 1.0, lambda: 0.0)
+            kept = []
+            for now in (1.0, 2.0, 1.0 + 0.9 / module.DETAIL_SHARE, 3.0 + 1.0 / module.DETAIL_SHARE):
+                ring.record(cycle, table, verdicts, 0, 400, now, profile.chains)
+                newest = next(ring.of())
+                assert newest.total == 400
+                kept.append(bool(newest.top))
+            assert kept == [True, False, False, True]
+
+    run(main())
