@@ -19,6 +19,7 @@ import time
 from collections import deque
 from pathlib import Path
 from typing import Any, cast
+from urllib.request import urlopen
 
 import httptools
 import orjson
@@ -238,10 +239,12 @@ async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[s
         create_more(client)
     await finished.wait()
     end = time.perf_counter()
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces/{NAMESPACE}/pods/web-0") as answer:
+        stored = len(answer.read())
     figures = {
         "nodes": options.nodes,
         "pods": total,
-        "pod_bytes": len(pod_body(0)),
+        "pod_bytes": stored,
         "creations_per_second": round(total / (create_end - start)),
         "bindings_per_second": round(total / (bind_end - start)) if bind_end else 0,
         "failures": failures,

@@ -11,6 +11,7 @@ from koordsched.fakecluster.errors import FieldError, invalid_value
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_EXPONENT = ("e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18")
 _SYNTAX_TEXT = (
     "quantities must match the regular expression "
     r"'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -30,7 +31,8 @@ def canonical(text: str | int | float) -> str:
         return _scaled(value, 1024, _BINARY)
     # Precision below nano is rounded up, as Go does.
     nano = -((-value * 10**9).__floor__())
-    return _scaled(Fraction(nano), 1000, _DECIMAL)
+    exponent = isinstance(text, str) and not binary and ("e" in text or "E" in text[:-1])
+    return _scaled(Fraction(nano), 1000, _EXPONENT if exponent else _DECIMAL)
 
 
 def _plain(text: str) -> bool:

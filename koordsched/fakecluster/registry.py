@@ -421,6 +421,9 @@ class Registry(Catalog):
         change = Change(type_, old, record)
         self.store.collection(resource.storage).apply(change)
         self._subscriptions.tell(resource.storage, change)
+        if old is not None:
+            # Subscribers have seen it; whoever wants it once more can decode it.
+            old.forget()
         return record
 
     def subscribe_changes(self, resource: Resource, callback: ChangeCallback, replay: bool = True) -> Unsubscribe:

@@ -175,7 +175,7 @@ class Store:
     """
 
     def __init__(
-        self, first_rv: int = 1, history_bytes: int = 128 << 20, history_length: int = 100_000, decoded: int = 512
+        self, first_rv: int = 1, history_bytes: int = 128 << 20, history_length: int = 100_000, decoded: int = 1024
     ) -> None:
         self.rv = first_rv
         self.first_rv = first_rv

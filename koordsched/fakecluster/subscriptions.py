@@ -53,14 +53,15 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[ChangeCallback]] = {}
-        self._pending: deque[tuple[ChangeCallback, Change]] = deque()
+        self._pending: deque[tuple[ChangeCallback, ChangeView]] = deque()
         self._draining = False
 
     def tell(self, storage: str, change: Change) -> None:
         """Queue a change for the subscribers of a storage key, and serve the queue unless it is being served."""
         subscribers = self._subscribers.get(storage)
         if subscribers:
-            self._pending.extend([(s, change) for s in subscribers])
+            view = ChangeView(change)
+            self._pending.extend([(s, view) for s in subscribers])
             if not self._draining:
                 self._drain()
 
@@ -69,19 +70,19 @@ class Subscriptions:
         pending = self._pending
         try:
             while pending:
-                callback, change = pending.popleft()
+                callback, view = pending.popleft()
                 try:
-                    callback(ChangeView(change))
+                    callback(view)
                 except Exception:
                     # The write stands whatever a subscriber makes of it; the fault must be seen, not spread.
-                    log.exception("subscriber failed on %s %s", change.type, "/".join(change.new.key))
+                    log.exception("subscriber failed on %s %s", view.type, "/".join(view.record.key))
         finally:
             self._draining = False
 
     def add(self, storage: str, callback: ChangeCallback, present: Iterable[Record]) -> Unsubscribe:
         """Subscribe; `present` objects are told first, as ADDED."""
         subscribers = self._subscribers.setdefault(storage, [])
-        self._pending.extend([(callback, Change(ADDED, None, r)) for r in present])
+        self._pending.extend([(callback, ChangeView(Change(ADDED, None, r))) for r in present])
         subscribers.append(callback)
         if not self._draining:
             self._drain()

@@ -18,6 +18,7 @@ Object = dict[str, Any]
 _INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _INT_OR_STRING = int | str
+_MANAGED = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = int | float | str
 _OPAQUE = {
@@ -84,6 +85,31 @@ _encoder = msgspec.json.Encoder()
 
 
 @cache
+def _has_raw(definition: str) -> bool:
+    """Whether the kind has opaque parts besides managedFields, which only JSON can carry over."""
+    seen: set[str] = set()
+    waiting = [definition]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name == _MANAGED:
+            continue
+        seen.add(name)
+        if name in _OPAQUE:
+            if _OPAQUE[name] is msgspec.Raw:
+                return True
+            continue
+        for declared in definitions()[name].get("properties", {}).values():
+            inner = declared
+            while isinstance(inner.get("items") or inner.get("additionalProperties"), dict):
+                inner = inner.get("items") or inner["additionalProperties"]
+            if "$ref" in inner:
+                waiting.append(inner["$ref"].removeprefix(PREFIX))
+            elif inner.get("type") in (None, "object"):
+                return True
+    return False
+
+
+@cache
 def _managed_fields(definition: str) -> tuple[str, str] | None:
     """The struct attributes that lead to metadata.managedFields."""
     attribute = _attribute(definition, "metadata")
@@ -119,7 +145,7 @@ def decode(body: bytes, definition: str, opaque: bool = False) -> tuple[Object, 
         obj: Object = orjson.loads(_encoder.encode(typed))
         return obj, unknown
     setattr(meta, path[1], None)
-    obj = orjson.loads(_encoder.encode(typed))
+    obj = orjson.loads(_encoder.encode(typed)) if _has_raw(definition) else msgspec.to_builtins(typed)
     obj["metadata"]["managedFields"] = orjson.Fragment(_encoder.encode(managed))
     return obj, unknown
 

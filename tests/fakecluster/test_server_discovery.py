@@ -66,7 +66,8 @@ def test_openapi_tells_what_kubectl_asks(api):
     references = str(document).count("#/definitions/")
     assert references == 0
     assert "io.k8s.api.core.v1.Pod" in api.get("/openapi/v2")[1]["definitions"]
-    assert api.get("/openapi/v2", headers={"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"})[0] == 406
+    protobuf = {"accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    assert api.get("/openapi/v2", headers=protobuf)[0] == 406
 
 
 def test_version_and_health(api):
@@ -81,8 +82,8 @@ def test_version_and_health(api):
 
 
 DURATIONS = [
-    (0, "0s"), (119, "119s"), (120, "2m"), (150, "2m30s"), (599, "9m59s"), (3600, "60m"), (10800, "3h"), (12000, "3h20m"),
-    (28800, "8h"), (172799, "47h"), (172800, "2d"), (180000, "2d2h"), (691200, "8d"), (63072000, "2y"),
+    (0, "0s"), (119, "119s"), (120, "2m"), (150, "2m30s"), (599, "9m59s"), (3600, "60m"), (10800, "3h"),
+    (12000, "3h20m"), (28800, "8h"), (172799, "47h"), (172800, "2d"), (180000, "2d2h"), (691200, "8d"), (63072000, "2y"),
 ]  # fmt: skip
 
 
@@ -92,13 +93,19 @@ def test_durations_read_as_kubectl_prints_them(seconds, text):
 
 
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io"}
+
+
+def container(**status):
+    return {"containerStatuses": [{"name": "c", **status}]}
+
+
 POD_STATUS = [
-    ({"phase": "Running", "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}]}, "Running", "1/1"),
-    ({"phase": "Pending", "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "ErrImagePull"}}}]}, "ErrImagePull", "0/1"),
-    ({"phase": "Succeeded", "containerStatuses": [{"name": "c", "state": {"terminated": {"reason": "Completed"}}}]}, "Completed", "0/1"),
+    ({"phase": "Running", **container(ready=True, state={"running": {}})}, "Running", "1/1"),
+    ({"phase": "Pending", **container(state={"waiting": {"reason": "ErrImagePull"}})}, "ErrImagePull", "0/1"),
+    ({"phase": "Succeeded", **container(state={"terminated": {"reason": "Completed"}})}, "Completed", "0/1"),
     ({"phase": "Failed", "reason": "Evicted"}, "Evicted", "0/1"),
-    ({"phase": "Failed", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 3}}}]}, "ExitCode:3", "0/1"),
-]  # fmt: skip
+    ({"phase": "Failed", **container(state={"terminated": {"exitCode": 3}})}, "ExitCode:3", "0/1"),
+]
 
 
 @pytest.mark.parametrize("status, word, ready", POD_STATUS)
@@ -192,4 +199,7 @@ def test_reviews_follow_roles_and_tokens():
     assert (known["authenticated"], known["user"]["username"]) == (True, user.name)
     assert "authenticated" not in post(review, {"spec": {"token": "none"}})["status"]
     issued = post("/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})["status"]["token"]
-    assert post(review, {"spec": {"token": issued}})["status"]["user"]["username"] == "system:serviceaccount:default:default"
+    assert (
+        post(review, {"spec": {"token": issued}})["status"]["user"]["username"]
+        == "system:serviceaccount:default:default"
+    )

@@ -211,5 +211,3 @@ def test_an_overloaded_server_says_when_to_come_again():
         assert {(r.code, r.retry_after) for r in refused} == {(429, 1)}
 
     virtualtime.run(main())
-
-

@@ -122,7 +122,9 @@ def test_apply_twice_then_change(kubectl):
     assert "Containers:" in kubectl("describe deployment web")
     refused = kubectl("apply -f -", stdin=DEPLOYMENT.replace("replicas", "replica"), code=1)
     assert 'strict decoding error: unknown field "spec.replica"' in refused
-    wrong = kubectl("apply -f -", stdin=DEPLOYMENT.replace("labels: {app: web}}\n    spec", "labels: {}}\n    spec"), code=1)
+    wrong = kubectl(
+        "apply -f -", stdin=DEPLOYMENT.replace("labels: {app: web}}\n    spec", "labels: {}}\n    spec"), code=1
+    )
     assert "`selector` does not match template `labels`" in wrong
 
 
@@ -167,7 +169,9 @@ def test_change_and_delete(kubectl):
     patch = '{"spec":{"containers":[{"name":"c","image":"b:2"}]}}'
     kubectl.run("patch", "pod", "p", "-p", patch)
     assert kubectl("get pod p -o jsonpath={.spec.containers[0].image}") == "b:2"
-    assert "pod updates may not change fields" in kubectl.run("patch", "pod", "p", "-p", '{"spec":{"nodeName":"n"}}', code=1)
+    assert "pod updates may not change fields" in kubectl.run(
+        "patch", "pod", "p", "-p", '{"spec":{"nodeName":"n"}}', code=1
+    )
     operations = '[{"op":"replace","path":"/metadata/labels/x","value":"z"}]'
     kubectl.run("patch", "pod", "p", "--type=json", "-p", operations)
     assert kubectl("get pods -l x=z -o name") == "pod/p"
@@ -183,7 +187,9 @@ def test_nodes(kubectl):
     assert kubectl("get node n1 --no-headers").split()[:2] == ["n1", "Ready,SchedulingDisabled"]
     assert kubectl("get node n1 -o jsonpath={.status.allocatable.cpu}/{.spec.taints[0].key}") == "4/k"
     kubectl("uncordon n1")
-    kubectl("apply -f -", stdin=POD.replace("containers:", "terminationGracePeriodSeconds: 0, nodeName: n1, containers:"))
+    kubectl(
+        "apply -f -", stdin=POD.replace("containers:", "terminationGracePeriodSeconds: 0, nodeName: n1, containers:")
+    )
     assert "Allocatable:" in kubectl("describe node n1")
     assert "node/n1 drained" in kubectl("drain n1 --force --timeout=20s")
     assert kubectl("get pods") == ""

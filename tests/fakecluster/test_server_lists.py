@@ -55,7 +55,9 @@ def test_field_selectors(api, selector, expected):
     assert names(api.get(f"/api/v1/pods?fieldSelector={selector}")) == expected
 
 
-@pytest.mark.parametrize("query", ["labelSelector=a in", "labelSelector=(", "fieldSelector=spec.image=x", "fieldSelector=a"])
+@pytest.mark.parametrize(
+    "query", ["labelSelector=a in", "labelSelector=(", "fieldSelector=spec.image=x", "fieldSelector=a"]
+)
 def test_bad_selectors(api, query):
     status, body = api.get(f"{PODS}?{query}")
     assert (status, body["reason"]) == (400, "BadRequest")
@@ -98,7 +100,11 @@ def test_exact_versions_from_history(api):
 
 def test_the_future_is_refused(api):
     status, body = api.get(f"{PODS}?resourceVersion=999999")
-    assert (status, body["reason"], body["details"]["causes"][0]["reason"]) == (504, "Timeout", "ResourceVersionTooLarge")
+    assert (status, body["reason"], body["details"]["causes"][0]["reason"]) == (
+        504,
+        "Timeout",
+        "ResourceVersionTooLarge",
+    )
     assert api.get(f"{PODS}?resourceVersion=abc")[0] == 400
 
 

@@ -253,7 +253,7 @@ INVALID = [
     ),
     (
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "v"}]},
-        [("spec.tolerations[0].operator", 'Invalid value: "v": value must be empty when `operator` is \'Exists\'')],
+        [("spec.tolerations[0].operator", "Invalid value: \"v\": value must be empty when `operator` is 'Exists'")],
     ),
     (
         {"nodeName": "n", "schedulingGates": [{"name": "ex.com/g"}]},

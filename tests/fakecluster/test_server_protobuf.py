@@ -114,7 +114,14 @@ def test_over_the_api():
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{}", POD[:-3], envelope("v1", "Nothing", b""), envelope("v1", "Pod", b"\xff\xff\xff"), b"k8s\x00" + b"\x0b"],
+    [
+        b"",
+        b"{}",
+        POD[:-3],
+        envelope("v1", "Nothing", b""),
+        envelope("v1", "Pod", b"\xff\xff\xff"),
+        b"k8s\x00" + b"\x0b",
+    ],
 )
 def test_broken_bodies(body):
     with pytest.raises(BadProtobuf):

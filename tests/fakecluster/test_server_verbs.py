@@ -155,7 +155,11 @@ def test_not_json_is_told(api):
     assert (status, body["reason"]) == (415, "UnsupportedMediaType")
 
 
-FIELD_VALIDATION = [("Strict", 400, None), ("Warn", 201, '299 - "unknown field \\"spec.bogus\\""'), ("Ignore", 201, None)]
+FIELD_VALIDATION = [
+    ("Strict", 400, None),
+    ("Warn", 201, '299 - "unknown field \\"spec.bogus\\""'),
+    ("Ignore", 201, None),
+]
 
 
 @pytest.mark.parametrize("mode, status, warning", FIELD_VALIDATION)
@@ -222,7 +226,9 @@ def test_dry_run_changes_nothing(api):
     assert (status, made["status"]["phase"]) == (201, "Pending")
     assert api.get(f"{PODS}/p")[0] == 404
     api.post(PODS, pod())
-    assert api.merge(f"{PODS}/p?dryRun=All", {"metadata": {"labels": {"a": "b"}}})[1]["metadata"]["labels"] == {"a": "b"}
+    assert api.merge(f"{PODS}/p?dryRun=All", {"metadata": {"labels": {"a": "b"}}})[1]["metadata"]["labels"] == {
+        "a": "b"
+    }
     assert api.delete(f"{PODS}/p?dryRun=All")[0] == 200
     assert api.get(f"{PODS}/p")[1]["metadata"].get("labels") is None
     assert api.registry.store.rv == before + 1
