@@ -14,6 +14,9 @@ from bench.workloads import Catalog, NodeKind, Nodes, Objects, PodKind, Pods, Wo
 
 Manifest = dict[str, Any]
 
+MARK = {"koordsched.io/benchmark": "true"}
+"""The label of everything that a benchmark makes and may delete."""
+
 _ENVIRONMENT = [{"name": f"SETTING_{i}", "value": f"value-of-setting-{i}-for-the-application"} for i in range(24)]
 _TOKEN = {
     "name": "kube-api-access-x7k2p",
@@ -90,11 +93,14 @@ def pod(
     """One pod. `full_size`: filled up to what a real one has; otherwise only what placement depends on."""
     variables = {"index": index, **{key: variable.at(index) for key, variable in kind.variables.items()}}
     spec: Manifest = {"schedulerName": scheduler, **fill_in(kind.spec, variables)}
-    metadata: Manifest = {"name": name, "namespace": namespace, "labels": fill_in(kind.labels, variables)}
+    metadata: Manifest = {"name": name, "namespace": namespace, "labels": MARK | fill_in(kind.labels, variables)}
     if kind.finalizers:
         metadata["finalizers"] = kind.finalizers
     if node:
         spec["nodeName"] = node
+    if "priority" in spec:
+        # API servers accept a priority only along with the class that it comes from.
+        spec["priorityClassName"] = priority_class(spec["priority"])["metadata"]["name"]
     if full_size:
         metadata["annotations"] = _ANNOTATIONS
         metadata["managedFields"] = _MANAGED
@@ -113,9 +119,25 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+def priority_class(value: int) -> Manifest:
+    """The class that gives pods this priority."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"benchmark-{value}"},
+        "value": value,
+    }
+
+
+def priority_classes(catalog: Catalog) -> Iterator[Manifest]:
+    """The classes that the kinds of pods need."""
+    for value in sorted({kind.spec["priority"] for kind in catalog.pods.values() if "priority" in kind.spec}):
+        yield priority_class(value)
+
+
 def node(kind: NodeKind, name: str, index: int, zone: str) -> Manifest:
     """One node, ready, kept alive by hollow kubelets where there are some."""
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **kind.labels}
+    labels = MARK | {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **kind.labels}
     if zone:
         labels["topology.kubernetes.io/zone"] = zone
     capacity = fill_in(kind.capacity, {"index": index})

@@ -1,0 +1,154 @@
+"""`python -m bench`: schedulers, one after the other, on the same server with the same workload."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import uvloop
+from rich.console import Console
+
+from bench.api import Api, RequestRefused
+from bench.machine import describe
+from bench.population import Population
+from bench.processes import Command, CommandFailed
+from bench.report import table, write
+from bench.results import Report, Result
+from bench.server import KOORDSCHED, ServerFailed, embedded
+from bench.trial import Plan, Server, Trial, yardstick
+from bench.workloads import Catalog, Workload, WorkloadError, load
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import ClientError
+from koordsched.client.network import NetworkTransport
+from koordsched.client.settings import source_of
+
+OURS = f"koordsched={shlex.join(KOORDSCHED)} run --config {{config}} --secure-port 0 --port {{port}} --address 127.0.0.1"
+"""What is measured if nothing else is asked for."""
+
+TABLE_WIDTH = 110
+"""Columns of the tables in a file or a pipe."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, checked."""
+
+    commands: list[Command]
+    workloads: dict[str, Workload]
+    plan: Plan
+    rounds: int
+    out: Path
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="API server to use; what the benchmark makes there it also deletes. Default: an embedded one.")  # fmt: skip
+@click.option("--scheduler", "schedulers", multiple=True, metavar="NAME=COMMAND",
+              help="Scheduler to measure; may be repeated. {name}, {kubeconfig}, {config} and {port} are filled in. "
+              "Default: koordsched.")  # fmt: skip
+@click.option("--workload", "names", multiple=True, default=("SchedulingBasic",), show_default=True,
+              help="Workload; may be repeated; 'all' for all.")  # fmt: skip
+@click.option("--nodes", type=int, default=0, help="Nodes, instead of the workload's number.")
+@click.option("--pods", type=int, default=0, help="Measured pods, instead of the workload's number.")
+@click.option("--rate", type=float, default=0.0, metavar="PODS/S",
+              help="Pods arrive at this rate while the scheduler runs; -1: as fast as they can be created. "
+              "Default: they wait when it starts.")  # fmt: skip
+@click.option("--yardstick/--no-yardstick", default=True, show_default=True,
+              help="Measure the bare binder, with and without events, as the ceiling.")  # fmt: skip
+@click.option("--rounds", type=int, default=1, show_default=True, help="Run everything so often, in turns.")
+@click.option("--tls/--no-tls", default=True, show_default=True, help="HTTPS on the embedded server.")
+@click.option("--emulate-apiserver", is_flag=True, help="The embedded server takes a real one's time for writes.")
+@click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds without a binding to give up.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("bench/out"), show_default=True,
+              help="Directory for results.json, charts and logs.")  # fmt: skip
+def main(
+    kubeconfig: Path | None,
+    schedulers: tuple[str, ...],
+    names: tuple[str, ...],
+    nodes: int,
+    pods: int,
+    rate: float,
+    yardstick: bool,
+    rounds: int,
+    tls: bool,
+    emulate_apiserver: bool,
+    patience: float,
+    out: Path,
+) -> None:
+    """Measure schedulers on an API server, from outside: all figures come from its watch and from /proc."""
+    try:
+        catalog = load()
+        options = Options(
+            commands=_commands(schedulers, with_yardstick=yardstick),
+            workloads=_workloads(catalog, names, nodes, pods),
+            plan=Plan(rate, patience),
+            rounds=rounds,
+            out=out,
+        )
+        out.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            if kubeconfig is None:
+                directory = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
+                kubeconfig = stack.enter_context(embedded(directory, tls=tls, emulate=emulate_apiserver))
+                server = f"embedded{', TLS' if tls else ''}{', emulated service times' if emulate_apiserver else ''}"
+            else:
+                server = str(kubeconfig)
+            report = uvloop.run(_run(options, catalog, kubeconfig, server))
+    except (WorkloadError, ServerFailed, CommandFailed, RequestRefused, ClientError, ValueError) as error:
+        raise SystemExit(f"bench: {error}") from error
+    for path in write(report, out):
+        click.echo(f"wrote {path}")
+    if any(result.error for result in report.results):
+        raise SystemExit(1)
+
+
+def _commands(schedulers: tuple[str, ...], *, with_yardstick: bool) -> list[Command]:
+    """The commands to measure. Raises ValueError."""
+    given = [Command.parse(text) for text in schedulers or (OURS,)]
+    return [*([yardstick(events=False), yardstick(events=True)] if with_yardstick else []), *given]
+
+
+def _workloads(catalog: Catalog, names: tuple[str, ...], nodes: int, pods: int) -> dict[str, Workload]:
+    chosen = list(catalog.workloads) if "all" in names else list(names)
+    return {name: catalog.workload(name).scaled(nodes=nodes, pods=pods) for name in chosen}
+
+
+async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str) -> Report:
+    console = Console()
+    if not console.is_terminal:
+        console.width = TABLE_WIDTH
+    report = Report(describe(), server, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), [])
+    settings = await source_of(clock=SystemClock(), kubeconfig=str(kubeconfig))()
+    transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(kubeconfig))
+    try:
+        api = Api(transport)
+        known = Server(kubeconfig.resolve(), transport.server, settings.authorization.removeprefix("Bearer "))
+        number = 0
+        for name, workload in options.workloads.items():
+            population = Population(api, catalog, workload)
+            await population.clear()
+            await population.clear_ground()
+            await population.create_ground()
+            results: list[Result] = []
+            for _ in range(options.rounds):
+                for command in options.commands:
+                    number += 1
+                    console.print(f"{name}: {command.name} ...", style="dim")
+                    trial = Trial(api, known, catalog, name, workload, options.out)
+                    results.append(await trial.run(command, number, options.plan))
+            report.results.extend(results)
+            console.print(table(name, results, yardstick(events=True).name))
+        await population.clear()
+    finally:
+        await transport.close()
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Many requests to the API server at once, and what must be true of their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import msgspec
+import orjson
+
+from bench.manifests import Manifest
+from koordsched.client.errors import ClientError
+from koordsched.client.network import NetworkTransport
+
+IN_FLIGHT = 64
+
+_COLLECTIONS = {
+    "Node": ("/api/v1", "nodes"),
+    "Namespace": ("/api/v1", "namespaces"),
+    "Pod": ("/api/v1", "pods"),
+    "Service": ("/api/v1", "services"),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+}
+
+
+class RequestRefused(Exception):
+    """The API server answered with an error; the message is ready for the user."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+def collection(manifest: Manifest) -> str:
+    """The path where objects like this one are created. Raises KeyError for a kind that no workload uses."""
+    api, plural = _COLLECTIONS[manifest["kind"]]
+    namespace = manifest["metadata"].get("namespace")
+    return f"{api}/namespaces/{quote(namespace)}/{plural}" if namespace else f"{api}/{plural}"
+
+
+class Api:
+    """Creates, deletes and lists."""
+
+    def __init__(self, transport: NetworkTransport) -> None:
+        self.transport = transport
+
+    async def create_all(self, manifests: Iterable[Manifest]) -> int:
+        """Creates objects, many at a time; those that exist already are fine. Returns how many. Raises RequestRefused."""
+        return await self._all(("POST", collection(m), orjson.dumps(m)) for m in manifests)
+
+    async def create(self, manifest: Manifest) -> None:
+        """Creates one object; it may exist already. Raises RequestRefused."""
+        await self._one("POST", collection(manifest), orjson.dumps(manifest))
+
+    async def delete_all(self, paths: Iterable[str]) -> int:
+        """Deletes objects at once, without grace; those that are gone already are fine. Raises RequestRefused."""
+        body = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        return await self._all(("DELETE", path, body) for path in paths)
+
+    async def delete(self, path: str) -> None:
+        """Deletes one object. Raises RequestRefused."""
+        await self.delete_all((path,))
+
+    async def remove_finalizers(self, paths: Iterable[str]) -> int:
+        """Lets objects go that wait for their finalizers. Raises RequestRefused."""
+        body = orjson.dumps({"metadata": {"finalizers": None}})
+        return await self._all(("PATCH", path, body) for path in paths)
+
+    async def list_all(self, path: str, selector: str = "") -> tuple[list[msgspec.Raw], str]:
+        """All objects of a collection, still encoded, and the resource version. Raises RequestRefused."""
+        found: list[msgspec.Raw] = []
+        query = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
+        while True:
+            response = await self.transport.request("GET", path, query=query, timeout=60.0)
+            if response.status >= 400:
+                raise RequestRefused(f"GET {path}: {response.status} {response.body[:300].decode(errors='replace')}")
+            page = msgspec.json.decode(response.body, type=_List)
+            found.extend(page.items or ())
+            if not page.metadata.continue_:
+                return found, page.metadata.resource_version
+            query["continue"] = page.metadata.continue_
+
+    async def _all(self, requests: Iterable[tuple[str, str, bytes]]) -> int:
+        """Many requests, a bounded number under way."""
+        upcoming = iter(requests)
+        done = 0
+
+        async def work() -> None:
+            nonlocal done
+            for method, path, body in upcoming:
+                await self._one(method, path, body)
+                done += 1
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(IN_FLIGHT):
+                    group.create_task(work())
+        except* RequestRefused as refused:
+            raise refused.exceptions[0] from None
+        return done
+
+    async def _one(self, method: str, path: str, body: bytes) -> None:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        while True:
+            try:
+                response = await self.transport.request(method, path, body=body, content_type=kind, timeout=60.0)
+            except ClientError as error:
+                raise RequestRefused(str(error)) from error
+            if response.status != 429:
+                break
+            await asyncio.sleep(0.2)
+        expected = {"POST": 409, "DELETE": 404, "PATCH": 404}[method]
+        if response.status >= 400 and response.status != expected:
+            raise RequestRefused(f"{method} {path}: {response.status} {response.body[:300].decode(errors='replace')}")

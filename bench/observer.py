@@ -1,0 +1,117 @@
+"""What the API server's watch tells: when each pod appeared, and when it had a node."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+import msgspec
+
+from koordsched.client.errors import ConnectionFailure
+from koordsched.client.network import NetworkTransport
+from koordsched.client.watchstream import LineSplitter
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Failure(msgspec.Struct):
+    message: str = ""
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+
+
+class WatchLost(Exception):
+    """The watch ended before the measurement; its figures would be wrong."""
+
+
+class Observer:
+    """Follows all pods whose names begin with `prefix`. Times are of the loop's clock, in seconds.
+
+    `appeared`, `bound`: pod name -> when the watch showed it. Use as an async context manager.
+    """
+
+    def __init__(self, transport: NetworkTransport, prefix: str, resource_version: str) -> None:
+        self._transport = transport
+        self._prefix = prefix
+        self._version = resource_version
+        self._watching: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.appeared: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.nodes: dict[str, str] = {}
+
+    async def __aenter__(self) -> Observer:
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._watching is not None
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def progress(self, within: float) -> bool:
+        """Waits for the next binding; False if there is none for so many seconds. Raises WatchLost."""
+        self._changed.clear()
+        assert self._watching is not None
+        try:
+            async with asyncio.timeout(within):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if self._watching.done():
+                raise WatchLost(str(self._watching.exception() or "the watch ended"))
+        return True
+
+    async def _watch(self) -> None:
+        query = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": "3600"}
+        now = asyncio.get_running_loop().time
+        try:
+            async with self._transport.stream("/api/v1/pods", query=query, timeout=3700.0) as stream:
+                lines = LineSplitter()
+                async for chunk in stream.chunks():
+                    at = now()
+                    for line in lines.feed(chunk):
+                        self._take(line, at)
+                    self._changed.set()
+            raise WatchLost("the API server ended the watch")
+        except ConnectionFailure as error:
+            raise WatchLost(str(error)) from error
+        finally:
+            self._changed.set()
+
+    def _take(self, line: bytes, at: float) -> None:
+        event = _decode_event(line)
+        if event.type == "ERROR":
+            raise WatchLost(msgspec.json.decode(event.object, type=_Failure).message)
+        if event.type not in ("ADDED", "MODIFIED"):
+            return
+        pod = _decode_pod(event.object)
+        name = pod.metadata.name
+        if not name.startswith(self._prefix):
+            return
+        if event.type == "ADDED":
+            self.appeared.setdefault(name, at)
+        if pod.spec.node_name and name not in self.bound:
+            self.bound[name] = at
+            self.nodes[name] = pod.spec.node_name

@@ -1,0 +1,166 @@
+"""A scheduler as a process: started from a command line, its CPU time and memory read from /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+SAMPLE_EVERY = 0.05
+"""Seconds between two looks at /proc, which counts CPU time in hundredths of a second."""
+
+IDLE_FOR = 1.0
+IDLE_SHARE = 0.04
+"""A process is idle when it used at most this share of a CPU for so many seconds."""
+
+
+class CommandFailed(Exception):
+    """The scheduler could not be started, or ended; the message is ready for the user."""
+
+
+class Command:
+    """A scheduler to measure: `name`, and the command line with placeholders.
+
+    {name}: the schedulerName it must serve; {kubeconfig}; {config}: a KubeSchedulerConfiguration file that says both;
+    {port}: a free port on which it should serve /metrics without TLS, if it can.
+    """
+
+    def __init__(self, name: str, template: str) -> None:
+        self.name = name
+        self.template = template
+
+    @classmethod
+    def parse(cls, text: str) -> Command:
+        """From `name=command …`. Raises ValueError."""
+        name, equals, template = text.partition("=")
+        if not equals or not name or not template.strip():
+            raise ValueError(f"{text!r} is not of the form 'name=command …'")
+        return cls(name, template)
+
+    def arguments(self, values: Mapping[str, str]) -> list[str]:
+        """The command line with its placeholders filled in. Raises CommandFailed."""
+        try:
+            return [part.format(**values) for part in shlex.split(self.template)]
+        except (KeyError, IndexError, ValueError) as error:
+            raise CommandFailed(f"{self.name}: the command has an unknown placeholder or a stray brace: {error}") from error
+
+
+def write_config(path: Path, scheduler_name: str, kubeconfig: Path) -> None:
+    """A KubeSchedulerConfiguration of the default profile under this name, no leader election, no client limits."""
+    path.write_bytes(
+        orjson.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": {"leaderElect": False},
+                "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 100000, "burst": 100000},
+                "profiles": [{"schedulerName": scheduler_name}],
+            }
+        )
+    )
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class SchedulerProcess:
+    """A running scheduler. Samples are (seconds of the loop's clock, CPU seconds so far)."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        """Starts it. Raises CommandFailed."""
+        self._log_path = log
+        self._log = log.open("wb")
+        try:
+            self._process = subprocess.Popen(
+                arguments, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise CommandFailed(f"{arguments[0]}: {error.strerror}") from error
+        loop = asyncio.get_running_loop()
+        self.started = loop.time()
+        self.samples: list[tuple[float, float]] = [(self.started, 0.0)]
+        self.peak_rss_mib = 0
+        self._exit_usage: float | None = None
+        self._sampler = loop.create_task(self._sample())
+
+    async def _sample(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._exit_usage is None:
+            self._look(loop.time())
+            await asyncio.sleep(SAMPLE_EVERY)
+
+    def _look(self, now: float) -> None:
+        if self._exit_usage is not None:
+            return
+        pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        if pid:
+            # After the end the kernel tells exactly; before, in hundredths of a second.
+            self._exit_usage = usage.ru_utime + usage.ru_stime
+            self.peak_rss_mib = max(self.peak_rss_mib, usage.ru_maxrss >> 10)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self.samples.append((now, self._exit_usage))
+            return
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            peak = Path(f"/proc/{self._process.pid}/status").read_text().partition("VmHWM:")[2].split()
+        except OSError:
+            return  # it ended between the two looks
+        self.samples.append((now, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
+        if peak:
+            self.peak_rss_mib = max(self.peak_rss_mib, int(peak[0]) >> 10)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._exit_usage is not None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time used so far."""
+        return self.samples[-1][1]
+
+    def cpu_at(self, moment: float) -> float:
+        """CPU time used until a moment of the loop's clock."""
+        return max((cpu for at, cpu in self.samples if at <= moment), default=0.0)
+
+    def check(self) -> None:
+        """Raises CommandFailed if the process has ended with an error."""
+        if self.ended and self._process.returncode:
+            raise CommandFailed(f"it ended with code {self._process.returncode}; see {self._log_path}")
+
+    async def idle(self, within: float) -> float:
+        """Waits until the process has nothing left to do, or has ended. The CPU time used by then."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within
+        while not self.ended and loop.time() < end:
+            now = loop.time()
+            if now - self.started >= IDLE_FOR and self.cpu_seconds - self.cpu_at(now - IDLE_FOR) <= IDLE_SHARE * IDLE_FOR:
+                break
+            await asyncio.sleep(SAMPLE_EVERY)
+        return self.cpu_seconds
+
+    async def stop(self, within: float = 20.0) -> None:
+        """Ends it, and waits until it is gone."""
+        loop = asyncio.get_running_loop()
+        if not self.ended:
+            self._process.send_signal(signal.SIGTERM)
+        end = loop.time() + within
+        while not self.ended:
+            self._look(loop.time())
+            if loop.time() > end:
+                self._process.kill()
+            await asyncio.sleep(SAMPLE_EVERY)
+        self._sampler.cancel()
+        self._log.close()
