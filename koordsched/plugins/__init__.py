@@ -9,6 +9,7 @@ from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
 from koordsched.plugins.imagelocality import ImageLocality
+from koordsched.plugins.interpodaffinity.plugin import InterPodAffinity
 from koordsched.plugins.nodeaffinity import NodeAffinity
 from koordsched.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
 from koordsched.plugins.nodename import NodeName
@@ -16,6 +17,7 @@ from koordsched.plugins.nodeports import NodePorts
 from koordsched.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
 from koordsched.plugins.nodeunschedulable import NodeUnschedulable
+from koordsched.plugins.podtopologyspread.plugin import PodTopologySpread
 from koordsched.plugins.prioritysort import PrioritySort
 from koordsched.plugins.schedulinggates import SchedulingGates
 from koordsched.plugins.tainttoleration import TaintToleration
@@ -29,6 +31,8 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "PodTopologySpread": PodTopologySpread,
+    "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,

@@ -25,8 +25,8 @@ from koordsched.framework.interface import (
     Scores,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerm, NodeTerms
-from koordsched.plugins.matching.rows import Mask, count_of, refused, refused_row, single
+from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerm, NodeTerms, RequiredNodes
+from koordsched.plugins.matching.rows import count_of, refused, refused_row, single
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
@@ -35,41 +35,13 @@ REASON_CONFLICT = "pod affinity terms conflict"
 
 
 class _Compiled:
-    """One shape's selectors. None where the pod has none; `preferred` includes the enforced preferences."""
+    """One shape's selectors; `preferred` includes the preferences of the profile."""
 
-    __slots__ = ("node_selector", "preferred", "required")
+    __slots__ = ("preferred", "required")
 
-    def __init__(
-        self,
-        node_selector: NodeTerm | None,
-        required: NodeTerms | None,
-        preferred: tuple[tuple[int, NodeTerm], ...],
-    ) -> None:
-        self.node_selector = node_selector
+    def __init__(self, required: RequiredNodes, preferred: tuple[tuple[int, NodeTerm], ...]) -> None:
         self.required = required
         self.preferred = preferred
-
-    def matches(self, node: Node) -> bool:
-        """Whether a node satisfies what the pod requires."""
-        return (self.node_selector is None or self.node_selector.matches(node)) and (
-            self.required is None or self.required.matches(node)
-        )
-
-    def matches_row(self, table: NodeTable, row: int) -> bool:
-        """The same for the node of one row."""
-        return (self.node_selector is None or self.node_selector.matches_row(table, row)) and (
-            self.required is None or self.required.matches_row(table, row)
-        )
-
-    def mask(self, table: NodeTable, rows: Rows) -> Mask:
-        """The same for each row."""
-        if self.node_selector is None and self.required is None:
-            return np.ones(count_of(rows), dtype=np.bool_)
-        if self.required is None:
-            assert self.node_selector is not None
-            return self.node_selector.mask(table, rows)
-        mask = self.required.mask(table, rows)
-        return mask if self.node_selector is None else mask & self.node_selector.mask(table, rows)
 
 
 class NodeAffinity(NodePreFilter, NodeFilter, NodeScore):
@@ -95,14 +67,10 @@ class NodeAffinity(NodePreFilter, NodeFilter, NodeScore):
         self._code_enforced = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON_ENFORCED)
 
     def _compile(self, shape: PodShape) -> _Compiled:
-        spec = shape.spec
         affinity = _node_affinity(shape)
-        required = affinity.required if affinity is not None else None
         preferred = affinity.preferred if affinity is not None else ()
         return _Compiled(
-            self._selectors.equal_to(spec.node_selector) if spec.node_selector else None,
-            self._selectors.terms(required) if required is not None else None,
-            (*self._preferences(preferred), *self._added_preferences),
+            self._selectors.required_by(shape.spec), (*self._preferences(preferred), *self._added_preferences)
         )
 
     def _preferences(self, preferred: Iterable[PreferredSchedulingTerm]) -> Iterable[tuple[int, NodeTerm]]:
@@ -131,13 +99,13 @@ class NodeAffinity(NodePreFilter, NodeFilter, NodeScore):
 
     def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
         """First what the profile enforces, then what the pod asks for."""
-        compiled = shape.compiled(self, self._compile)
+        required = shape.compiled(self, self._compile).required
         row = single(rows)
         if row >= 0:
             if self._enforced is not None and not self._enforced.matches_row(table, row):
                 return refused_row(self._code_enforced)
-            return None if compiled.matches_row(table, row) else refused_row(self._code_pod)
-        matched = compiled.mask(table, rows)
+            return None if required.matches_row(table, row) else refused_row(self._code_pod)
+        matched = required.mask(table, rows)
         if self._enforced is None:
             return refused(~matched, self._code_pod)
         allowed = self._enforced.mask(table, rows)
@@ -179,13 +147,13 @@ class NodeAffinity(NodePreFilter, NodeFilter, NodeScore):
         ]
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        compiled = pod.shape.compiled(self, self._compile)
-        if new is None or not self._accepts(compiled, new) or (old is not None and self._accepts(compiled, old)):
+        required = pod.shape.compiled(self, self._compile).required
+        if new is None or not self._accepts(required, new) or (old is not None and self._accepts(required, old)):
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 
-    def _accepts(self, compiled: _Compiled, node: Node) -> bool:
-        return (self._enforced is None or self._enforced.matches(node)) and compiled.matches(node)
+    def _accepts(self, required: RequiredNodes, node: Node) -> bool:
+        return (self._enforced is None or self._enforced.matches(node)) and required.matches(node)
 
 
 def _node_affinity(shape: PodShape) -> WireNodeAffinity | None:

@@ -11,10 +11,11 @@ from koordsched.cluster.state import ClusterState
 from koordsched.config.loading import load
 from koordsched.config.resolving import resolve
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter, NodeFilter
-from koordsched.framework.status import PASS, ReasonTable
+from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter
+from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
 from koordsched.plugins import IN_TREE
-from koordsched.scheduling.offline import OfflineScheduler
+from koordsched.scheduling.offline import OTHER_KINDS, OfflineScheduler
+from tests.reference.status import SKIP as SKIPPED
 
 
 class StoppedClock:
@@ -59,12 +60,27 @@ class Bench:
         """Takes in a node or a placed pod."""
         if item["kind"] == "Node":
             self.cluster.upsert_node(convert(item, core.Node))
-        else:
+        elif item["kind"] == "Pod":
             self.cluster.set_pod(self.pod(item))
+        else:
+            kind = OTHER_KINDS[item["apiVersion"], item["kind"]]
+            self.cluster.objects.of(kind).upsert(convert(item, kind.type))
+
+    def remove(self, item):
+        """Takes out an object that is neither a node nor a pod."""
+        kind = OTHER_KINDS[item["apiVersion"], item["kind"]]
+        namespace = item["metadata"].get("namespace", "") if kind.namespaced else ""
+        self.cluster.objects.of(kind).delete(namespace, item["metadata"]["name"])
 
     def pod(self, item):
         """The scheduler's view of a pod."""
         return self.cluster.pods.build(convert(item, core.Pod))
+
+    @staticmethod
+    def typed_args(name, args):
+        """Arguments given as JSON, as the configuration loader makes them; None for a plugin without any."""
+        profile = {"pluginConfig": [{"name": name, "args": args}] if args else []}
+        return resolved({"profiles": [profile]}).profiles[0].args.get(name)
 
     def plugin(self, name, args=None):
         """A plugin with typed arguments."""
@@ -76,25 +92,36 @@ class Bench:
         return np.flatnonzero(self.cluster.table.alive.data[: self.cluster.table.size])
 
     def filter(self, plugin, item):
-        """Node name -> None, or (status, *texts); the same whatever form the rows come in."""
+        """Node name -> None, or (status, *texts); the same whatever form the rows come in.
+
+        None if the plugin's PreFilter skips the pod.
+        """
         pod = self.pod(item)
         table = self.cluster.table
+        if isinstance(plugin, PreFilter):
+            answer = plugin.pre_filter(Cycle(pod), pod)
+            assert answer in (SKIP, SUCCESS)
+            if answer == SKIP:
+                return None
         codes = {row: self._code(plugin, pod, row) for row in self.rows.tolist()}
-        if isinstance(plugin, NodeFilter):
-            for rows in self._forms():
-                answer = plugin.filter_rows(pod.shape, table, rows)
+        for rows in self._forms():
+            if isinstance(plugin, NodeFilter) or not isinstance(rows, slice):
+                answer = self._answer(plugin, pod, rows)
                 found = np.zeros(_length(rows), np.int32) if answer is None else answer
                 assert found.dtype == np.int32
                 for row, code in zip(_numbers(rows), found.tolist(), strict=True):
                     assert codes.get(row, code) == code
         return {table.names[row]: self._reason(code) for row, code in codes.items()}
 
-    def _code(self, plugin, pod, row):
+    def _answer(self, plugin, pod, rows):
         if isinstance(plugin, NodeFilter):
-            answer = plugin.filter_rows(pod.shape, self.cluster.table, slice(row, row + 1))
-        else:
-            assert isinstance(plugin, Filter)
-            answer = plugin.filter(Cycle(pod), pod, self.cluster.table, np.array([row]))
+            return plugin.filter_rows(pod.shape, self.cluster.table, rows)
+        assert isinstance(plugin, Filter)
+        return plugin.filter(Cycle(pod), pod, self.cluster.table, rows)
+
+    def _code(self, plugin, pod, row):
+        one = slice(row, row + 1) if isinstance(plugin, NodeFilter) else np.array([row])
+        answer = self._answer(plugin, pod, one)
         assert answer is None or len(answer) == 1
         return PASS if answer is None else int(answer[0])
 
@@ -122,6 +149,19 @@ class Bench:
                 assert scores.get(row, score) == score
         return {table.names[row]: score for row, score in scores.items()}
 
+    def score_and_normalize(self, plugin, item, nodes):
+        """(raw, normalised) by node name, among the named nodes; None if the plugin skips the pod."""
+        pod, table = self.pod(item), self.cluster.table
+        cycle = Cycle(pod)
+        rows = np.array([table.row_of[name] for name in nodes], dtype=np.intp)
+        if plugin.pre_score(cycle, pod, rows) == SKIP:
+            return None
+        raw = plugin.score(cycle, pod, table, rows)
+        normalised = plugin.normalize(cycle, pod, raw.copy())
+        if isinstance(normalised, int):
+            normalised = np.full(len(rows), normalised)
+        return dict(zip(nodes, raw.tolist(), strict=True)), dict(zip(nodes, normalised.tolist(), strict=True))
+
     def _forms(self):
         """All rows as a slice, all living ones as numbers, and a random part of them in random order."""
         some = np.random.default_rng(5).permutation(self.rows)[: max(1, len(self.rows) // 2)]
@@ -136,15 +176,28 @@ def _numbers(rows):
     return range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
 
 
+def same_scores(bench, plugin, naive, wanted, world, nodes):
+    """A plugin that looks at other pods, on some feasible nodes."""
+    found = bench.score_and_normalize(plugin, wanted, [node["metadata"]["name"] for node in nodes])
+    if naive.pre_score(wanted, world, nodes) is SKIPPED:
+        assert found is None
+        return
+    raw = {node["metadata"]["name"]: naive.score(wanted, node, world, nodes) for node in nodes}
+    assert found == (raw, naive.normalize(wanted, raw, world))
+
+
 def scheduler(objects, config=None):
     """An offline scheduler; `config` is the JSON of a profile, or of a whole configuration."""
     config = config or {}
     if "profiles" not in config:
         config = {"profiles": [config]}
-    text = msgspec.json.encode(
-        {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **config}
-    )
-    return OfflineScheduler(resolve(load(text)), IN_TREE, objects, clock=StoppedClock(), rng=Random(7))
+    return OfflineScheduler(resolved(config), IN_TREE, objects, clock=StoppedClock(), rng=Random(7))
+
+
+def resolved(config):
+    """A configuration given as JSON, without its type."""
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return resolve(load(msgspec.json.encode({**kind, **config})))
 
 
 def explain(objects, wanted, config=None):

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordsched.config.loading import load
-from koordsched.config.resolving import resolve
-from koordsched.framework.interface import Filter, NodeFilter, NodeScore, PreFilterResult
+from koordsched.framework.interface import Filter, NodeFilter, NodeScore, PreFilter, PreFilterResult, Score
 from koordsched.framework.status import Code
 from tests.parity.records import before_post_filter
-from tests.plugins.harness import Bench, msgspec, scheduler
+from tests.plugins.harness import Bench, same_scores, scheduler
 from tests.reference.evaluation import evaluate, fit_error
 from tests.reference.plugins import REGISTRY
 from tests.reference.profile import profiles_of
@@ -59,20 +57,40 @@ ADDED = [
 ]
 
 
+SPREAD = [
+    {},
+    {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"},
+            {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"},
+        ],
+    },
+    {"defaultingType": "List"},
+]
+AFFINITY = [
+    {},
+    {"hardPodAffinityWeight": 0},
+    {"hardPodAffinityWeight": 77},
+    {"ignorePreferredTermsOfExistingPods": True},
+]
+
+
 def random_config(rng):
     """The JSON of a profile with random arguments."""
     chosen = {
         "NodeResourcesFit": rng.choice(ARGS),
         "NodeResourcesBalancedAllocation": rng.choice(BALANCED),
         "NodeAffinity": rng.choice(ADDED),
+        "PodTopologySpread": rng.choice(SPREAD),
+        "InterPodAffinity": rng.choice(AFFINITY),
     }
     return {"pluginConfig": [{"name": name, "args": args} for name, args in chosen.items() if args]}
 
 
-def typed_args(config):
-    """Plugin name -> typed arguments, as the configuration loader makes them."""
-    text = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [config]}
-    return resolve(load(msgspec.json.encode(text))).profiles[0].args
+def reference_args(config, name):
+    """The JSON of one plugin's arguments."""
+    return next((entry["args"] for entry in config["pluginConfig"] if entry["name"] == name), {})
 
 
 seeds = st.integers(min_value=0, max_value=2**32 - 1)
@@ -89,17 +107,21 @@ def test_each_plugin_answers_as_the_reference(seed):
     wanted = state.pod("p")
     world = World(objects)
     bench = Bench(*objects)
-    args = typed_args(config)
     reference = profiles_of({"profiles": [config]})["default-scheduler"].plugins
     for name, naive in reference.items():
-        plugin = bench.plugin(name, args.get(name))
+        plugin = bench.plugin(name, bench.typed_args(name, reference_args(config, name)))
         skipped = False
         if hasattr(naive, "pre_filter") and hasattr(plugin, "pre_filter_shape"):
             skipped = same_pre_filter(plugin.pre_filter_shape(bench.pod(wanted).shape), naive.pre_filter(wanted, world))
         if hasattr(naive, "filter") and isinstance(plugin, (NodeFilter, Filter)) and not skipped:
             verdicts = {node["metadata"]["name"]: naive.filter(wanted, node, world) for node in world.nodes}
             expected = {node: v and (v.code, *v.reasons) for node, v in verdicts.items()}
+            if isinstance(plugin, PreFilter) and naive.pre_filter(wanted, world) is SKIP:
+                expected = None
             assert bench.filter(plugin, wanted) == expected, name
+        if isinstance(plugin, Score):
+            nodes = rng.sample(world.nodes, rng.randint(1, len(world.nodes)))
+            same_scores(bench, plugin, naive, wanted, world, nodes)
         if isinstance(plugin, NodeScore):
             skips = hasattr(naive, "pre_score") and naive.pre_score(wanted, world, world.nodes) is SKIP
             raw = {n["metadata"]["name"]: naive.score(wanted, n, world, world.nodes) for n in world.nodes}

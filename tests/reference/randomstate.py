@@ -7,14 +7,17 @@ IMAGES = ("app:v1", "app:v2", "registry.lab:5000/db", "db:latest", "big@sha256:0
 TAINTS = [("k", "v"), ("k", "w"), ("dedicated", "x"), ("spot", "")]
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 APPS = ("web", "db", "cache")
+TOPOLOGY_KEYS = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "zone", "rack")
+OWNERS = (("ReplicationController", "v1"), ("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"))
 NAMESPACES = ("default", "prod", "test")
 
 
 class RandomState:
     """Builds JSON objects from a seeded generator."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, namespaces=NAMESPACES):
         self.rng = rng
+        self.namespaces = namespaces
 
     def maybe(self, chance):
         return self.rng.random() < chance
@@ -86,6 +89,8 @@ class RandomState:
             spec["resources"] = {"requests": {"cpu": rng.choice(["1", "2500m"]), "memory": "1Gi"}}
         if self.maybe(0.3):
             spec["nodeSelector"] = {key: rng.choice(VALUES[key]) for key in self.some(KEYS, 1)}
+        if self.maybe(0.3):
+            spec["topologySpreadConstraints"] = self.spread_constraints()
         affinity = self.affinity()
         if affinity:
             spec["affinity"] = affinity
@@ -102,11 +107,19 @@ class RandomState:
             labels["tier"] = rng.choice(["front", "back"])
         if self.maybe(0.3):
             labels["version"] = rng.choice(["1", "2"])
-        namespace = rng.choice(NAMESPACES)
+        namespace = rng.choice(self.namespaces)
+        metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels}
+        if self.maybe(0.4):
+            kind, version = rng.choice(OWNERS)
+            metadata["ownerReferences"] = [
+                {"kind": kind, "apiVersion": version, "name": "owner", "uid": "o", "controller": self.maybe(0.9)}
+            ]
+        if on and self.maybe(0.1):
+            metadata["deletionTimestamp"] = "2031-05-04T08:00:00Z"
         return {
             "kind": "Pod",
             "apiVersion": "v1",
-            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels},
+            "metadata": metadata,
             "spec": spec,
             "status": {},
         }
@@ -154,7 +167,85 @@ class RandomState:
                     for _ in range(self.rng.randint(1, 3))
                 ]
             made["nodeAffinity"] = node
+        for kind in ("podAffinity", "podAntiAffinity"):
+            if self.maybe(0.25):
+                made[kind] = self.pod_affinity()
         return made
+
+    def pod_affinity(self):
+        made = {}
+        if self.maybe(0.5):
+            terms = [self.pod_term() for _ in range(self.rng.choice([1, 1, 2]))]
+            made["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+        if self.maybe(0.6):
+            made["preferredDuringSchedulingIgnoredDuringExecution"] = [
+                {"weight": self.rng.choice([1, 5, 5, 100]), "podAffinityTerm": self.pod_term()}
+                for _ in range(self.rng.randint(1, 2))
+            ]
+        return made
+
+    def pod_term(self):
+        made = {"topologyKey": self.rng.choice(TOPOLOGY_KEYS)}
+        if self.maybe(0.95):
+            made["labelSelector"] = self.label_selector()
+        if self.maybe(0.3):
+            made["namespaces"] = self.some(NAMESPACES, 2)
+        if self.maybe(0.3):
+            made["namespaceSelector"] = self.rng.choice(
+                [{}, {"matchLabels": {"team": "a"}}, {"matchExpressions": [{"key": "team", "operator": "Exists"}]}]
+            )
+        return made
+
+    def label_selector(self):
+        made = {}
+        if self.maybe(0.7):
+            made["matchLabels"] = {"app": self.rng.choice(APPS)}
+        if self.maybe(0.3):
+            operator = self.rng.choice(["In", "NotIn", "Exists", "DoesNotExist"])
+            values = {"values": self.some(("front", "back"), 2) or ["none"]} if operator in ("In", "NotIn") else {}
+            made["matchExpressions"] = [{"key": "tier", "operator": operator, **values}]
+        return made
+
+    def spread_constraints(self):
+        made = []
+        pairs = [(key, when) for key in TOPOLOGY_KEYS for when in ("DoNotSchedule", "ScheduleAnyway")]
+        for key, when in self.some(pairs, 3):
+            constraint = {"topologyKey": key, "whenUnsatisfiable": when, "maxSkew": self.rng.choice([1, 1, 2, 5])}
+            if self.maybe(0.95):
+                constraint["labelSelector"] = self.label_selector()
+                if self.maybe(0.2):
+                    constraint["matchLabelKeys"] = self.some(("version", "absent"), 2)
+            if when == "DoNotSchedule" and self.maybe(0.3):
+                constraint["minDomains"] = self.rng.randint(1, 4)
+            if self.maybe(0.3):
+                constraint["nodeAffinityPolicy"] = self.rng.choice(["Honor", "Ignore"])
+            if self.maybe(0.3):
+                constraint["nodeTaintsPolicy"] = self.rng.choice(["Honor", "Ignore"])
+            made.append(constraint)
+        return made
+
+    # --- other objects -----------------------------------------------------------------------------
+
+    def others(self):
+        """Namespaces, services and controllers."""
+        for name in NAMESPACES:
+            labels = {"kubernetes.io/metadata.name": name} | (
+                {"team": self.rng.choice("ab")} if self.maybe(0.6) else {}
+            )
+            yield {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name, "labels": labels}}
+        for i in range(self.rng.randint(0, 3)):
+            selector = {"app": self.rng.choice(APPS)} | ({"tier": "front"} if self.maybe(0.3) else {})
+            yield self.owned("Service", "v1", f"svc{i}", selector)
+        for kind, version in OWNERS:
+            selector = {"app": self.rng.choice(APPS)} | ({"version": "1"} if self.maybe(0.3) else {})
+            yield self.owned(
+                kind, version, "owner", selector if kind == "ReplicationController" else {"matchLabels": selector}
+            )
+
+    def owned(self, kind, version, name, selector):
+        namespace = self.rng.choice(self.namespaces)
+        metadata = {"name": name, "namespace": namespace, "uid": f"{kind}/{namespace}/{name}"}
+        return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": {"selector": selector}}
 
     def node_term(self):
         expressions = [self.node_requirement() for _ in range(self.rng.randint(0, 2))]
@@ -179,5 +270,5 @@ class RandomState:
     def cluster(self, nodes, pods):
         """`nodes` nodes, and up to `pods` pods on some of them."""
         names = [f"n{i}" for i in range(nodes)]
-        objects = [self.node(name) for name in names]
+        objects = [*self.others(), *(self.node(name) for name in names)]
         return objects + [self.pod(f"e{i}", on=self.rng.choice(names)) for i in range(self.rng.randint(0, pods))]

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from koordsched.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from koordsched.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 from koordsched.api.selectors import SelectorError, field_test, is_label_key, is_label_value, value_test
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.matching.lookup import LabelTest
@@ -99,6 +99,37 @@ class NodeTerms:
         return mask
 
 
+class RequiredNodes:
+    """What a pod requires of its node: nodeSelector and required node affinity. None where it has none."""
+
+    __slots__ = ("_affinity", "_selector")
+
+    def __init__(self, selector: NodeTerm | None, affinity: NodeTerms | None) -> None:
+        self._selector = selector
+        self._affinity = affinity
+
+    def matches(self, node: Node) -> bool:
+        """The verdict on a node as the watch delivered it."""
+        return (self._selector is None or self._selector.matches(node)) and (
+            self._affinity is None or self._affinity.matches(node)
+        )
+
+    def matches_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        return (self._selector is None or self._selector.matches_row(table, row)) and (
+            self._affinity is None or self._affinity.matches_row(table, row)
+        )
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        if self._affinity is not None:
+            mask = self._affinity.mask(table, rows)
+            return mask if self._selector is None else mask & self._selector.mask(table, rows)
+        if self._selector is not None:
+            return self._selector.mask(table, rows)
+        return np.ones(count_of(rows), dtype=np.bool_)
+
+
 class NodeSelectors:
     """Compiles node selectors; equal requirements share one test, and with it its look-up table."""
 
@@ -106,6 +137,15 @@ class NodeSelectors:
 
     def __init__(self) -> None:
         self._tests: WeakValueDictionary[tuple[str, str, tuple[str, ...]], LabelTest] = WeakValueDictionary()
+
+    def required_by(self, spec: PodSpec) -> RequiredNodes:
+        """What a pod's spec requires of its node."""
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        required = affinity.required if affinity is not None else None
+        return RequiredNodes(
+            self.equal_to(spec.node_selector) if spec.node_selector else None,
+            self.terms(required) if required is not None else None,
+        )
 
     def equal_to(self, labels: dict[str, str]) -> NodeTerm:
         """A pod's nodeSelector, which must not be empty: every label present with that value."""

@@ -1,0 +1,66 @@
+"""What may help a pod that (anti-)affinity kept out (core spec 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.interpodaffinity.existing import ExistingTerms
+from koordsched.plugins.interpodaffinity.incoming import IncomingTerms
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint
+
+
+class AffinityHints:
+    """The hints of one plugin instance."""
+
+    def __init__(self, plugin: str, terms_of: Callable[[Pod], IncomingTerms | None], existing: ExistingTerms) -> None:
+        self._plugin = plugin
+        self._terms_of = terms_of
+        self._existing = existing
+
+    def registrations(self) -> Sequence[HintRegistration[Pod]]:
+        """For the plugin's `events_to_register`."""
+        # Others' terms look at the pod's labels.
+        twins: GroupBy[Pod] = GroupBy(lambda pod: (pod.namespace, pod.labels))
+        pod_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
+        node_changes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
+        return [
+            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, twins),
+            HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, twins),
+        ]
+
+    def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        changed = new if new is not None else old
+        if changed.uid == pod.uid:
+            return QueueingHint.QUEUE
+        if not (changed.node or changed.nominated_node):
+            return QueueingHint.SKIP
+        terms = self._terms_of(pod)
+        if new is None:
+            disliked = terms is not None and any(term.selects(old) for term in terms.anti_affinity)
+            return _queue_if(disliked or self._existing.objects_to(old, pod))
+        if terms is None:
+            return QueueingHint.SKIP
+        attracted = terms.attracts(new) and (old is None or not terms.attracts(old))
+        relieved = old is not None and any(t.selects(old) and not t.selects(new) for t in terms.anti_affinity)
+        return _queue_if(attracted or relieved)
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        terms = self._terms_of(pod)
+        labels = new.metadata.labels
+        anti_keys = [term.key for term in terms.anti_affinity] if terms is not None else []
+        if old is None:
+            # Without terms of its own the pod is kept out by those of others, which may not reach the new node.
+            wanted = terms.keys if terms is not None else ()
+            return _queue_if(bool(anti_keys) or not wanted or any(key in labels for key in wanted))
+        before = old.metadata.labels
+        keys = terms.keys if terms is not None else ()
+        attracted = any(key in labels and labels[key] != before.get(key) for key in keys)
+        relieved = any(key in before and labels.get(key) != before[key] for key in anti_keys)
+        return _queue_if(attracted or relieved)
+
+
+def _queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

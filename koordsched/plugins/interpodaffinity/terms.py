@@ -1,0 +1,121 @@
+"""Affinity terms in canonical form.
+
+Source: upstream `framework/types.go` AffinityTerm; default-plugins spec 3.10. matchLabelKeys and
+mismatchLabelKeys are part of the selector already: the API server merges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
+from koordsched.cluster.objects import NAMESPACES, Store
+from koordsched.cluster.shape import PodShape
+from koordsched.cluster.state import ClusterState
+from koordsched.plugins.podcounts.query import PodQuery, Requirement, requirements_of
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Which pods, related to a node through the value of `key`.
+
+    The pods' namespaces are the `listed` ones and those whose labels satisfy `by_labels` (None: none, (): all).
+    """
+
+    key: str
+    listed: frozenset[str]
+    by_labels: tuple[Requirement, ...] | None
+    requirements: tuple[Requirement, ...]
+
+
+def compile_term(term: PodAffinityTerm, own_namespace: str) -> Term | None:
+    """A term of a pod in that namespace; None if it has no label selector, and so matches nothing."""
+    if term.label_selector is None:
+        return None
+    selector = term.namespace_selector
+    listed = frozenset(term.namespaces)
+    if not listed and selector is None:
+        listed = frozenset((own_namespace,))
+    return Term(
+        key=term.topology_key,
+        listed=listed,
+        by_labels=None if selector is None else requirements_of(selector),
+        requirements=requirements_of(term.label_selector),
+    )
+
+
+class Namespaces:
+    """Labels of namespaces, and which of them satisfy a selector.
+
+    `version` grows with every change of labels: what was derived before is out of date then.
+    """
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._store: Store[Namespace] = cluster.objects.of(NAMESPACES)
+        self.version = 0
+        self._store.subscribe(self._on_change)
+
+    def _on_change(self, old: Namespace | None, new: Namespace | None) -> None:
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self.version += 1
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; none if it is not known."""
+        namespace = self._store.get("", name)
+        return namespace.metadata.labels if namespace is not None else {}
+
+    def query(self, term: Term) -> PodQuery:
+        """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
+        if term.by_labels == ():
+            return PodQuery(None, term.requirements)
+        found = set(term.listed)
+        if term.by_labels is not None:
+            wanted = PodQuery(None, term.by_labels).selector
+            found |= {n.metadata.name for n in self._store if wanted.matches(n.metadata.labels)}
+        return PodQuery(frozenset(found), term.requirements)
+
+
+def _terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[Term | None, ...]:
+    return tuple(compile_term(term, namespace) for term in terms)
+
+
+class WireTerms:
+    """The four lists of terms in a pod's spec, as a pod of one namespace has them; None matches nothing."""
+
+    __slots__ = ("preferred", "required", "required_anti")
+
+    def __init__(self, shape: PodShape, namespace: str) -> None:
+        affinity = shape.spec.affinity
+        towards = (affinity.pod_affinity if affinity is not None else None) or PodAffinity()
+        away = (affinity.pod_anti_affinity if affinity is not None else None) or PodAffinity()
+        self.required = _terms(towards.required, namespace)
+        self.required_anti = _terms(away.required, namespace)
+        self.preferred = tuple(
+            (sign * preference.weight, compile_term(preference.pod_affinity_term, namespace))
+            for sign, kind in ((1, towards), (-1, away))
+            for preference in kind.preferred
+        )
+
+
+def has_terms(shape: PodShape) -> bool:
+    """Whether pods of this shape have any affinity or anti-affinity to pods."""
+    affinity = shape.spec.affinity
+    return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+
+
+class TermMatcher:
+    """A term of an existing pod, put to incoming pods. Raises SelectorError if a selector is not valid."""
+
+    __slots__ = ("_by_labels", "listed", "query")
+
+    def __init__(self, term: Term) -> None:
+        self.listed = term.listed
+        self.query = PodQuery(None, term.requirements)
+        self._by_labels = None if term.by_labels is None else PodQuery(None, term.by_labels).selector
+
+    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Whether a pod of that namespace with these labels is meant."""
+        if namespace not in self.listed and (self._by_labels is None or not self._by_labels.matches(namespace_labels)):
+            return False
+        return self.query.selector.matches(labels)

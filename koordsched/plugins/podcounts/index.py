@@ -1,0 +1,208 @@
+"""Counters of existing pods by namespace and labels.
+
+Pods with equal labels in one namespace form a group; a counter is made from the groups it selects and from
+then on told of every pod that comes or goes, through the group, so that an event costs what it concerns.
+Groups and counters find each other through equality requirements (`app=web`), which nearly all selectors have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.plugins.podcounts.query import PodQuery
+from koordsched.plugins.podcounts.rowcounts import RowCounts
+from koordsched.plugins.podcounts.topology import Topology
+
+_BUDGET = 128 << 20
+"""Bytes that all counters together may take."""
+_ALWAYS_KEPT = 64
+
+
+class Counter(RowCounts):
+    """Counts the pods that match all of the queries; those being deleted only with `count_deleting`.
+
+    `dropped`: the index has given it up, ask for it again.
+    """
+
+    __slots__ = ("count_deleting", "dropped", "last_used", "queries")
+
+    def __init__(self, topology: Topology, queries: tuple[PodQuery, ...], count_deleting: bool) -> None:
+        super().__init__(topology)
+        self.queries = queries
+        self.count_deleting = count_deleting
+        self.dropped = False
+        self.last_used = 0
+
+    def selects(self, namespace: str, labels: LabelSet) -> bool:
+        """Whether pods with these labels in that namespace count."""
+        return all(query.matches(namespace, labels.labels) for query in self.queries)
+
+    @property
+    def equalities(self) -> Iterator[tuple[str, str]]:
+        """(key, value) pairs that every counted pod carries."""
+        return (pair for query in self.queries for pair in query.selector.equalities)
+
+
+class _Group:
+    """The pods of one namespace with the same labels: how many on each row, by whether they are being deleted."""
+
+    __slots__ = ("counters", "deleting", "labels", "namespace", "staying")
+
+    def __init__(self, namespace: str, labels: LabelSet) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.staying: dict[int, int] = {}
+        self.deleting: dict[int, int] = {}
+        self.counters: list[Counter] = []
+
+
+class PodIndex:
+    """All groups and counters; one per cluster (`ClusterState.shared(PodIndex)`)."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.topology = cluster.shared(Topology)
+        self._groups: dict[str, dict[LabelSet, _Group]] = {}
+        # Only for label keys that some counter asks by equality: key -> value -> groups.
+        self._groups_by: dict[str, dict[str, dict[_Group, None]]] = {}
+        self._counters: dict[tuple[tuple[PodQuery, ...], bool], Counter] = {}
+        self._counters_by: dict[str, dict[str, dict[Counter, None]]] = {}
+        self._other_counters: dict[Counter, None] = {}
+        self._uses = 0
+        cluster.add_accountant(self)
+
+    # --- pods ------------------------------------------------------------------------------------
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """Counts the pod; no facet of the row changes, since whoever reads counts asks every time."""
+        self._count(row, pod, 1)
+        return 0
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """The opposite."""
+        self._count(row, pod, -1)
+        return 0
+
+    def _count(self, row: int, pod: Pod, sign: int) -> None:
+        groups = self._groups.get(pod.namespace)
+        if groups is None:
+            groups = self._groups[pod.namespace] = {}
+        group = groups.get(pod.labels)
+        if group is None:
+            group = groups[pod.labels] = self._new_group(pod.namespace, pod.labels)
+        rows = group.deleting if pod.deleting else group.staying
+        count = rows.get(row, 0) + sign
+        if count:
+            rows[row] = count
+        else:
+            del rows[row]
+        for counter in group.counters:
+            if not pod.deleting or counter.count_deleting:
+                counter.add(row, sign)
+        if not count and not group.staying and not group.deleting:
+            self._forget_group(group)
+
+    def _new_group(self, namespace: str, labels: LabelSet) -> _Group:
+        group = _Group(namespace, labels)
+        for key, by_value in self._groups_by.items():
+            value = labels.labels.get(key)
+            if value is not None:
+                by_value.setdefault(value, {})[group] = None
+        candidates = [self._other_counters]
+        for key, counters in self._counters_by.items():
+            value = labels.labels.get(key)
+            if value in counters:
+                candidates.append(counters[value])
+        group.counters = [c for found in candidates for c in found if c.selects(namespace, labels)]
+        return group
+
+    def _forget_group(self, group: _Group) -> None:
+        groups = self._groups[group.namespace]
+        del groups[group.labels]
+        if not groups:
+            del self._groups[group.namespace]
+        for key, by_value in self._groups_by.items():
+            value = group.labels.labels.get(key)
+            if value is not None:
+                del by_value[value][group]
+                if not by_value[value]:
+                    del by_value[value]
+
+    # --- counters --------------------------------------------------------------------------------
+
+    def counter(self, queries: tuple[PodQuery, ...], *, count_deleting: bool) -> Counter:
+        """The counter of pods that match all of the queries (at least one)."""
+        found = self._counters.get((queries, count_deleting))
+        if found is None:
+            self._make_room()
+            found = self._counters[(queries, count_deleting)] = self._new_counter(queries, count_deleting)
+        return self.used(found)
+
+    def used(self, counter: Counter) -> Counter:
+        """The same counter, or its successor if it was dropped; it counts as used now."""
+        if counter.dropped:
+            return self.counter(counter.queries, count_deleting=counter.count_deleting)
+        self._uses += 1
+        counter.last_used = self._uses
+        return counter
+
+    def _new_counter(self, queries: tuple[PodQuery, ...], count_deleting: bool) -> Counter:
+        counter = Counter(self.topology, queries, count_deleting)
+        best: dict[_Group, None] | None = None
+        where: tuple[str, str] | None = None
+        for key, value in counter.equalities:
+            groups = self._indexed(key).get(value, {})
+            if best is None or len(groups) < len(best):
+                best, where = groups, (key, value)
+        if where is None:
+            self._other_counters[counter] = None
+        else:
+            self._counters_by.setdefault(where[0], {}).setdefault(where[1], {})[counter] = None
+        for group in self._groups_in(queries[0]) if best is None else best:
+            if counter.selects(group.namespace, group.labels):
+                group.counters.append(counter)
+                for rows in (group.staying, group.deleting) if count_deleting else (group.staying,):
+                    for row, count in rows.items():
+                        counter.add(row, count)
+        return counter
+
+    def _groups_in(self, query: PodQuery) -> Iterable[_Group]:
+        namespaces = self._groups if query.namespaces is None else query.namespaces & self._groups.keys()
+        return (group for namespace in namespaces for group in self._groups[namespace].values())
+
+    def _indexed(self, key: str) -> dict[str, dict[_Group, None]]:
+        by_value = self._groups_by.get(key)
+        if by_value is None:
+            by_value = self._groups_by[key] = {}
+            for groups in self._groups.values():
+                for group in groups.values():
+                    value = group.labels.labels.get(key)
+                    if value is not None:
+                        by_value.setdefault(value, {})[group] = None
+        return by_value
+
+    def _make_room(self) -> None:
+        """Drops the least recently used half when the counters take too much."""
+        counters = self._counters
+        if len(counters) < _ALWAYS_KEPT or sum(c.nbytes for c in counters.values()) < _BUDGET:
+            return
+        oldest = sorted(counters.items(), key=lambda item: item[1].last_used)[: len(counters) // 2]
+        gone = set()
+        for identity, counter in oldest:
+            del counters[identity]
+            counter.dropped = True
+            gone.add(counter)
+            self._other_counters.pop(counter, None)
+        for by_value in self._counters_by.values():
+            for value in list(by_value):
+                by_value[value] = {c: None for c in by_value[value] if c not in gone}
+                if not by_value[value]:
+                    del by_value[value]
+        for groups in self._groups.values():
+            for group in groups.values():
+                group.counters = [c for c in group.counters if c not in gone]
+
+    def __len__(self) -> int:
+        return len(self._counters)

@@ -1,0 +1,114 @@
+"""Counts per node, and per domain of the topology keys that somebody asked about."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.columns import ABSENT
+from koordsched.plugins.podcounts.topology import EligibleNodes, Topology
+
+Counts = npt.NDArray[np.int64]
+
+_MAX_DOMAINS = 16
+"""Distinct (key, eligible nodes) that one set of counts follows; pods of one workload need one or two."""
+
+
+class DomainCounts:
+    """Sums of row counts per value of one label key, over the eligible nodes.
+
+    `counts[id]`: by value id of the label column; `counts[ABSENT]` means nothing. `present`: the ids that an
+    eligible node has.
+    """
+
+    __slots__ = ("_domain_of", "_eligible", "_key", "_topology", "_version", "counts", "present")
+
+    def __init__(self, topology: Topology, key: str, eligible: EligibleNodes) -> None:
+        self._topology = topology
+        self._key = key
+        self._eligible = eligible
+        self._version = (-1, -1)
+        self._domain_of: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self.counts: Counts = np.zeros(1, dtype=np.int64)
+        self.present: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+
+    def refresh(self, by_row: Counts) -> None:
+        """Adds up again if nodes changed; `Topology.refresh` comes first."""
+        eligible = self._eligible
+        eligible.refresh()
+        if eligible.version == self._version:
+            return
+        self._version = eligible.version
+        column = self._topology.table.label_column(self._key)
+        size = len(eligible.mask)
+        # A copy: what is added until the next refresh goes where these sums believe the node to be.
+        self._domain_of = np.where(eligible.mask, column.ids.data[:size], ABSENT)
+        sums = np.bincount(self._domain_of, weights=by_row[:size], minlength=len(column.values))
+        self.counts = sums.astype(np.int64)
+        nodes = np.bincount(self._domain_of, minlength=len(column.values))
+        nodes[ABSENT] = 0
+        self.present = np.flatnonzero(nodes)
+
+    def add(self, row: int, count: int) -> None:
+        """Pods appeared on (or, if negative, went from) a row."""
+        if row < len(self._domain_of):
+            self.counts[self._domain_of[row]] += count
+
+    @property
+    def lowest(self) -> int:
+        """The smallest count of any domain; 0 if there is none."""
+        return int(self.counts.take(self.present).min()) if len(self.present) else 0
+
+    @property
+    def any(self) -> bool:
+        """Whether any domain, eligible or not, counts something."""
+        return bool(self.counts[ABSENT + 1 :].any())
+
+
+class RowCounts:
+    """How many there are on each row. `total` is their sum."""
+
+    __slots__ = ("__weakref__", "_by_row", "_domains", "_topology", "total")
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._by_row: Counts = np.zeros(topology.table.size, dtype=np.int64)
+        self._domains: dict[tuple[str, EligibleNodes], DomainCounts] = {}
+        self.total = 0
+
+    def add(self, row: int, count: int) -> None:
+        """So many more on a row (fewer if negative)."""
+        if row >= len(self._by_row):
+            self._grow(row + 1)
+        self._by_row[row] += count
+        self.total += count
+        for domains in self._domains.values():
+            domains.add(row, count)
+
+    def _grow(self, size: int) -> None:
+        larger = np.zeros(max(size, 2 * len(self._by_row)), dtype=np.int64)
+        larger[: len(self._by_row)] = self._by_row
+        self._by_row = larger
+
+    @property
+    def by_row(self) -> Counts:
+        """int64[at least as many as there are rows]."""
+        size = self._topology.table.size
+        if size > len(self._by_row):
+            self._grow(size)
+        return self._by_row
+
+    def domains(self, key: str, eligible: EligibleNodes) -> DomainCounts:
+        """The sums for a label key, up to date; `Topology.refresh` comes first."""
+        found = self._domains.get((key, eligible))
+        if found is None:
+            if len(self._domains) >= _MAX_DOMAINS:
+                del self._domains[next(iter(self._domains))]
+            found = self._domains[(key, eligible)] = DomainCounts(self._topology, key, eligible)
+        found.refresh(self.by_row)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """About what the arrays take."""
+        return self._by_row.nbytes * (1 + len(self._domains))

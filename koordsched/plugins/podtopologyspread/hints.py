@@ -1,0 +1,73 @@
+"""What may help a pod that hard constraints kept out (core spec 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from koordsched.api.core import Node
+from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.podtopologyspread.constraints import Constraint, Spread
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint
+
+
+class SpreadHints:
+    """The hints of one plugin instance. What they answer depends on the pod's constraints, so on its labels too."""
+
+    def __init__(self, plugin: str, spread_of: Callable[[Pod], Spread]) -> None:
+        self._plugin = plugin
+        self._spread_of = spread_of
+
+    def registrations(self) -> Sequence[HintRegistration[Pod]]:
+        """For the plugin's `events_to_register`."""
+        same_constraints: GroupBy[Pod] = GroupBy(_same_constraints)
+        pod_changes = (
+            ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION
+        )
+        node_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT
+        return [
+            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, same_constraints),
+            HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, same_constraints),
+        ]
+
+    def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        changed = new if new is not None else old
+        itself = changed.uid == pod.uid
+        if changed.namespace != pod.namespace or not (itself or changed.node or changed.nominated_node):
+            return QueueingHint.SKIP
+        hard = self._spread_of(pod).hard
+        if old is None or new is None:
+            return _queue_if(_counts(hard, changed))
+        if itself and old.shape.spec.tolerations != new.shape.spec.tolerations and any(c.honors_taints for c in hard):
+            return QueueingHint.QUEUE
+        return _queue_if(_counts(hard, old) != _counts(hard, new))
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        hard = self._spread_of(pod).hard
+        had_keys, has_keys = _has_keys(hard, old), _has_keys(hard, new)
+        if had_keys != has_keys:
+            return QueueingHint.QUEUE
+        if not has_keys or old is None or new is None:
+            return QueueingHint.SKIP
+        moved = any(old.metadata.labels.get(c.key) != new.metadata.labels.get(c.key) for c in hard)
+        return _queue_if(moved or old.spec.taints != new.spec.taints)
+
+
+def _same_constraints(pod: Pod) -> tuple[object, ...]:
+    owner = pod.owner
+    return (pod.namespace, pod.labels, owner and (owner.kind, owner.name))
+
+
+def _counts(hard: Sequence[Constraint], pod: Pod) -> bool:
+    """Whether any of the constraints counts the pod."""
+    return any(constraint.selects(pod.labels.labels) for constraint in hard)
+
+
+def _has_keys(hard: Sequence[Constraint], node: Node | None) -> bool:
+    """Whether there is a node, and it has all topology keys."""
+    return node is not None and all(constraint.key in node.metadata.labels for constraint in hard)
+
+
+def _queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -1,0 +1,96 @@
+"""The selector of default constraints: from the services that select a pod, and from its controller.
+
+Source: upstream `plugins/helper/spread.go` DefaultSelector.
+"""
+
+from __future__ import annotations
+
+from koordsched.api.apps import ReplicaSet, StatefulSet
+from koordsched.api.core import ReplicationController, Service
+from koordsched.api.meta import LabelSelector, OwnerReference
+from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.objects import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.plugins.podcounts.query import Requirement, requirements_of
+
+_KEPT = 8192
+
+Requirements = tuple[Requirement, ...]
+
+
+class OwnerSelectors:
+    """Finds the selector; answers are kept until a service or a controller appears, goes or selects otherwise."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        objects = cluster.objects
+        self._controllers = objects.of(REPLICATION_CONTROLLERS)
+        self._replica_sets = objects.of(REPLICA_SETS)
+        self._stateful_sets = objects.of(STATEFUL_SETS)
+        # namespace -> one (key, value) that the service asks for -> services by name
+        self._services: dict[str, dict[tuple[str, str], dict[str, Service]]] = {}
+        self._found: dict[tuple[str, LabelSet, str, str, str], Requirements] = {}
+        objects.of(SERVICES).subscribe(self._on_service)
+        self._controllers.subscribe(self._on_controller)
+        self._replica_sets.subscribe(self._on_controller)
+        self._stateful_sets.subscribe(self._on_controller)
+
+    def requirements(self, pod: Pod) -> Requirements:
+        """What pods like this one have in common; () if there is nothing to go by. Raises SelectorError."""
+        owner = pod.owner
+        by = (owner.api_version, owner.kind, owner.name) if owner is not None else ("", "", "")
+        identity = (pod.namespace, pod.labels, *by)
+        found = self._found.get(identity)
+        if found is None:
+            if len(self._found) >= _KEPT:
+                self._found.clear()
+            found = self._found[identity] = self._requirements(pod.namespace, pod.labels.labels, owner)
+        return found
+
+    def _requirements(self, namespace: str, labels: dict[str, str], owner: OwnerReference | None) -> Requirements:
+        merged: dict[str, str] = {}
+        services = self._services.get(namespace, {})
+        for pair in labels.items():
+            for service in services.get(pair, {}).values():
+                if service.spec.selector.items() <= labels.items():
+                    merged.update(service.spec.selector)
+        added: LabelSelector | None = None
+        if owner is not None:
+            kind = (owner.api_version, owner.kind)
+            if kind == ("v1", "ReplicationController"):
+                controller = self._controllers.get(namespace, owner.name)
+                merged.update(controller.spec.selector if controller is not None else {})
+            elif kind == ("apps/v1", "ReplicaSet"):
+                added = _selector_of(self._replica_sets.get(namespace, owner.name))
+            elif kind == ("apps/v1", "StatefulSet"):
+                added = _selector_of(self._stateful_sets.get(namespace, owner.name))
+        found = requirements_of(LabelSelector(match_labels=merged))
+        return found if added is None else tuple(sorted({*found, *requirements_of(added)}))
+
+    def _on_service(self, old: Service | None, new: Service | None) -> None:
+        if old is not None and new is not None and old.spec.selector == new.spec.selector:
+            return
+        self._found.clear()
+        if old is not None and old.spec.selector:
+            self._services[old.metadata.namespace][_handle(old)].pop(old.metadata.name, None)
+        if new is not None and new.spec.selector:
+            by_pair = self._services.setdefault(new.metadata.namespace, {})
+            by_pair.setdefault(_handle(new), {})[new.metadata.name] = new
+
+    def _on_controller(
+        self,
+        old: ReplicationController | ReplicaSet | StatefulSet | None,
+        new: ReplicationController | ReplicaSet | StatefulSet | None,
+    ) -> None:
+        # Their status changes with every pod they create; the selector hardly ever.
+        if old is None or new is None or old.spec.selector != new.spec.selector:
+            self._found.clear()
+
+
+def _handle(service: Service) -> tuple[str, str]:
+    """The pair under which a service is filed: any of its pairs will do."""
+    return min(service.spec.selector.items())
+
+
+def _selector_of(owner: ReplicaSet | StatefulSet | None) -> LabelSelector | None:
+    return owner.spec.selector if owner is not None else None
