@@ -1,0 +1,210 @@
+"""`koordsched run` as a process: how it starts, what it says when it cannot, how it ends."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+DEADLINE = 30.0
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A running command whose output is read as it comes."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "koordsched", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        self.lines = []
+        self._arrived = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._arrived.put(line.rstrip("\n"))
+        self._arrived.put(None)
+
+    def wait_for(self, text):
+        """The first line from now on that has the text in it."""
+        end = time.monotonic() + DEADLINE
+        while True:
+            try:
+                line = self._arrived.get(timeout=max(end - time.monotonic(), 0.01))
+            except queue.Empty:
+                line = None
+            assert line is not None, f"no {text!r} in:\n" + "\n".join(self.lines)
+            self.lines.append(line)
+            if text in line:
+                return line
+
+    def end(self, number=None):
+        """(exit code, all output) after a signal, if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(DEADLINE)
+        while (line := self._arrived.get(timeout=DEADLINE)) is not None:
+            self.lines.append(line)
+        return code, self.lines
+
+
+@contextmanager
+def running(*arguments):
+    process = Process(*arguments)
+    try:
+        yield process
+    finally:
+        if process.process.poll() is None:
+            process.process.kill()
+            process.process.wait(DEADLINE)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """An embedded cluster of two nodes; the path of its kubeconfig."""
+    kubeconfig = tmp_path_factory.mktemp("cluster") / "kubeconfig"
+    with running("fakecluster", "--nodes", "2", "--kubeconfig-out", str(kubeconfig)) as process:
+        process.wait_for("fakecluster ready")
+        yield str(kubeconfig)
+
+
+def get(url):
+    """(status, text)"""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(url, context=context, timeout=DEADLINE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def poll(url, wanted):
+    """Asks until the answer has this status."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            answer = get(url)
+        except OSError as error:
+            answer = (0, str(error))
+        if answer[0] == wanted:
+            return answer
+        assert time.monotonic() < end, answer
+        time.sleep(0.05)
+
+
+def options(port, *more):
+    return ("--bind-address=127.0.0.1", f"--secure-port={port}", *more)
+
+
+CANNOT_START = [
+    (["--kubeconfig=/nowhere"], "koordsched: kubeconfig /nowhere: No such file or directory"),
+    (["--master=http://host:0"], "koordsched: server address 'http://host:0' is not of the form http(s)://host:port"),
+    (["--tls-cert-file=/nowhere", "--tls-private-key-file=/nowhere"], "cannot serve with /nowhere"),
+    (["--tls-cipher-suites=ROT13"], "unknown or unsupported cipher suite 'ROT13'"),
+    (["--client-ca-file=/nowhere"], "koordsched: --client-ca-file /nowhere: No such file or directory"),
+    (["--allow-metric-labels=x"], "--allow-metric-labels: 'x' is not of the form <metric>,<label>=<value>"),
+    (["--config=/nowhere"], "/nowhere"),
+]
+
+
+@pytest.mark.parametrize("flags, expected", CANNOT_START, ids=lambda value: str(value)[:40])
+def test_what_keeps_it_from_starting_is_one_line(flags, expected):
+    connection = [] if any("kubeconfig" in flag or "master" in flag for flag in flags) else ["--master=127.0.0.1:1"]
+    with running("run", *options(free_port()), *connection, *flags) as process:
+        code, lines = process.end()
+        said = [line for line in lines if "not built yet" not in line]
+        assert code == 1
+        assert len(said) == 1, said
+        assert expected in said[0]
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with running("run", "--master=127.0.0.1:1", *options(port)) as process:
+            code, lines = process.end()
+            assert code == 1
+            assert lines[-1].startswith(f"koordsched: cannot listen on 127.0.0.1:{port}: ")
+            assert "address already in use" in lines[-1]
+
+
+def test_an_unreachable_server_is_waited_for_and_told_about():
+    port, nobody = free_port(), free_port()
+    with running("run", f"--master=127.0.0.1:{nobody}", *options(port)) as process:
+        process.wait_for("Serving on")
+        base = f"https://127.0.0.1:{port}"
+        assert poll(f"{base}/healthz", 200) == (200, "ok")
+        assert get(f"{base}/livez") == (200, "ok")
+        status, text = get(f"{base}/readyz")
+        assert (status, "[-]sched-handler-sync failed" in text) == (500, True)
+        process.wait_for("The API server cannot be reached")
+        code, lines = process.end(signal.SIGTERM)
+        assert code == 0
+        assert sum("cannot be reached" in line for line in lines) == 1
+
+
+def test_a_whole_life(cluster, tmp_path):
+    port = free_port()
+    base = f"https://127.0.0.1:{port}"
+    certificates = tmp_path / "certificates"
+    flags = (f"--kubeconfig={cluster}", f"--cert-dir={certificates}", "--leader-elect-resource-name=a-whole-life")
+    with running("run", *options(port, *flags)) as process:
+        process.wait_for("successfully acquired lease")
+        poll(f"{base}/readyz", 200)
+        assert sorted(path.name for path in certificates.iterdir()) == ["kube-scheduler.crt", "kube-scheduler.key"]
+        shown = json.loads(get(f"{base}/configz")[1])["componentconfig"]
+        assert shown["leaderElection"]["resourceName"] == "a-whole-life"
+        assert f"\nkubeconfig={cluster}\n" in get(f"{base}/flagz")[1]
+        assert 'leader_election_master_status{name="a-whole-life"} 1.0' in get(f"{base}/metrics")[1]
+        process.process.send_signal(signal.SIGUSR2)
+        process.wait_for("Cache comparison: cache and API server agree")
+        process.wait_for("Node name: node-0")
+        process.wait_for("Dump of scheduling queue: activeQ:0; backoffQ:0; unschedulablePods:0")
+        code, _ = process.end(signal.SIGTERM)
+        assert code == 0
+        with pytest.raises(OSError, match="refused"):
+            get(f"{base}/healthz")
+
+
+def test_a_standby_with_a_delayed_cache_lists_nothing(cluster, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\ndelayCacheUntilActive: true\n"
+        "leaderElection: {resourceName: delayed}\n"
+    )
+    flags = (f"--kubeconfig={cluster}", f"--config={config}")
+    first, second = free_port(), free_port()
+    with running("run", *options(first, *flags)) as leader:
+        leader.wait_for("watching 2 nodes")
+        with running("run", *options(second, *flags)) as standby:
+            standby.wait_for("new leader elected")
+            assert get(f"https://127.0.0.1:{second}/healthz") == (200, "ok")
+            assert get(f"https://127.0.0.1:{second}/readyz")[0] == 500
+            assert get(f"https://127.0.0.1:{second}/metrics/resources") == (200, "")
+            assert leader.end(signal.SIGTERM)[0] == 0
+            standby.wait_for("watching 2 nodes")
+            poll(f"https://127.0.0.1:{second}/readyz", 200)
+            assert standby.end(signal.SIGTERM)[0] == 0

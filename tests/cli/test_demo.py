@@ -1,0 +1,99 @@
+"""`koordsched demo` as users start it, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+DEADLINE = 90.0
+COMMAND = (sys.executable, "-m", "koordsched", "demo")
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "deadline exceeded"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_outcome_is_the_expected_one() -> None:
+    done = subprocess.run([*COMMAND, "--burst", "100"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-2:]
+    assert re.fullmatch(
+        r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
+    )
+    assert last[1] == "257 pods placed, 4 pending, each for the reason expected."
+    for pid in re.findall(r"process (\d+)", done.stdout):
+        assert not alive(int(pid))
+
+
+@contextmanager
+def kept(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A demonstration that has come to its end and was told to stay; and its output."""
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*COMMAND, "--keep", "--burst", "0"],
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    try:
+        wait(lambda: b"Ctrl-C ends it" in log.read_bytes() or process.poll() is not None)
+        yield process, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)], ids=lambda n: str(n)
+)
+def test_children_never_stay(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with kept(tmp_path) as (process, log):
+        children = [int(pid) for pid in re.findall(r"process (\d+)", log.read_text())]
+        assert len(children) == 2
+        assert all(map(alive, children))
+        process.send_signal(number)
+        assert process.wait(DEADLINE) == code
+    wait(lambda: not any(map(alive, children)))
+
+
+@pytest.mark.slow
+def test_a_child_that_dies_ends_the_demonstration(tmp_path: Path) -> None:
+    with kept(tmp_path) as (process, log):
+        cluster, scheduler = (int(pid) for pid in re.findall(r"process (\d+)", log.read_text()))
+        os.kill(scheduler, signal.SIGKILL)
+        assert process.wait(DEADLINE) == 1
+        assert "scheduler ended with exit code -9" in log.read_text()
+    wait(lambda: not alive(cluster))
+
+
+def test_a_port_in_use_is_reported() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: " in done.stderr
