@@ -239,12 +239,9 @@ async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[s
         create_more(client)
     await finished.wait()
     end = time.perf_counter()
-    with urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces/{NAMESPACE}/pods/web-0") as answer:
-        stored = len(answer.read())
     figures = {
         "nodes": options.nodes,
         "pods": total,
-        "pod_bytes": stored,
         "creations_per_second": round(total / (create_end - start)),
         "bindings_per_second": round(total / (bind_end - start)) if bind_end else 0,
         "failures": failures,
@@ -284,6 +281,8 @@ def main() -> None:
         line = server.stdout.readline()
         port = int(line.split("http://127.0.0.1:")[1].split(",")[0])
         figures = uvloop.run(run(options, port, server.pid))
+        with urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces/{NAMESPACE}/pods/web-0") as answer:
+            figures["pod_bytes"] = len(answer.read())
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(20)

@@ -10,7 +10,7 @@ import yaml
 from koordsched.fakecluster import errors, protobuf
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.resources import Object, Resource
-from koordsched.fakecluster.typed import WrongBody, decode
+from koordsched.fakecluster.typed import OBJECT_META, WrongBody, decode
 
 JSON_TYPES = ("application/json", "application/yaml")
 ACCEPTED = (*JSON_TYPES, protobuf.MEDIA_TYPE)
@@ -94,6 +94,8 @@ def check(body: bytes, resource: Resource, validation: str, warnings: list[str],
         value = parse(body, "the body")
         if not isinstance(value, dict):
             raise errors.bad_request("the body of the request must be an object")
+        if isinstance(value.get("metadata"), dict):
+            _check_metadata(value, resource, validation, warnings)
         return value
     try:
         obj, unknown = decode(body, resource.definition, opaque)
@@ -106,6 +108,16 @@ def check(body: bytes, resource: Resource, validation: str, warnings: list[str],
     if unknown:
         report_unknown(resource, unknown, validation, warnings)
     return obj
+
+
+def _check_metadata(obj: Object, resource: Resource, validation: str, warnings: list[str]) -> None:
+    """The one part of a custom object that has a published schema; without its unknown fields, in place."""
+    try:
+        obj["metadata"], unknown = decode(orjson.dumps(obj["metadata"]), OBJECT_META)
+    except WrongBody as problem:
+        raise _not_handled(resource, f"metadata: {problem}") from None
+    if unknown:
+        report_unknown(resource, [f"metadata.{path}" for path in unknown], validation, warnings)
 
 
 def report_unknown(resource: Resource, unknown: list[str], validation: str, warnings: list[str]) -> None:

@@ -66,12 +66,6 @@ class FieldError:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return orjson.dumps(value).decode()
-    if value is None:
-        return "null"
-    if isinstance(value, bool | int | float):
-        return orjson.dumps(value).decode()
     return orjson.dumps(value).decode()
 
 

@@ -146,6 +146,10 @@ class Connection(asyncio.Protocol):
     def _answer(self, request: Request, keep_alive: bool) -> None:
         if self._closing:
             return
+        if request.method == "HEAD":
+            # An answer to HEAD has no body, not even that of a refusal.
+            self._send(Response(405, {"content-type": "application/json"}, b""), b"", keep_alive)
+            return
         answer = self._handler(request)
         if isinstance(answer, Response) and isinstance(answer.body, bytes):
             self._send(answer, answer.body, keep_alive)

@@ -132,7 +132,7 @@ class ApiServer:
         return self._subresources.answer(request, resource, namespace, rest[1], rest[2])
 
     def _other(self, request: Request, parts: list[str]) -> Response:
-        if request.method not in ("GET", "HEAD"):
+        if request.method != "GET":
             raise errors.no_such_path()
         head = parts[0]
         if head in ("api", "apis"):

@@ -19,7 +19,7 @@ _INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _INT_OR_STRING = int | str
 _MANAGED = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry"
-_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = int | float | str
 _OPAQUE = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _QUANTITY,
@@ -113,9 +113,9 @@ def _has_raw(definition: str) -> bool:
 def _managed_fields(definition: str) -> tuple[str, str] | None:
     """The struct attributes that lead to metadata.managedFields."""
     attribute = _attribute(definition, "metadata")
-    if attribute is None or definitions()[definition]["properties"]["metadata"].get("$ref") != PREFIX + _OBJECT_META:
+    if attribute is None or definitions()[definition]["properties"]["metadata"].get("$ref") != PREFIX + OBJECT_META:
         return None
-    inner = _attribute(_OBJECT_META, "managedFields")
+    inner = _attribute(OBJECT_META, "managedFields")
     return (attribute, inner) if inner is not None else None
 
 

@@ -16,7 +16,15 @@ from koordsched.fakecluster.listing import Page, Pager, integer, list_body, list
 from koordsched.fakecluster.messages import Request, Response, json_response
 from koordsched.fakecluster.patching import patcher
 from koordsched.fakecluster.registry import Registry
-from koordsched.fakecluster.representation import PARTIAL, PARTIAL_LIST, PLAIN, TABLE, encoder, negotiate
+from koordsched.fakecluster.representation import (
+    PARTIAL,
+    PARTIAL_LIST,
+    PLAIN,
+    TABLE,
+    Representation,
+    encoder,
+    negotiate,
+)
 from koordsched.fakecluster.resources import Object, Resource
 from koordsched.fakecluster.selectors import compile_selectors
 from koordsched.fakecluster.store import Record
@@ -44,7 +52,7 @@ class Verbs:
         method = request.method
         if method == "POST" and "create" in resource.verbs:
             return self.create(request, resource, namespace)
-        if method in ("GET", "HEAD") and "list" in resource.verbs:
+        if method == "GET" and "list" in resource.verbs:
             if request.query.get("watch") in _TRUE:
                 return self.watch(request, resource, namespace)
             return self.list_objects(request, resource, namespace)
@@ -96,7 +104,7 @@ class Verbs:
                 if refusal.code not in (404, 409):
                     raise
         head = list_head(resource.api_version, resource.list_kind, page)
-        body = list_body(head, page.records, encoder(self._registry, resource, negotiate(Request("GET", ""))))
+        body = list_body(head, page.records, encoder(self._registry, resource, Representation()))
         return Response(200, {"content-type": "application/json"}, body)
 
     # -- watch ----------------------------------------------------------------------------------------------------
@@ -169,7 +177,7 @@ class Verbs:
     def on_object(self, request: Request, resource: Resource, namespace: str | None, name: str) -> Response:
         """GET, PUT, PATCH, DELETE on an object."""
         method = request.method
-        if method in ("GET", "HEAD") and "get" in resource.verbs:
+        if method == "GET" and "get" in resource.verbs:
             record = self._registry.record(resource, namespace, name)
             return json_response(encoder(self._registry, resource, negotiate(request))(record))
         if method == "PUT" and "update" in resource.verbs:

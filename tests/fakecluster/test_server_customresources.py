@@ -146,6 +146,19 @@ def test_missing_fields_and_nulls(api):
     }
 
 
+METADATA = [
+    ({"finalizers": 5}, "metadata: Expected `array`, got `int` - at `finalizers`"),
+    ({"labels": {"a": 1}}, "metadata: Expected `str`, got `int` - at `labels[...]`"),
+    ({"ownerReferences": ["x"]}, "metadata: Expected `object`, got `str` - at `ownerReferences[0]`"),
+]
+
+
+@pytest.mark.parametrize("meta, message", METADATA)
+def test_malformed_metadata_is_told(api, meta, message):
+    status, body = api.post(WIDGETS, {"metadata": {"name": "w", **meta}, "spec": {"size": 1}})
+    assert (status, body["message"]) == (400, f'Widget in version "v1" cannot be handled as a Widget: {message}')
+
+
 def test_status_scale_and_generation(api):
     made = api.post(WIDGETS, {**widget(), "status": {"replicas": 9}})[1]
     assert "status" not in made

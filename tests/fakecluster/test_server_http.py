@@ -86,8 +86,13 @@ async def test_a_closed_connection_ends_its_watch():
         await reader.readuntil(b"\r\n\r\n")
         assert len(collection.observers) == 1
         writer.close()
-        while collection.observers:
+        async with asyncio.timeout(DEADLINE):
+            await reader.read()
+        for _ in range(1000):
+            if not collection.observers:
+                break
             await asyncio.sleep(0)
+        assert collection.observers == []
 
 
 async def test_a_client_that_does_not_read_is_not_waited_for():
@@ -131,6 +136,15 @@ async def test_an_upgrade_is_declined():
         status, headers, body = await answer(reader)
         assert (status, headers["connection"], body) == (200, "close", b"ok")
         assert await reader.read() == b""
+        writer.close()
+
+
+async def test_head_has_no_body():
+    async with served(Api()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("HEAD", "/healthz") + request("GET", "/healthz"))
+        assert (await answer(reader))[0] == 405
+        assert (await answer(reader))[2] == b"ok"
         writer.close()
 
 

@@ -87,7 +87,10 @@ KINDS = [
         envelope("v1", "DeleteOptions", message((1, 0), (4, "Background"))),
         {"gracePeriodSeconds": 0, "propagationPolicy": "Background"},
     ),
-    (envelope("v1", "Namespace", message((1, message((8, TIMES))))), {"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}}),
+    (
+        envelope("v1", "Namespace", message((1, message((8, TIMES))))),
+        {"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}},
+    ),
 ]  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def test_generation_counts_changes_of_the_spec_alone(api):
     assert api.merge(f"{path}/d", {"metadata": {"labels": {"x": "y"}}})[1]["metadata"]["generation"] == 1
     assert api.merge(f"{path}/d/status", {"status": {"replicas": 1}})[1]["metadata"]["generation"] == 1
     assert api.merge(f"{path}/d", {"spec": {"replicas": 4}})[1]["metadata"]["generation"] == 2
-    status, scale = api.get(f"{path}/d/scale")
+    _, scale = api.get(f"{path}/d/scale")
     assert (scale["spec"], scale["status"]) == ({"replicas": 4}, {"replicas": 1, "selector": "a=b"})
     assert api.merge(f"{path}/d/scale", {"spec": {"replicas": 2}})[1]["spec"] == {"replicas": 2}
     assert api.get(f"{path}/d")[1]["metadata"]["generation"] == 3
