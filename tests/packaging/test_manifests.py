@@ -1,0 +1,156 @@
+"""The manifests: they can be applied, roles are what the scheduler needs and no more, the container is locked in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from koordsched.cli.offline import load_config, prepare
+from koordsched.config import load, resolve
+from koordsched.scheduling.offline import OTHER_KINDS
+from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+Object = dict[str, Any]
+
+
+def documents(name: str) -> list[Object]:
+    return list(yaml.safe_load_all((MANIFESTS / name).read_text()))
+
+
+def of_kind(objects: list[Object], kind: str) -> Object:
+    (found,) = (obj for obj in objects if obj["kind"] == kind)
+    return found
+
+
+def granted(role: Object) -> set[tuple[str, str, str]]:
+    """(group, resource, verb)"""
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def group_and_plural(path: str) -> tuple[str, str]:
+    """Of the path of a collection, such as /apis/apps/v1/replicasets."""
+    return path.split("/")[2] if path.startswith("/apis/") else "", path.rpartition("/")[2]
+
+
+def watched() -> set[tuple[str, str, str]]:
+    """What the scheduler may watch: nodes, pods, and every kind that its plugins can ask for."""
+    paths = {"/api/v1/nodes", "/api/v1/pods", *(kind.path for kind in OTHER_KINDS.values())}
+    return {(*group_and_plural(path), verb) for path in paths for verb in ("list", "watch")}
+
+
+WRITES = {
+    ("", "pods", "get"),
+    ("", "pods", "delete"),
+    ("", "pods/binding", "create"),
+    ("", "pods/status", "patch"),
+    ("", "persistentvolumes", "update"),
+    ("", "persistentvolumeclaims", "update"),
+    ("", "events", "create"),
+    ("", "events", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+}
+
+
+def test_the_cluster_role_is_what_the_scheduler_calls() -> None:
+    assert granted(of_kind(documents("base/rbac.yaml"), "ClusterRole")) == watched() | WRITES
+
+
+def test_the_default_plugins_ask_for_nothing_else() -> None:
+    scheduler = prepare([], load_config(None)[0]).scheduler
+    wanted = {group_and_plural(store.kind.path) for store in scheduler.cluster.objects.wanted()}
+    assert {(group, plural, "watch") for group, plural in wanted} <= watched()
+
+
+def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
+    election = load(MANIFESTS / "base" / "config.yaml").leader_election
+    role = of_kind(documents("base/rbac.yaml"), "Role")
+    assert role["metadata"]["namespace"] == election.resource_namespace
+    assert [rule.get("resourceNames") for rule in role["rules"]] == [None, [election.resource_name]]
+    assert granted(role) == {
+        ("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "list", "watch", "update")
+    }
+
+
+@pytest.mark.parametrize(
+    "folder, profile, lease",
+    [
+        ("base", "koordsched", "koordsched-system/koordsched"),
+        ("only-scheduler", "default-scheduler", "kube-system/kube-scheduler"),
+    ],
+)
+def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
+    resolved = resolve(load(MANIFESTS / folder / "config.yaml"))
+    election = resolved.leader_election
+    assert [one.scheduler_name for one in resolved.profiles] == [profile]
+    assert f"{election.resource_namespace}/{election.resource_name}" == lease
+
+
+def test_the_container_is_locked_in() -> None:
+    spec = documents("base/deployment.yaml")[0]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {probe: container[probe]["httpGet"]["path"] for probe in container if probe.endswith("Probe")} == {
+        "startupProbe": "/livez",
+        "livenessProbe": "/livez",
+        "readinessProbe": "/readyz",
+    }
+
+
+@needs_kubectl
+def test_kustomize_joins_everything() -> None:
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(MANIFESTS))))
+    deployment = of_kind(objects, "Deployment")
+    template = deployment["spec"]["template"]
+    assert deployment["spec"]["replicas"] == 2
+    for kind in ("PodDisruptionBudget", "Deployment"):
+        selector = of_kind(objects, kind)["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= template["metadata"]["labels"].items()
+    service = of_kind(objects, "Service")
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    config_map = of_kind(objects, "ConfigMap")
+    (volume,) = (volume for volume in template["spec"]["volumes"] if volume["name"] == "config")
+    assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+    assert load(config_map["data"]["config.yaml"]) == load(MANIFESTS / "base" / "config.yaml")
+    account = of_kind(objects, "ServiceAccount")["metadata"]
+    for obj in objects:
+        for subject in obj.get("subjects", ()):
+            assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+@needs_kubectl
+def test_they_can_be_applied(tmp_path: Path) -> None:
+    with api_server(tmp_path) as kubeconfig:
+        applied = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS)).splitlines()
+        assert len(applied) == 11
+        assert all(line.endswith(" created") for line in applied)
+        again = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "only-scheduler"))
+        assert "role.rbac.authorization.k8s.io/koordsched-lease created" in again
+        pods = kubectl(
+            "--kubeconfig",
+            kubeconfig,
+            "-n",
+            "koordsched-system",
+            "get",
+            "deployment",
+            "koordsched",
+            "-o=jsonpath={.spec.template.spec.serviceAccountName}",
+        )
+        assert pods == "koordsched"
