@@ -171,9 +171,10 @@ class CSIStorageCapacity(Wire, frozen=True):
 
 
 class VolumeAttachmentSource(Wire, frozen=True):
-    """What is attached."""
+    """What is attached: a persistent volume, or an inline volume as one."""
 
     persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
 
 
 class VolumeAttachmentSpec(Wire, frozen=True):

@@ -50,6 +50,10 @@ class Kind(Generic[T]):
         """The path of the collection, over all namespaces."""
         return f"/{self.api}/{self.plural}"
 
+    def object_path(self, namespace: str, name: str) -> str:
+        """The path of one object; the namespace of cluster-wide kinds is ""."""
+        return f"/{self.api}/namespaces/{namespace}/{self.plural}/{name}" if self.namespaced else f"{self.path}/{name}"
+
     def __repr__(self) -> str:
         return f"Kind({self.path})"
 

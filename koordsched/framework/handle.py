@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations
@@ -14,6 +15,8 @@ from koordsched.framework.status import ReasonTable
 
 if TYPE_CHECKING:
     from koordsched.framework.filtering import Filtering
+
+T = TypeVar("T", bound=HasMetadata)
 
 
 class WriteFailed(Exception):
@@ -25,6 +28,9 @@ class Writes(Protocol):
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding; returns when the API server has it, even if the answer got lost on the way."""
+
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+        """Merges changes into an object as long as it is the very version given; returns what came of it."""
 
 
 class Evictions(Protocol):

@@ -17,10 +17,14 @@ from koordsched.plugins.nodeports import NodePorts
 from koordsched.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
 from koordsched.plugins.nodeunschedulable import NodeUnschedulable
+from koordsched.plugins.nodevolumelimits.plugin import NodeVolumeLimits
 from koordsched.plugins.podtopologyspread.plugin import PodTopologySpread
 from koordsched.plugins.prioritysort import PrioritySort
 from koordsched.plugins.schedulinggates import SchedulingGates
 from koordsched.plugins.tainttoleration import TaintToleration
+from koordsched.plugins.volumebinding.plugin import VolumeBinding
+from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
+from koordsched.plugins.volumezone import VolumeZone
 
 IN_TREE: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,
@@ -31,6 +35,10 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "VolumeRestrictions": VolumeRestrictions,
+    "NodeVolumeLimits": NodeVolumeLimits,
+    "VolumeBinding": VolumeBinding,
+    "VolumeZone": VolumeZone,
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import orjson
 
@@ -16,6 +18,7 @@ from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.client.errors import Ambiguous, ApiError, ClientError, Conflict, Fenced, LanesClosed, NotFound, NotSent
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response, Transport
+from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.observability.events import OnResult
@@ -28,6 +31,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds between attempts to settle an ambiguous write."""
 
 _decode_pod = Decoder(core.Pod)
+
+T = TypeVar("T", bound=HasMetadata)
 
 
 def _pod_path(pod: Pod) -> str:
@@ -98,6 +103,44 @@ class ApiWrites:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
+    # --- objects that plugins change -----------------------------------------------------------------
+
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+        """Merge patch on condition of the version given. Raises WriteFailed if it certainly was not carried out."""
+        meta = thing.metadata
+        path = kind.object_path(meta.namespace, meta.name)
+        conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
+        decode = Decoder(kind.type)
+        pause = _FIRST_PAUSE
+        doubtful = False
+        while True:
+            try:
+                response = await self._lanes.submit(Lane.BINDING, Request("PATCH", path, body, MERGE_PATCH))
+                return decode(response.body)
+            except Conflict as error:
+                # Our own earlier attempt may have made the new version.
+                ours = await self._read_if(path, changes) if doubtful else None
+                if ours is not None:
+                    return decode(ours)
+                raise WriteFailed(str(error)) from error
+            except Ambiguous as error:
+                doubtful = True
+                _log.info("the change of %s is in doubt, asking again: %s", path, error)
+            except (ClientError, DecodeError) as error:
+                raise WriteFailed(str(error)) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _read_if(self, path: str, changes: Mapping[str, Any]) -> bytes | None:
+        """The object, if the changes are in it; one that cannot be read counts as without them."""
+        try:
+            response = await self._transport.request("GET", path)
+            return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
+        except (ClientError, orjson.JSONDecodeError) as error:
+            _log.info("reading %s back: %s", path, error)
+            return None
+
     # --- status ----------------------------------------------------------------------------------
 
     async def patch_status(self, namespace: str, name: str, body: bytes) -> None:
@@ -146,6 +189,13 @@ class ApiWrites:
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except ClientError as error:
                 raise WriteFailed(str(error)) from error
+
+
+def _contains(thing: object, changes: object) -> bool:
+    """Whether a merge of the changes would leave the object as it is."""
+    if not isinstance(changes, Mapping):
+        return thing == changes
+    return isinstance(thing, Mapping) and all(_contains(thing.get(key), value) for key, value in changes.items())
 
 
 class EventWrites:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
@@ -24,6 +24,8 @@ from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
+
+T = TypeVar("T", bound=kinds.HasMetadata)
 
 OTHER_KINDS: Mapping[tuple[str, str], kinds.Kind[Any]] = {
     ("v1", "Namespace"): kinds.NAMESPACES,
@@ -48,6 +50,9 @@ class BadObject(ValueError):
 
 class _NoWrites:
     async def bind(self, pod: Pod, node: str) -> None:
+        raise WriteFailed("nothing is written offline")
+
+    async def patch(self, kind: kinds.Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
         raise WriteFailed("nothing is written offline")
 
 

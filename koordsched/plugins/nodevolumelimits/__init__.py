@@ -1,0 +1,1 @@
+"""NodeVolumeLimits: how many volumes of a CSI driver a node can have attached."""

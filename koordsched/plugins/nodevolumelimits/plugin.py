@@ -1,0 +1,146 @@
+"""The plugin: the pod's new volumes and those on the node must stay within the limit of each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from koordsched.api.storage import VolumeAttachment
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.events import (
+    CSI_NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    VOLUME_ATTACHMENT,
+    ActionType,
+    ClusterEvent,
+)
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.matching.rows import Mask, refused
+from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes, inline_volumes, limits_of
+from koordsched.plugins.volumes.claims import (
+    BY_NAMED_CLAIM,
+    belongs_to,
+    claim_not_found,
+    claims_of,
+    named_claims,
+    not_owner,
+    uses_claims,
+)
+from koordsched.plugins.volumes.intree import VolumeId, is_migratable
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+REASON = "node(s) exceed max volume count"
+
+
+def takes_part(shape: PodShape) -> bool:
+    """Whether pods of this shape may use a volume that counts."""
+    return shape.compiled(takes_part, _takes_part)
+
+
+def _takes_part(shape: PodShape) -> bool:
+    return uses_claims(shape) or any(is_migratable(volume) for volume in shape.spec.volumes)
+
+
+class NodeVolumeLimits(PreFilter, Filter):
+    """Refuses nodes that could not attach the pod's volumes.
+
+    A volume that is attached to a node without a pod there using it counts once more if the incoming pod
+    uses it: as upstream (default-plugins spec 6.8).
+    """
+
+    name = "NodeVolumeLimits"
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        """Takes no arguments."""
+        self._claims = handle.cluster.objects.of(PERSISTENT_VOLUME_CLAIMS)
+        self._attached = handle.cluster.shared(AttachedVolumes)
+        self._reasons = handle.reasons
+        self._code = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON)
+
+    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+        """SKIP without volumes that may count."""
+        return SUCCESS if takes_part(pod.shape) else SKIP
+
+    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """Per driver: volumes on the node plus the pod's that no pod there uses yet."""
+        volumes = self._volumes_of(pod)
+        if isinstance(volumes, Status):
+            code = self._reasons.intern(self.name, volumes.code, *volumes.reasons)
+            return np.full(len(rows), code, dtype=np.int32)
+        exceeded = np.zeros(len(rows), dtype=np.bool_)
+        for driver in dict.fromkeys(driver for driver, _ in volumes):
+            exceeded |= self._exceeded(driver, [volume for volume in volumes if volume[0] == driver], table, rows)
+        return refused(exceeded, self._code)
+
+    def _exceeded(self, name: str, volumes: list[VolumeId], table: NodeTable, rows: RowArray) -> Mask:
+        driver = self._attached.driver(name)
+        if driver is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        new = np.full(table.size, len(volumes), dtype=np.int64)
+        for volume in volumes:
+            using = self._attached.rows_using(volume)
+            new[np.fromiter(using, dtype=np.intp, count=len(using))] -= 1
+        added = new[rows]
+        return (added > 0) & (driver.count.data[rows] + added > driver.limit.data[rows])
+
+    def _volumes_of(self, pod: Pod) -> list[VolumeId] | Status:
+        """The distinct volumes of the pod that count."""
+        found = dict.fromkeys(inline_volumes(pod.shape))
+        for name, ephemeral in claims_of(pod):
+            claim = self._claims.get(pod.namespace, name)
+            if claim is None:
+                return Status(Code.UNRESOLVABLE, (f"looking up PVC {pod.namespace}/{name}: {claim_not_found(name)}",))
+            if ephemeral and not belongs_to(claim, pod):
+                return Status(Code.ERROR, (not_owner(claim, pod),))
+            volume = self._attached.identities.of_claim(claim)
+            if volume is not None:
+                found[volume] = None
+        return list(found)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Limits that grow, volumes that go, and claims that were missing."""
+        return [
+            HintRegistration(self.name, ClusterEvent(CSI_NODE, ActionType.ADD), None, Scope.SHAPE),
+            HintRegistration(
+                self.name, ClusterEvent(CSI_NODE, ActionType.UPDATE), _after_csi_node_changed, Scope.SHAPE
+            ),
+            HintRegistration(self.name, ClusterEvent(POD, ActionType.DELETE), _after_pod_deleted, Scope.SHAPE),
+            HintRegistration(self.name, ClusterEvent(PERSISTENT_VOLUME_CLAIM, ActionType.ADD), None, BY_NAMED_CLAIM),
+            HintRegistration(
+                self.name, ClusterEvent(VOLUME_ATTACHMENT, ActionType.DELETE), _after_detached, Scope.SHAPE
+            ),
+        ]
+
+
+def _after_csi_node_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    before, after = limits_of(old), limits_of(new)
+    grown = any(limit > before.get(driver, 0) for driver, limit in after.items())
+    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+
+
+def _after_pod_deleted(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    if old is None or not (old.node or old.nominated_node):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE if takes_part(old.shape) else QueueingHint.SKIP
+
+
+def _after_detached(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    if named_claims(pod.shape):
+        return QueueingHint.QUEUE
+    handle = _inline_handle(old)
+    freed = handle is not None and any(handle == own for _, own in inline_volumes(pod.shape))
+    return QueueingHint.QUEUE if freed else QueueingHint.SKIP
+
+
+def _inline_handle(attachment: VolumeAttachment | None) -> str | None:
+    inline = attachment.spec.source.inline_volume_spec if attachment is not None else None
+    return inline.csi.volume_handle if inline is not None and inline.csi is not None else None

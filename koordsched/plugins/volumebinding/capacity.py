@@ -1,0 +1,122 @@
+"""How large a volume a CSI driver can still provision for each node, from CSIStorageCapacity objects.
+
+Source: upstream `volumebinding/binder.go` hasEnoughCapacity; default-plugins spec 3.11.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from koordsched.api.meta import LabelSelector
+from koordsched.api.quantity import QuantityError, value
+from koordsched.api.storage import CSIStorageCapacity
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.objects import Store
+from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.volumebinding.rowgroups import RowGroups
+
+NOTHING = -1
+"""Limit where no capacity is known: not even a volume of size 0 fits."""
+
+_encode = msgspec.json.Encoder().encode
+
+Sizes = npt.NDArray[np.int64]
+
+
+def limit_of(capacity: CSIStorageCapacity) -> int | None:
+    """The largest volume in bytes: maximumVolumeSize, or else the whole capacity; None if neither is known."""
+    quantity = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    try:
+        return value(quantity) if quantity is not None else None
+    except QuantityError:
+        return None
+
+
+class _ClassCapacity:
+    """The capacities of one class. Those for a node topology that selects every node are kept apart."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._groups = RowGroups(table)
+        self._limits: list[dict[tuple[str, str], int]] = []
+        self._everywhere: dict[tuple[str, str], int] = {}
+        self._stale = True
+        self._version = -1
+        self._by_group: Sizes = np.zeros(0, dtype=np.int64)
+        self._where: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def put(self, key: tuple[str, str], topology: LabelSelector, terms: NodeTerms | None, limit: int) -> None:
+        """A capacity object appeared; `terms` None selects every node."""
+        if terms is None:
+            limits = self._everywhere
+        else:
+            number = self._groups.add(_encode(topology), terms)
+            while len(self._limits) <= number:
+                self._limits.append({})
+            limits = self._limits[number]
+        limits[key] = limit
+        self._where[key] = limits
+        self._stale = True
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """It is gone."""
+        limits = self._where.pop(key, None)
+        if limits is not None:
+            del limits[key]
+            self._stale = True
+
+    def by_row(self) -> Sizes:
+        """int64[rows]: the largest volume that can be had for the node of each row."""
+        self._groups.refresh()
+        if self._stale or self._version != self._groups.version:
+            best = np.array([max(limits.values(), default=NOTHING) for limits in self._limits], dtype=np.int64)
+            self._by_group = np.full(
+                self._groups.count, max(self._everywhere.values(), default=NOTHING), dtype=np.int64
+            )
+            groups, selectors = self._groups.matches
+            np.maximum.at(self._by_group, groups, best[selectors])
+            self._version, self._stale = self._groups.version, False
+        return self._by_group[self._groups.of_row]
+
+
+class StorageCapacities:
+    """All capacities, by class."""
+
+    def __init__(self, table: NodeTable, capacities: Store[CSIStorageCapacity]) -> None:
+        self._table = table
+        self._selectors = NodeSelectors()
+        self._classes: dict[str, _ClassCapacity] = {}
+        capacities.subscribe(self._changed)
+
+    def by_row(self, class_name: str) -> Sizes:
+        """int64[rows]: the largest volume of the class that can be had for the node of each row, or NOTHING."""
+        known = self._classes.get(class_name)
+        return known.by_row() if known is not None else np.full(self._table.size, NOTHING, dtype=np.int64)
+
+    def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        if old is not None and (known := self._classes.get(old.storage_class_name)) is not None:
+            known.drop((old.metadata.namespace, old.metadata.name))
+            if not len(known) and new is None:
+                del self._classes[old.storage_class_name]
+        if new is None or new.node_topology is None:
+            return
+        limit = limit_of(new)
+        if limit is not None:
+            known = self._classes.get(new.storage_class_name)
+            if known is None:
+                known = self._classes[new.storage_class_name] = _ClassCapacity(self._table)
+            terms = self._compile(new.node_topology)
+            known.put((new.metadata.namespace, new.metadata.name), new.node_topology, terms, limit)
+
+    def _compile(self, topology: LabelSelector) -> NodeTerms | None:
+        """A label selector as node selector terms; one that is not valid selects nothing."""
+        if not topology.match_labels and not topology.match_expressions:
+            return None
+        requirements = [NodeSelectorRequirement(key, "In", (v,)) for key, v in sorted(topology.match_labels.items())]
+        requirements += [NodeSelectorRequirement(e.key, e.operator, e.values) for e in topology.match_expressions]
+        return self._selectors.terms(NodeSelector((NodeSelectorTerm(tuple(requirements)),)))

@@ -1,0 +1,173 @@
+"""The plugin: claims and volumes at each extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.objects import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+)
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.config.plugin_args import VolumeBindingArgs
+from koordsched.framework.handle import Handle, WriteFailed
+from koordsched.framework.interface import (
+    Cycle,
+    Filter,
+    PreBind,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Score,
+    Scores,
+)
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.volumebinding.assumed import Assumed
+from koordsched.plugins.volumebinding.binder import Binder, BindingFailed
+from koordsched.plugins.volumebinding.capacity import StorageCapacities
+from koordsched.plugins.volumebinding.claims import ClaimReader, Claims
+from koordsched.plugins.volumebinding.hints import registrations
+from koordsched.plugins.volumebinding.placing import TEXTS, Placer, Placing
+from koordsched.plugins.volumebinding.reservation import Reservation, Reservations
+from koordsched.plugins.volumebinding.volumes import Volumes
+from koordsched.queue.hints import HintRegistration
+
+
+class VolumeBooks:
+    """What is believed of claims and volumes; one per cluster, so that profiles see each other's promises."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        objects = cluster.objects
+        objects.of(CSI_NODES)  # watched for the hints alone
+        claims = Assumed(objects.of(PERSISTENT_VOLUME_CLAIMS))
+        volumes = Assumed(objects.of(PERSISTENT_VOLUMES))
+        classes = objects.of(STORAGE_CLASSES)
+        self.volumes = Volumes(cluster.table, volumes)
+        self.reader = ClaimReader(claims, classes)
+        capacities = StorageCapacities(cluster.table, objects.of(CSI_STORAGE_CAPACITIES))
+        self.placer = Placer(cluster.table, self.volumes, classes, objects.of(CSI_DRIVERS), capacities)
+        self.reservations = Reservations(volumes, claims)
+
+
+class _CycleState:
+    """The pod's claims, where they can be placed once that was asked, and what was reserved."""
+
+    __slots__ = ("claims", "placing", "reservation")
+
+    def __init__(self, claims: Claims) -> None:
+        self.claims = claims
+        self.placing: Placing | None = None
+        self.reservation: Reservation | None = None
+
+
+class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
+    """Refuses nodes where a volume of the pod is not and cannot be; binds volumes before the pod.
+
+    Storage capacity is not scored: the feature gate for that is off, and `shape` in the arguments waits for it.
+    """
+
+    name = "VolumeBinding"
+
+    def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
+        """The arguments must be valid."""
+        args = args or VolumeBindingArgs()
+        self._table = handle.cluster.table
+        self._books = handle.cluster.shared(VolumeBooks)
+        self._binder = Binder(handle.cluster, self._books.volumes, handle.writes, float(args.bind_timeout_seconds))
+        codes = [
+            handle.reasons.intern(
+                self.name, Code.UNRESOLVABLE, *(text for bit, text in TEXTS.items() if problems & bit)
+            )
+            for problems in range(1, 1 << len(TEXTS))
+        ]
+        self._code_of = np.array([PASS, *codes], dtype=np.int32)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Changes of everything that volumes depend on."""
+        return registrations(self.name)
+
+    # --- filter ----------------------------------------------------------------------------------
+
+    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+        """SKIP without claims; UNRESOLVABLE if a claim cannot be used, or should have been bound by others."""
+        return self._read(cycle, pod)
+
+    def _read(self, cycle: Cycle, pod: Pod) -> Status:
+        claims = self._books.reader.read(pod)
+        if isinstance(claims, Status):
+            return claims
+        cycle.state[self] = _CycleState(claims)
+        return SUCCESS
+
+    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """All that is wrong with a node is said at once. Other pods do not matter, so what-ifs change nothing."""
+        state = self._state(cycle, pod)
+        if state is None:
+            return None
+        problems = self._placing(state).problems[rows]
+        return self._code_of[problems] if problems.any() else None
+
+    def _state(self, cycle: Cycle, pod: Pod) -> _CycleState | None:
+        """What PreFilter left, or would have; None for a pod without claims."""
+        state: _CycleState | None = cycle.state.get(self)
+        if state is None and self._read(cycle, pod).ok:
+            state = cycle.state[self]
+        return state
+
+    def _placing(self, state: _CycleState) -> Placing:
+        if state.placing is None or len(state.placing.problems) != self._table.size:
+            state.placing = self._books.placer.place(state.claims)
+        return state.placing
+
+    # --- score -----------------------------------------------------------------------------------
+
+    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+        """SKIP always."""
+        return SKIP
+
+    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        """Not called, since PreScore says SKIP."""
+        return 0
+
+    # --- reserve and bind --------------------------------------------------------------------------
+
+    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+        """Promises the volumes of the node to the pod's claims."""
+        state = self._state(cycle, pod)
+        if state is not None and not state.claims.all_bound:
+            state.reservation = self._books.reservations.make(self._placing(state), row, self._table.names[row])
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+        """Takes the promises back. Annotations and references that were written stay."""
+        state: _CycleState | None = cycle.state.get(self)
+        if state is not None and state.reservation is not None:
+            self._books.reservations.undo(state.reservation)
+            state.reservation = None
+
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """SKIP if all claims are bound."""
+        state: _CycleState | None = cycle.state.get(self)
+        return SUCCESS if state is not None and state.reservation is not None else SKIP
+
+    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+        """Has the claims bound; an ERROR if that fails or takes longer than bindTimeoutSeconds."""
+        state: _CycleState | None = cycle.state.get(self)
+        if state is None or state.reservation is None:
+            return SUCCESS
+        try:
+            await self._binder.bind(pod, node, state.reservation)
+        except WriteFailed as error:
+            return Status(Code.ERROR, (str(error),))
+        except BindingFailed as error:
+            return Status(Code.ERROR, (f"binding volumes: {error}",))
+        return SUCCESS

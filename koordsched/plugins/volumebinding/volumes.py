@@ -1,0 +1,142 @@
+"""What volumes offer: where they can be used, to which claims they may go, and which are free."""
+
+from __future__ import annotations
+
+from koordsched.api.core import NodeSelector
+from koordsched.api.quantity import QuantityError, value
+from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.volumebinding.assumed import Assumed
+from koordsched.plugins.volumebinding.claims import Demand
+from koordsched.plugins.volumebinding.freevolumes import FreeVolumes
+from koordsched.plugins.volumes.claims import ClaimKey, class_of_volume
+
+
+def required_affinity(volume: PersistentVolume) -> NodeSelector | None:
+    """The nodes from which the volume can be used; None for all."""
+    affinity = volume.spec.node_affinity
+    return affinity.required if affinity is not None else None
+
+
+def capacity_of(volume: PersistentVolume) -> int | None:
+    """Bytes of storage; None if the quantity cannot be read."""
+    try:
+        return value(volume.spec.capacity.get("storage", 0))
+    except QuantityError:
+        return None
+
+
+def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume is meant for this claim; without a uid it is for whichever claim has the name."""
+    reference, meta = volume.spec.claim_ref, claim.metadata
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (meta.namespace, meta.name)
+        and reference.uid in ("", meta.uid)
+    )
+
+
+def is_free(volume: PersistentVolume) -> bool:
+    """Whether it is there for the taking."""
+    return (
+        volume.spec.claim_ref is None
+        and volume.status.phase == "Available"
+        and volume.metadata.deletion_timestamp is None
+    )
+
+
+def same_kind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether volume mode and attributes class are the ones the claim asks for."""
+    return (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem") and (
+        volume.spec.volume_attributes_class_name or ""
+    ) == (claim.spec.volume_attributes_class_name or "")
+
+
+class Volumes:
+    """All persistent volumes as we believe them to be, by class and by claim."""
+
+    def __init__(self, table: NodeTable, volumes: Assumed[PersistentVolume]) -> None:
+        self._table = table
+        self._volumes = volumes
+        self._selectors = NodeSelectors()
+        self._terms: dict[str, tuple[NodeSelector, NodeTerms]] = {}
+        self._free: dict[str, FreeVolumes] = {}
+        self._promised: dict[ClaimKey, dict[str, None]] = {}
+        volumes.subscribe(self._changed)
+
+    def get(self, name: str) -> PersistentVolume | None:
+        """The volume of that name."""
+        return self._volumes.get("", name)
+
+    def affinity(self, volume: PersistentVolume) -> NodeTerms | None:
+        """The compiled node affinity of a volume; None if it can be used everywhere."""
+        required = required_affinity(volume)
+        if required is None:
+            return None
+        known = self._terms.get(volume.metadata.name)
+        if known is None or known[0] != required:
+            known = self._terms[volume.metadata.name] = (required, self._selectors.terms(required))
+        return known[1]
+
+    def free(self, class_name: str) -> FreeVolumes | None:
+        """The free volumes of a class; None if there are none."""
+        return self._free.get(class_name)
+
+    def promised_to(self, demand: Demand) -> PersistentVolume | None:
+        """A volume that is meant for the claim already and would do."""
+        meta = demand.claim.metadata
+        for name in sorted(self._promised.get((meta.namespace, meta.name), ())):
+            volume = self.get(name)
+            if (
+                volume is not None
+                and refers_to(volume, demand.claim)
+                and class_of_volume(volume) == demand.class_name
+                and (capacity_of(volume) or 0) >= demand.size
+                and same_kind(volume, demand.claim)
+                and volume.metadata.deletion_timestamp is None
+            ):
+                return volume
+        return None
+
+    def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if old is not None:
+            self._index_claim(old, present=False)
+            if is_free(old) and (new is None or not is_free(new) or class_of_volume(new) != class_of_volume(old)):
+                self._remove_free(old)
+        if new is not None:
+            self._index_claim(new, present=True)
+            if is_free(new):
+                self._add_free(new)
+        elif old is not None:
+            self._terms.pop(old.metadata.name, None)
+
+    def _index_claim(self, volume: PersistentVolume, *, present: bool) -> None:
+        reference = volume.spec.claim_ref
+        if reference is None:
+            return
+        key = (reference.namespace, reference.name)
+        names = self._promised.setdefault(key, {})
+        if present:
+            names[volume.metadata.name] = None
+            return
+        names.pop(volume.metadata.name, None)
+        if not names:
+            del self._promised[key]
+
+    def _add_free(self, volume: PersistentVolume) -> None:
+        size = capacity_of(volume)
+        if size is None:
+            return  # nothing is promised of what we do not understand
+        name = class_of_volume(volume)
+        free = self._free.get(name)
+        if free is None:
+            free = self._free[name] = FreeVolumes(self._table, self.affinity)
+        free.put(volume, size)
+
+    def _remove_free(self, volume: PersistentVolume) -> None:
+        free = self._free.get(class_of_volume(volume))
+        if free is not None:
+            free.drop(volume.metadata.name)
+            if not len(free):
+                del self._free[class_of_volume(volume)]

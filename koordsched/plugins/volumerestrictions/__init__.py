@@ -1,0 +1,1 @@
+"""VolumeRestrictions: disks and claims that only one pod at a time can use."""
