@@ -124,6 +124,20 @@ class Evaluation:
                 self._rescore()
         self._serial = serial
 
+    def totals_among(self, rows: RowArray) -> Totals:
+        """The totals of some feasible rows when the others are not candidates, and do not count in normalising."""
+        if all(
+            isinstance(raw, int) or scorer.normalization is Normalization.NONE
+            for (scorer, _), raw in zip(self.plan.node_scores, self._raw, strict=True)
+        ):
+            return self.totals.take(rows)
+        everything = np.ones(len(rows), dtype=np.bool_)
+        totals = np.zeros(len(rows), dtype=np.int64)
+        for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
+            some = raw if isinstance(raw, int) else raw.take(rows)
+            totals += weight * normalize(some, highest_of(some, everything), scorer.normalization)
+        return totals
+
     # --- all rows --------------------------------------------------------------------------------
 
     def _evaluate_all(self) -> None:

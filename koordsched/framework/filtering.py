@@ -43,19 +43,28 @@ class Verdicts:
 
     `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
     None as long as nobody asked; `evaluation`: the cached scores that go with `codes`, None when the codes
-    are not those of the cache and totals have to be computed for `rows`.
+    are not those of the cache; `wider`: then perhaps the cache for a superset of the feasible rows. Without
+    either, totals have to be computed for `rows`.
     """
 
-    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered")
+    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
 
     def __init__(
-        self, codes: Codes, plan: ShapePlan, pre_filtered: PreFiltered, evaluation: Evaluation | None, feasible: int
+        self,
+        codes: Codes,
+        plan: ShapePlan,
+        pre_filtered: PreFiltered,
+        evaluation: Evaluation | None,
+        feasible: int,
+        *,
+        wider: Evaluation | None = None,
     ) -> None:
         self.codes = codes
         self.plan = plan
         self.pre_filtered = pre_filtered
         self.evaluation = evaluation
         self.feasible = feasible
+        self.wider = wider
         self._rows: RowArray | None = None
 
     @property
@@ -69,7 +78,7 @@ class Verdicts:
         """Takes a feasible row out, for a reason found outside of the chain (an extender)."""
         if self.evaluation is not None:
             self.codes = self.codes.copy()
-            self.evaluation = None
+            self.wider, self.evaluation = self.evaluation, None
         self.codes[row] = code
         self.feasible -= 1
         self._rows = None
@@ -164,7 +173,8 @@ class Filtering:
         if filters:
             codes = evaluation.codes.copy()
             if self._run(filters, cycle, codes, None):
-                verdicts = Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+                feasible = int(np.count_nonzero(codes == PASS))
+                verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         if promised:
             codes = verdicts.codes.copy()
             for row, nominated in promised:
@@ -172,7 +182,8 @@ class Filtering:
                 if code != PASS:
                     codes[row] = code
             if not np.array_equal(codes, verdicts.codes):
-                verdicts = Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+                feasible = int(np.count_nonzero(codes == PASS))
+                verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         return verdicts
 
     def _among(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
@@ -242,7 +253,7 @@ class Filtering:
         last = len(self._chains.filters)
         for position, plugin in filters:
             reached = codes == PASS
-            if position + 1 < last:
+            if position + 1 < last and codes.max(initial=PASS) > NO_NODE:
                 for code, _ in self._reasons.counted(codes):
                     if self._evaluations.position_of(code) > position:
                         reached |= codes == code
@@ -254,7 +265,10 @@ class Filtering:
                 continue
             rejected = verdicts != PASS
             if rejected.any():
-                codes[at[rejected]] = verdicts[rejected]
+                if len(at) == len(codes):
+                    np.copyto(codes, verdicts, where=rejected)
+                else:
+                    codes[at[rejected]] = verdicts[rejected]
                 changed = True
         return changed
 

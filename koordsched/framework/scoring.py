@@ -77,6 +77,8 @@ def totals_of(cycle: Cycle, table: NodeTable, verdicts: Verdicts) -> Totals:
     plan = verdicts.plan
     if verdicts.evaluation is not None:
         totals = verdicts.evaluation.totals[rows]
+    elif verdicts.wider is not None:
+        totals = verdicts.wider.totals_among(rows)
     else:
         totals = np.zeros(len(rows), dtype=np.int64)
         everything = np.ones(len(rows), dtype=np.bool_)
