@@ -21,7 +21,17 @@ class DomainCounts:
     eligible node has.
     """
 
-    __slots__ = ("_domain_of", "_eligible", "_key", "_topology", "_version", "counts", "present")
+    __slots__ = (
+        "_at_lowest",
+        "_domain_of",
+        "_eligible",
+        "_key",
+        "_lowest",
+        "_topology",
+        "_version",
+        "counts",
+        "present",
+    )
 
     def __init__(self, topology: Topology, key: str, eligible: EligibleNodes) -> None:
         self._topology = topology
@@ -31,6 +41,8 @@ class DomainCounts:
         self._domain_of: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self.counts: Counts = np.zeros(1, dtype=np.int64)
         self.present: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._lowest: int | None = None
+        self._at_lowest = 0  # how many domains have the lowest count, as long as that is known
 
     def refresh(self, by_row: Counts) -> None:
         """Adds up again if nodes changed; `Topology.refresh` comes first."""
@@ -48,16 +60,38 @@ class DomainCounts:
         nodes = np.bincount(self._domain_of, minlength=len(column.values))
         nodes[ABSENT] = 0
         self.present = np.flatnonzero(nodes)
+        self._lowest = None
 
     def add(self, row: int, count: int) -> None:
         """Pods appeared on (or, if negative, went from) a row."""
-        if row < len(self._domain_of):
-            self.counts[self._domain_of[row]] += count
+        domain = self._domain_of.item(row) if row < len(self._domain_of) else ABSENT
+        if domain == ABSENT:
+            return
+        before = self.counts.item(domain)
+        after = before + count
+        self.counts[domain] = after
+        lowest = self._lowest
+        if lowest is None or min(before, after) > lowest:
+            return
+        if after < lowest:
+            self._lowest, self._at_lowest = after, 1
+        elif after == lowest:
+            self._at_lowest += 1
+        else:
+            self._at_lowest -= 1
+            if not self._at_lowest:
+                self._lowest = None
 
     @property
     def lowest(self) -> int:
         """The smallest count of any domain; 0 if there is none."""
-        return int(self.counts.take(self.present).min()) if len(self.present) else 0
+        if self._lowest is None:
+            if not len(self.present):
+                return 0
+            counts = self.counts.take(self.present)
+            self._lowest = int(counts.min())
+            self._at_lowest = int(np.count_nonzero(counts == self._lowest))
+        return self._lowest
 
     @property
     def any(self) -> bool:
