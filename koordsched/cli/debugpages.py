@@ -17,6 +17,7 @@ from koordsched.framework.explain import explain
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable
+from koordsched.scheduling.advice import with_advice
 from koordsched.scheduling.scheduler import Scheduler
 from koordsched.scheduling.snapshot import snapshot
 
@@ -44,7 +45,10 @@ class _Pages:
         self._scheduler = scheduler
 
     async def explain(self, request: web.Request) -> web.Response:
-        """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON."""
+        """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON.
+
+        With `&advice=true` also what would have to change for it to be placed.
+        """
         key, refusal = _pod_key(request)
         if refusal is not None or not key:
             return refusal or text_response("which pod? Ask for ?pod=namespace/name\n", 400)
@@ -60,6 +64,8 @@ class _Pages:
         profile = scheduler.profiles[pod.shape.scheduler_name]
         try:
             explanation = explain(profile, scheduler.cluster, pod)
+            if request.query.get("advice") == "true":
+                explanation = with_advice(profile, scheduler.cluster, pod, explanation)
         except (InvalidScore, PreScoreFailed) as error:
             return text_response(f"pod {printable(key)} cannot be scheduled: {printable(str(error))}\n", 500)
         return _json(_encode(explanation))

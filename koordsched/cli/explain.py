@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 import msgspec
 
@@ -13,17 +10,10 @@ from koordsched.cli.explanation_table import print_explanation
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.cli.offline import load_config, prepare, template_nodes
 from koordsched.cli.output import console, fail, output_option, print_json
-from koordsched.framework.explain import Explanation
-from koordsched.scheduling.advice import Advice, advise
+from koordsched.scheduling.advice import Advised, with_advice
 from koordsched.scheduling.offline import OfflineScheduler
 
 DEFAULT_SERVER = "https://127.0.0.1:10259"
-
-
-class Answer(Explanation, rename="camel"):
-    """An explanation and, where it was asked for a pending pod, advice. The schema is in docs/explain.md."""
-
-    advice: Advice | None = None
 
 
 @click.command("explain")
@@ -82,11 +72,11 @@ def explain(
     print_explanation(console(), answer, answer.advice, top)
 
 
-def _asked(endpoint: Endpoint, key: str) -> Answer:
+def _asked(endpoint: Endpoint, key: str) -> Advised:
     """What the running scheduler says. Raises EndpointError."""
-    body = endpoint.get("/debug/explain", {"pod": key})
+    body = endpoint.get("/debug/explain", {"pod": key, "advice": "true"})
     try:
-        return msgspec.json.decode(body, type=Answer)
+        return msgspec.json.decode(body, type=Advised)
     except msgspec.MsgspecError as error:
         raise EndpointError(f"{endpoint.server}: the answer is not an explanation: {error}") from error
 
@@ -98,7 +88,7 @@ def _offline(
     nodes: int | None,
     node_template: str | None,
     notes: list[str],
-) -> Answer:
+) -> Advised:
     """What the scheduler would say on the state in the files. Raises InputError."""
     resolved, warnings = load_config(config_file)
     objects = [*template_nodes(node_template, nodes), *read_objects(filenames)]
@@ -108,13 +98,8 @@ def _offline(
         raise InputError(_not_found(key, scheduler))
     notes += [*warnings, *offline.notes]
     pod = scheduler.pending[key]
-    explanation = scheduler.explain(key)
-    advice = advise(scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster, pod, explanation)
-    return Answer(**_fields(explanation), advice=advice)
-
-
-def _fields(explanation: Explanation) -> Mapping[str, Any]:
-    return {name: getattr(explanation, name) for name in explanation.__struct_fields__}
+    profile = scheduler.profiles[pod.shape.scheduler_name]
+    return with_advice(profile, scheduler.cluster, pod, scheduler.explain(key))
 
 
 def _not_found(key: str, scheduler: OfflineScheduler) -> str:

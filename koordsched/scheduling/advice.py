@@ -59,6 +59,18 @@ class Advice(msgspec.Struct, rename="camel"):
     remedies: list[Remedy] = []
 
 
+class Advised(Explanation, rename="camel"):
+    """An explanation with advice, where it was asked for."""
+
+    advice: Advice | None = None
+
+
+def with_advice(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advised:
+    """The explanation and what it comes to, as one answer."""
+    fields = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
+    return Advised(**fields, advice=advise(profile, cluster, pod, explanation))
+
+
 def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advice:
     """What the explanation of a pod comes to. The explanation must be of the cluster as it is."""
     if explanation.any_of:

@@ -6,13 +6,16 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
+import orjson
 import pytest
 
 DEADLINE = 90.0
@@ -97,3 +100,22 @@ def test_a_port_in_use_is_reported() -> None:
         done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: " in done.stderr
+
+
+@pytest.mark.slow
+def test_what_it_suggests_works(tmp_path: Path) -> None:
+    """The commands shown at the end; and a snapshot of the running scheduler explains the same offline."""
+    with kept(tmp_path) as (_, log):
+        explain = next(line.split() for line in log.read_text().splitlines() if "koordsched explain" in line)
+        koordsched = [sys.executable, "-m", *explain]
+        live = orjson.loads(subprocess.check_output([*koordsched, "-o", "json"], timeout=DEADLINE))
+        assert live["message"].startswith(
+            "0/100 nodes are available: 6 node(s) had untolerated taint(s), 94 Insufficient"
+        )
+        assert (live["advice"]["verdict"], len(live["nodes"])) == ("never", 100)
+        server = explain[explain.index("--server") + 1]
+        snapshot = tmp_path / "snapshot.json"
+        with urlopen(f"{server}/debug/snapshot", context=ssl._create_unverified_context()) as answer:
+            snapshot.write_bytes(answer.read())
+        offline = [*koordsched[:5], "-f", str(snapshot), "-o", "json"]
+        assert orjson.loads(subprocess.check_output(offline, timeout=DEADLINE)) == live

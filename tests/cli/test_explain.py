@@ -200,7 +200,7 @@ class _Scheduler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.headers.get("Authorization") != "Bearer secret":
             self._answer(401, b"Unauthorized")
-        elif self.path != "/debug/explain?pod=ns%2Fp":
+        elif self.path != "/debug/explain?pod=ns%2Fp&advice=true":
             self._answer(404, b'no pending pod "x"')
         else:
             self._answer(200, orjson.dumps(EXPLANATION))
