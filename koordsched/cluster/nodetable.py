@@ -30,6 +30,9 @@ _INITIAL_CAPACITY = 64
 NodeHook = Callable[[int, Node], None]
 """Called with a row and its node after the table took over the node's own facts."""
 
+RemovalHook = Callable[[int], None]
+"""Called with the row of a node that was just taken out."""
+
 
 class NodeTable:
     """All per-node state. Numbers are int64: milli-CPU, bytes, counts.
@@ -73,6 +76,7 @@ class NodeTable:
         self.images = Images()
         self.ports = HostPorts()
         self._hooks: list[NodeHook] = []
+        self._removal_hooks: list[RemovalHook] = []
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
 
@@ -98,6 +102,10 @@ class NodeTable:
         for row, node in enumerate(self.nodes):
             if node is not None:
                 hook(row, node)
+
+    def on_removal(self, hook: RemovalHook) -> None:
+        """Calls the hook for every node taken out; columns are cleared without it."""
+        self._removal_hooks.append(hook)
 
     def label_column(self, key: str) -> LabelColumn:
         """The column of a label key. A key that no node ever had shares one column of absences."""
@@ -157,6 +165,8 @@ class NodeTable:
         self.topology_version += 1
         self._free.append(row)
         self.touch(row, ALL_FACETS)
+        for hook in self._removal_hooks:
+            hook(row)
         return row
 
     def _new_row(self) -> int:

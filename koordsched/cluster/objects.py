@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from koordsched.api import apps, core, policy, storage
+from koordsched.api import apps, core, policy, quota, storage
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster import events
 from koordsched.cluster.events import EventResource
@@ -81,6 +81,7 @@ CSI_STORAGE_CAPACITIES = Kind(
 VOLUME_ATTACHMENTS = Kind(
     "apis/storage.k8s.io/v1", "volumeattachments", storage.VolumeAttachment, events.VOLUME_ATTACHMENT, namespaced=False
 )
+ELASTIC_QUOTAS = Kind("apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", quota.ElasticQuota, None)
 
 
 class Store(Generic[T]):

@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 from koordsched.api import core
 from koordsched.cluster.changelog import Facet
-from koordsched.cluster.events import ActionType
+from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
+from koordsched.cluster.observers import PodObserver
 from koordsched.cluster.pod import Pod, PodFactory
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, MEMORY
@@ -41,6 +42,10 @@ class PodAccountant(Protocol):
         """It does not any more."""
 
 
+EventListener = Callable[[ClusterEvent, Any, Any], object]
+"""Called with an event and the objects of it, as queueing hints get them."""
+
+
 class ClusterState:
     """Everything the scheduler believes about nodes and the pods on them."""
 
@@ -58,6 +63,8 @@ class ClusterState:
         """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
         self._on_row: list[dict[str, Pod]] = []
         self._accountants: list[PodAccountant] = []
+        self._observers: list[PodObserver] = []
+        self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
 
     def shared(self, build: Callable[[ClusterState], T]) -> T:
@@ -73,6 +80,26 @@ class ClusterState:
         for pod in self.assigned.values():
             if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
                 self.table.touch(pod.row, facets)
+
+    def add_observer(self, observer: PodObserver) -> None:
+        """Registers an observer of all pods; it is told of those on nodes that are there already."""
+        self._observers.append(observer)
+        for pod in self.assigned.values():
+            observer.pod_seen(pod, True)
+
+    @property
+    def observed(self) -> bool:
+        """Whether anybody wants to hear of pods that are not ours to schedule."""
+        return bool(self._observers)
+
+    def on_event(self, listener: EventListener) -> None:
+        """Calls the listener for every event that a plugin announces."""
+        self._event_listeners.append(listener)
+
+    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+        """A plugin's own event: something only it can see changed, and pods it rejected may fit now."""
+        for listener in self._event_listeners:
+            listener(event, old, new)
 
     def pods_on(self, row: int) -> dict[str, Pod]:
         """uid -> pod for the pods on a row. Not to be changed by the caller."""
@@ -105,6 +132,16 @@ class ClusterState:
 
     # --- pods ------------------------------------------------------------------------------------
 
+    def pod_seen(self, pod: Pod) -> None:
+        """The newest version of a pod that has no node by the API server's word; of any scheduler."""
+        for observer in self._observers:
+            observer.pod_seen(pod, pod.uid in self.assigned)
+
+    def pod_gone(self, uid: str) -> None:
+        """The pod is gone or finished. If it was on a node, `remove_pod` takes it off."""
+        for observer in self._observers:
+            observer.pod_gone(uid)
+
     def set_pod(self, pod: Pod) -> Pod | None:
         """Takes over the API server's word on a pod that has a node; returns what was believed before.
 
@@ -122,6 +159,8 @@ class ClusterState:
         else:
             self._detach(before)
             self._attach(pod)
+        for observer in self._observers:
+            observer.pod_seen(pod, True)
         return before
 
     def remove_pod(self, uid: str) -> Pod | None:
@@ -130,6 +169,7 @@ class ClusterState:
         if before is not None:
             self._detach(before)
             self.assumed.pop(uid, None)
+            self._tell_assigned(before, False)
         return before
 
     def assume(self, pod: Pod, row: int) -> None:
@@ -140,6 +180,7 @@ class ClusterState:
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
         self._place(pod, row)
+        self._tell_assigned(pod, True)
 
     def forget(self, pod: Pod) -> bool:
         """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile."""
@@ -148,11 +189,16 @@ class ClusterState:
         self._detach(pod)
         del self.assumed[pod.uid]
         pod.node = ""
+        self._tell_assigned(pod, False)
         return True
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
+
+    def _tell_assigned(self, pod: Pod, assigned: bool) -> None:
+        for observer in self._observers:
+            observer.pod_assigned(pod, assigned)
 
     def _attach(self, pod: Pod) -> None:
         self.assigned[pod.uid] = pod

@@ -117,6 +117,7 @@ class PodHandler:
             self.delete(wire)
             return
         if not wire.spec.node_name and wire.spec.scheduler_name not in self._profiles:
+            self._foreign_pod(wire)
             return
         try:
             pod = self._cluster.pods.build(wire)
@@ -137,7 +138,9 @@ class PodHandler:
     def forget(self, uid: str) -> None:
         """The pod of that uid is gone."""
         self._unreadable.pop(uid, None)
+        self._foreign.discard(uid)
         pending = self._pending.by_uid.pop(uid, None)
+        self._cluster.pod_gone(uid)
         assumed = self._cluster.is_assumed(uid)
         if pending is not None:
             nominated = self._queue.nominator.node_of(uid)
@@ -153,12 +156,25 @@ class PodHandler:
 
     def retain(self, uids: Collection[str]) -> None:
         """After a relist: pods that were not in it are gone."""
-        known = [*self._pending.by_uid, *self._cluster.assigned, *self._unreadable]
+        known = [*self._pending.by_uid, *self._cluster.assigned, *self._unreadable, *self._foreign]
         for uid in dict.fromkeys(known):
             if uid not in uids:
                 self.forget(uid)
 
+    def _foreign_pod(self, wire: core.Pod) -> None:
+        """A pod that another scheduler will place: nothing to us, but plugins that count all pods count it."""
+        if not self._cluster.observed:
+            return
+        try:
+            pod = self._cluster.pods.build(wire)
+        except QuantityError:
+            self.forget(wire.metadata.uid)  # its own scheduler says so where its owner looks
+            return
+        self._foreign.add(pod.uid)
+        self._cluster.pod_seen(pod)
+
     def _assigned(self, pod: Pod) -> None:
+        self._foreign.discard(pod.uid)
         waiting = self._pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
             self._queue.delete(waiting)
@@ -177,6 +193,7 @@ class PodHandler:
         if pod.uid in self._cluster.assigned and not self._cluster.is_assumed(pod.uid):
             return  # an old version of a pod that has a node already: watches do not go back, lists may
         self._pending.by_uid[pod.uid] = pod
+        self._cluster.pod_seen(pod)
         if self._cluster.is_assumed(pod.uid):
             if pod.deleting and (old is None or not old.deleting):
                 self._drop_assumed(pod.uid, pod)

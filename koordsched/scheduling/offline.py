@@ -41,6 +41,7 @@ OTHER_KINDS: Mapping[tuple[str, str], kinds.Kind[Any]] = {
     ("storage.k8s.io/v1", "CSIDriver"): kinds.CSI_DRIVERS,
     ("storage.k8s.io/v1", "CSIStorageCapacity"): kinds.CSI_STORAGE_CAPACITIES,
     ("storage.k8s.io/v1", "VolumeAttachment"): kinds.VOLUME_ATTACHMENTS,
+    ("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota"): kinds.ELASTIC_QUOTAS,
 }
 
 
@@ -132,8 +133,10 @@ class OfflineScheduler:
             self.cluster.set_pod(pod)
             return None
         if pod.shape.scheduler_name not in self.profiles:
+            self.cluster.pod_seen(pod)
             return None
         self.pending[pod.key] = pod
+        self.cluster.pod_seen(pod)
         if pod.nominated_node:
             self.nominator.add(pod)
         return pod

@@ -103,6 +103,7 @@ class Scheduler:
             max_unschedulable=max_unschedulable,
         )
         nominations.queue = self.queue
+        self.cluster.on_event(self.queue.move_all)
         failures = FailureHandler(self.queue, self._pending, self.voice)
         self.decisions = Decisions(clock.monotonic, clock.wall)
         self.cycle = SchedulingCycle(
