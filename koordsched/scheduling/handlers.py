@@ -102,6 +102,8 @@ class PodHandler:
         self._profiles = frozenset(profiles)
         self._reject_waiting = reject_waiting
         self._unreadable: dict[str, str] = {}
+        self._foreign: set[str] = set()
+        """uids of pending pods of other schedulers, kept only while somebody wants to hear of them."""
 
     def is_new(self, wire: core.Pod) -> bool:
         """Whether the pod was not known before: as one that waits, or as one that has its node for certain."""
