@@ -91,3 +91,47 @@ def term(*expressions, fields=()):
 
 def _requirement(key, operator, *values):
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def spread(key, max_skew, labels, *, hard=True, **more):
+    """A spread constraint; `labels` None is an absent selector."""
+    made = {"topologyKey": key, "maxSkew": max_skew, **more}
+    made["whenUnsatisfiable"] = "DoNotSchedule" if hard else "ScheduleAnyway"
+    if labels is not None:
+        made["labelSelector"] = {"matchLabels": labels}
+    return made
+
+
+def pod_term(key, labels, **more):
+    """A pod affinity term."""
+    return {"topologyKey": key, "labelSelector": {"matchLabels": labels}, **more}
+
+
+def pod_affinity(required=(), required_anti=(), preferred=(), preferred_anti=()):
+    """An affinity; preferred terms are (weight, term)."""
+    made = {}
+    for kind, hard, soft in (
+        ("podAffinity", required, preferred),
+        ("podAntiAffinity", required_anti, preferred_anti),
+    ):
+        if hard or soft:
+            made[kind] = {
+                "requiredDuringSchedulingIgnoredDuringExecution": list(hard),
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": weight, "podAffinityTerm": each} for weight, each in soft
+                ],
+            }
+    return made
+
+
+def service(name, selector, namespace="default"):
+    """A service."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": {"selector": selector}}
+
+
+def deployed(name, labels, namespace="default"):
+    """A replica set."""
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"selector": {"matchLabels": labels}}
+    return {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": metadata, "spec": spec}

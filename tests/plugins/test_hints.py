@@ -7,7 +7,7 @@ from koordsched.api.decoding import convert
 from koordsched.cluster.events import NODE, POD, ActionType
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.harness import Bench
-from tests.plugins.objects import container, node, node_affinity, pod, term
+from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, spread, term
 
 
 def wire(item):
@@ -139,3 +139,89 @@ def test_node_affinity_hint_considers_enforced_terms():
 def test_dynamic_resources_waits_for_nothing():
     bench = Bench()
     assert list(bench.plugin("DynamicResources").events_to_register()) == []
+
+
+X, Y = {"app": "x"}, {"app": "y"}
+SPREAD = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X), spread("rack", 1, X)])
+HONORS_TAINTS = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X, nodeTaintsPolicy="Honor")])
+KEYED = node("n", labels={"zone": "a", "rack": "r"})
+KEYED_AND_TAINTED = node("n", labels={"zone": "a", "rack": "r"}, taints=[("k",)])
+BOTH_AWAY = pod("p", affinity=pod_affinity(required_anti=[pod_term("zone", X), pod_term("zone", {"tier": "t"})]))
+TOWARDS = pod("p", affinity=pod_affinity(required=[pod_term("zone", X)]))
+AWAY = pod("p", affinity=pod_affinity(required_anti=[pod_term("zone", X)]))
+POD_LABEL = ActionType.UPDATE_POD_LABEL
+
+
+def placed(labels, on="n", namespace="default", **spec):
+    return pod("e", on=on, labels=labels, namespace=namespace, **spec)
+
+
+def tolerant(item):
+    return {**item, "spec": {**item["spec"], "tolerations": [{"operator": "Exists"}]}}
+
+
+REPELLING = placed(Y, affinity=pod_affinity(required_anti=[pod_term("zone", X)]))
+
+
+@pytest.mark.parametrize(
+    "plugin, action, waiting, old, new, expected",
+    [
+        ("PodTopologySpread", ADD, SPREAD, None, KEYED, True),
+        ("PodTopologySpread", ADD, SPREAD, None, node("n", labels={"zone": "a"}), False),
+        ("PodTopologySpread", DELETE, SPREAD, KEYED, None, True),
+        ("PodTopologySpread", DELETE, SPREAD, node("n"), None, False),
+        ("PodTopologySpread", LABEL, SPREAD, node("n", labels={"zone": "a"}), KEYED, True),
+        ("PodTopologySpread", LABEL, SPREAD, KEYED, node("n"), True),
+        ("PodTopologySpread", LABEL, SPREAD, KEYED, node("n", labels={"zone": "b", "rack": "r"}), True),
+        ("PodTopologySpread", LABEL, SPREAD, KEYED, node("n", labels={"zone": "a", "rack": "r", "x": "y"}), False),
+        ("PodTopologySpread", TAINT, SPREAD, KEYED, KEYED_AND_TAINTED, True),
+        ("PodTopologySpread", TAINT, SPREAD, node("n"), TAINTED, False),
+        ("InterPodAffinity", ADD, TOWARDS, None, KEYED, True),
+        ("InterPodAffinity", ADD, TOWARDS, None, node("n"), False),
+        ("InterPodAffinity", LABEL, TOWARDS, node("n"), KEYED, True),
+        ("InterPodAffinity", LABEL, TOWARDS, KEYED, node("n", labels={"zone": "b"}), True),
+        ("InterPodAffinity", LABEL, TOWARDS, KEYED, node("n", labels={"zone": "a"}), False),
+        ("InterPodAffinity", LABEL, TOWARDS, KEYED, node("n"), False),
+        ("InterPodAffinity", ADD, AWAY, None, node("n"), True),
+        ("InterPodAffinity", LABEL, AWAY, KEYED, node("n"), True),
+        ("InterPodAffinity", LABEL, AWAY, KEYED, node("n", labels={"zone": "b"}), True),
+        ("InterPodAffinity", LABEL, AWAY, node("n"), KEYED, False),
+        ("InterPodAffinity", ADD, pod("p"), None, node("n"), True),
+    ],
+)  # fmt: skip
+def test_node_events_of_pod_plugins(plugin, action, waiting, old, new, expected):
+    assert ask(plugin, NODE, action, waiting, old, new) is expected
+
+
+@pytest.mark.parametrize(
+    "plugin, action, waiting, old, new, expected",
+    [
+        ("PodTopologySpread", ADD, SPREAD, None, placed(X), True),
+        ("PodTopologySpread", ADD, SPREAD, None, placed(Y), False),
+        ("PodTopologySpread", ADD, SPREAD, None, placed(X, namespace="other"), False),
+        ("PodTopologySpread", ADD, SPREAD, None, placed(X, on=None), False),
+        ("PodTopologySpread", DELETE, SPREAD, placed(X), None, True),
+        ("PodTopologySpread", DELETE, SPREAD, placed(Y), None, False),
+        ("PodTopologySpread", POD_LABEL, SPREAD, placed(X), placed(Y), True),
+        ("PodTopologySpread", POD_LABEL, SPREAD, placed(X), placed({**X, "more": "1"}), False),
+        ("PodTopologySpread", TOLERATION, HONORS_TAINTS, HONORS_TAINTS, tolerant(HONORS_TAINTS), True),
+        ("PodTopologySpread", TOLERATION, SPREAD, SPREAD, tolerant(SPREAD), False),
+        ("InterPodAffinity", ADD, TOWARDS, None, placed(X), True),
+        ("InterPodAffinity", ADD, TOWARDS, None, placed(Y), False),
+        ("InterPodAffinity", ADD, TOWARDS, None, placed(X, on=None), False),
+        ("InterPodAffinity", ADD, AWAY, None, placed(X), False),
+        ("InterPodAffinity", POD_LABEL, TOWARDS, placed(Y), placed(X), True),
+        ("InterPodAffinity", POD_LABEL, TOWARDS, placed(X), placed({**X, "more": "1"}), False),
+        ("InterPodAffinity", POD_LABEL, AWAY, placed(X), placed(Y), True),
+        ("InterPodAffinity", POD_LABEL, AWAY, placed(Y), placed(X), False),
+        ("InterPodAffinity", POD_LABEL, BOTH_AWAY, placed({**X, "tier": "t"}), placed(X), True),
+        ("InterPodAffinity", POD_LABEL, TOWARDS, TOWARDS, pod("p", labels=X), True),
+        ("InterPodAffinity", DELETE, AWAY, placed(X), None, True),
+        ("InterPodAffinity", DELETE, AWAY, placed(Y), None, False),
+        ("InterPodAffinity", DELETE, TOWARDS, placed(X), None, False),
+        ("InterPodAffinity", DELETE, pod("p", labels=X), REPELLING, None, True),
+        ("InterPodAffinity", DELETE, pod("p", labels=Y), REPELLING, None, False),
+    ],
+)  # fmt: skip
+def test_pod_events_of_pod_plugins(plugin, action, waiting, old, new, expected):
+    assert ask(plugin, POD, action, waiting, old, new) is expected
