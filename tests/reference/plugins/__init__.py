@@ -17,8 +17,12 @@ from tests.reference.plugins.nodeports import NodePorts
 from tests.reference.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from tests.reference.plugins.noderesourcesfit import NodeResourcesFit
 from tests.reference.plugins.nodeunschedulable import NodeUnschedulable
+from tests.reference.plugins.nodevolumelimits import NodeVolumeLimits
 from tests.reference.plugins.podtopologyspread import PodTopologySpread
 from tests.reference.plugins.tainttoleration import TaintToleration
+from tests.reference.plugins.volumebinding import VolumeBinding
+from tests.reference.plugins.volumerestrictions import VolumeRestrictions
+from tests.reference.plugins.volumezone import VolumeZone
 
 REGISTRY = {
     plugin.__name__: plugin
@@ -29,6 +33,10 @@ REGISTRY = {
         NodeAffinity,
         NodePorts,
         NodeResourcesFit,
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
         DynamicResources,
