@@ -76,7 +76,10 @@ def demo(**flags: object) -> None:
         fail(f"{error}\n(logs: {folder})")
     except KeyboardInterrupt:
         code = INTERRUPTED
-    shutil.rmtree(folder, ignore_errors=True)
+    if code == NOT_AS_EXPECTED:
+        click.echo(f"logs: {folder}", err=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
     raise click.exceptions.Exit(code)
 
 
