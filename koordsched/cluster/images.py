@@ -37,19 +37,15 @@ class Images:
         before = self._on_row.get(row, ())
         if before == images:
             return False
-        gone = {name for image in before for name in image.names}
-        for image in images:
-            for name in image.names:
-                known = self.by_name.get(name)
-                if known is None:
-                    known = self.by_name[name] = Image(image.size_bytes)
-                known.rows.add(row)
-                gone.discard(name)
-        for name in gone:
+        # As if the node went and came back: an image that no other node has may get another size.
+        for name in {name for image in before for name in image.names}:
             known = self.by_name[name]
             known.rows.discard(row)
             if not known.rows:
                 del self.by_name[name]
+        for image in images:
+            for name in image.names:
+                self.by_name.setdefault(name, Image(image.size_bytes)).rows.add(row)
         if images:
             self._on_row[row] = images
         else:

@@ -10,6 +10,7 @@ class World:
     def __init__(self, objects=()):
         self.objects = {}
         self.placed = []
+        self.image_sizes = {}  # as first seen; forgotten with the last node that has the image
         for item in objects:
             self.add(item)
 
@@ -20,12 +21,31 @@ class World:
                 self.placed.append(item)
         else:
             self.objects.setdefault(item["kind"], []).append(item)
+        if item["kind"] == "Node":
+            self._images_appear(item)
         return self
+
+    def _images_appear(self, node):
+        for name, size in images_of(node):
+            self.image_sizes.setdefault(name, size)
+
+    def replace(self, item):
+        """The object of the same kind and name is now this one; it keeps its place in the order."""
+        kind = self.objects[item["kind"]]
+        place = [other["metadata"]["name"] for other in kind].index(item["metadata"]["name"])
+        before, kind[place] = kind[place], item
+        if item["kind"] == "Node":
+            others = {name for node in self.nodes if node is not item for name, _ in images_of(node)}
+            for name, _ in images_of(before):
+                if name not in others:
+                    self.image_sizes.pop(name, None)
+            self._images_appear(item)
 
     def with_pods(self, pods_and_nodes):
         """A copy of this world in which these pods are on those nodes."""
         copy = World()
         copy.objects = self.objects
+        copy.image_sizes = self.image_sizes
         copy.placed = [*self.placed, *(_placed_on(pod, node) for pod, node in pods_and_nodes)]
         return copy
 
@@ -68,6 +88,12 @@ class World:
 
 def _placed_on(pod, node):
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def images_of(node):
+    """(name, size) of the images on a node."""
+    images = node.get("status", {}).get("images") or []
+    return [(name, image["sizeBytes"]) for image in images for name in image["names"]]
 
 
 def allocatable(node, resource):

@@ -24,8 +24,7 @@ HONOR, IGNORE = "Honor", "Ignore"
 class Constraint:
     """One constraint as the pods of a kind have it.
 
-    `query`: the pods that count and should be spread; None if the selector matches nothing. `counts_any`: an
-    empty selector counts no existing pod, though it matches the pod itself.
+    `query`: the pods that count and should be spread; None if the selector matches nothing.
     """
 
     key: str
@@ -36,16 +35,15 @@ class Constraint:
     eligible: EligibleNodes
     _counter: Counter | None = None
 
-    @property
-    def counts_any(self) -> bool:
-        return self.query is not None and bool(self.query.requirements)
-
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether the selector matches a pod, of the right namespace, with these labels."""
         return self.query is not None and self.query.selector.matches(labels)
 
     def counter(self, index: PodIndex) -> Counter | None:
-        """The existing pods that count, terminating ones left out; None if none ever does."""
+        """The existing pods that count, terminating ones left out; None if none ever does.
+
+        An empty selector is such a case: it counts no existing pod, though it matches the pod itself.
+        """
         if self.query is None or not self.query.requirements:
             return None
         if self._counter is None:

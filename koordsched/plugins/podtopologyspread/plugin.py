@@ -132,6 +132,13 @@ class PodTopologySpread(PreFilter, Filter, Score):
 
     # --- score -----------------------------------------------------------------------------------
 
+    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+        """Pods without soft constraints."""
+        try:
+            return not self._state(cycle, pod).spread.soft
+        except SelectorError:
+            return False
+
     def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
         """SKIP without soft constraints."""
         try:

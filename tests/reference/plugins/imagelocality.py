@@ -1,15 +1,13 @@
 """Default-plugins spec 3.8."""
 
+from tests.reference.world import images_of
+
 MEBI = 1 << 20
 
 
 def normalized(name):
     """`:latest` if there is no tag; a colon before the last slash is a registry's port."""
     return name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
-
-
-def images_of(node):
-    return {name: image["sizeBytes"] for image in node.get("status", {}).get("images") or [] for name in image["names"]}
 
 
 class ImageLocality:
@@ -23,10 +21,9 @@ class ImageLocality:
         wanted += [v["image"].get("reference", "") for v in spec.get("volumes") or [] if v.get("image") is not None]
         total = 0
         for name in map(normalized, wanted):
-            if name not in images_of(node):
+            if name not in dict(images_of(node)):
                 continue
-            holders = [other for other in world.nodes if name in images_of(other)]
-            first_seen_size = images_of(holders[0])[name]
-            total += int(float(first_seen_size) * (float(len(holders)) / float(len(world.nodes))))
+            holders = [other for other in world.nodes if name in dict(images_of(other))]
+            total += int(float(world.image_sizes[name]) * (float(len(holders)) / float(len(world.nodes))))
         low, high = 23 * MEBI, 1000 * MEBI * len(containers)
         return 100 * (min(max(total, low), high) - low) // (high - low)
