@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,10 @@ INFEASIBLE = -1
 
 _ONE_BY_ONE = 6
 """Up to this many changed rows are refreshed one at a time, which is cheaper than as an array."""
+
+_BYTES_PER_ROW = 4 + 8 + 8
+_BYTES_PER_SCORE = 8
+"""Code, total and place among the leaders; a raw score of one plugin."""
 
 DEFAULT_BUDGET = 256 << 20
 """Bytes that one profile's evaluations may take."""
@@ -66,6 +71,9 @@ class Evaluation:
         "_epochs",
         "_filter_facets",
         "_highest",
+        "_highest_total",
+        "_leaders",
+        "_leading",
         "_raw",
         "_score_facets",
         "_serial",
@@ -90,20 +98,23 @@ class Evaluation:
         self._raw: list[Scores] = []
         self._highest: list[int] = []
         self._epochs: list[Hashable] = []
+        self._leaders: RowArray | None = None
+        self._leading = 0
+        self._highest_total = 0
         self.codes = np.zeros(0, dtype=np.int32)
         self.totals: Totals = np.zeros(0, dtype=np.int64)
         self.feasible = 0
 
     @property
     def nbytes(self) -> int:
-        """What the arrays take."""
-        return self.codes.nbytes + self.totals.nbytes + sum(r.nbytes for r in self._raw if not isinstance(r, int))
+        """What the arrays take, within a few rows."""
+        return len(self.codes) * (_BYTES_PER_ROW + _BYTES_PER_SCORE * len(self._raw))
 
     def refresh(self) -> None:
         """Brings everything up to date with the table."""
         table = self._table
         serial = table.log.serial
-        if self._serial == serial and not self._epochs_changed():
+        if self._serial == serial and not (self._epochs and self._epochs_changed()):
             return
         if self._serial < 0 or len(self.codes) < table.size:
             self._evaluate_all()
@@ -120,9 +131,33 @@ class Evaluation:
                 self._evaluate_all()
             else:
                 self._refresh_rows(changed)
-            if self._epochs_changed():
+            if self._epochs and self._epochs_changed():
                 self._rescore()
         self._serial = serial
+
+    def pick(self, rng: Random) -> int:
+        """A row with the highest total, any of them with equal chance. At least one row must be feasible.
+
+        The rows that had the highest total are remembered: a placement usually takes away just one of them, so that
+        the next pod finds another without looking at every row. One that fell behind is left out when it comes up.
+        """
+        totals = self.totals
+        while True:
+            leaders = self._leaders
+            if leaders is None:
+                self._highest_total = totals.max().item()
+                leaders = self._leaders = np.flatnonzero(totals == self._highest_total)
+                self._leading = len(leaders)
+                return int(leaders[rng.randrange(self._leading)])
+            highest = self._highest_total
+            while self._leading:
+                at = rng.randrange(self._leading)
+                row: int = leaders.item(at)
+                if totals.item(row) == highest:
+                    return row
+                self._leading -= 1
+                leaders[at] = leaders[self._leading]
+            self._leaders = None
 
     def totals_among(self, rows: RowArray) -> Totals:
         """The totals of some feasible rows when the others are not candidates, and do not count in normalising."""
@@ -147,14 +182,14 @@ class Evaluation:
 
     def _rescore(self) -> None:
         table, shape = self._table, self.plan.shape
-        self._epochs = [scorer.epoch(shape) for scorer, _ in self.plan.node_scores]
+        self._epochs = [scorer.epoch(shape) for scorer in self.plan.epoch_scores]
         self._raw = [_writable(scorer.score_rows(shape, table, table.all_rows)) for scorer, _ in self.plan.node_scores]
         self._total_all()
 
     def _epochs_changed(self) -> bool:
         shape = self.plan.shape
         return any(
-            epoch != scorer.epoch(shape) for (scorer, _), epoch in zip(self.plan.node_scores, self._epochs, strict=True)
+            epoch != scorer.epoch(shape) for scorer, epoch in zip(self.plan.epoch_scores, self._epochs, strict=True)
         )
 
     def _total_all(self) -> None:
@@ -165,9 +200,12 @@ class Evaluation:
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
             self._highest.append(highest)
-            totals += weight * normalize(raw, highest, scorer.normalization)
-        totals[~passing] = INFEASIBLE
+            normalized = normalize(raw, highest, scorer.normalization)
+            totals += normalized if weight == 1 else weight * normalized
+        if self.feasible < len(totals):
+            totals[~passing] = INFEASIBLE
         self.totals = totals
+        self._leaders = None
 
     # --- some rows -------------------------------------------------------------------------------
 
@@ -237,6 +275,8 @@ class Evaluation:
             if how is not Normalization.NONE:
                 score = normalize(score, highest, how)  # type: ignore[assignment]  # an int stays an int
             total += weight * score
+        if self._leaders is not None and total >= self._highest_total and total != self.totals.item(row):
+            self._leaders = None  # it caught up with the leaders, or overtook them
         self.totals[row] = total
 
     def _filter_row(self, one: slice, before: int, facets: int) -> int:

@@ -125,6 +125,10 @@ class NodeFilter(Plugin):
 class PreFilter(Plugin):
     """Computes per-pod state, and may reject the pod before any node is looked at."""
 
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Whether it says SKIP to every pod of this shape, whatever else there is. Asked once. Default: False."""
+        return False
+
     @abstractmethod
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
@@ -200,6 +204,13 @@ class NodeScore(Plugin):
 
 class Score(Plugin):
     """Prefers nodes by anything; asked about the feasible rows."""
+
+    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+        """Whether `pre_score` would say SKIP whatever rows are feasible.
+
+        When all abstain, the cached totals decide and nobody has to look at the rows. Default: False.
+        """
+        return False
 
     def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
         """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""

@@ -6,8 +6,6 @@ Plugins of the other family stay in the plan and are asked in every cycle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
@@ -23,16 +21,35 @@ from koordsched.framework.interface import (
     PreFilterResult,
     Score,
 )
-from koordsched.framework.status import NO_NODE, Code, Codes, Status
+from koordsched.framework.status import NO_NODE, PASS, Code, Codes, Status
 
 
-@dataclass(frozen=True, slots=True)
 class Chains:
-    """A profile's plugins at the points that look for a node, in order; scores with their weights."""
+    """A profile's plugins at the points that look for a node, in order; scores with their weights.
 
-    pre_filters: tuple[Plugin, ...]
-    filters: tuple[Plugin, ...]
-    scores: tuple[tuple[Plugin, int], ...]
+    `node_filters`, `pod_filters`: the filters of each family, with their positions in the whole chain; `node_scores`,
+    `pod_scores` likewise, with their weights. Sorted out once: a plan is made for every new shape.
+    """
+
+    __slots__ = ("filters", "node_filters", "node_scores", "pod_filters", "pod_scores", "pre_filters", "scores")
+
+    def __init__(
+        self,
+        pre_filters: tuple[Plugin, ...],
+        filters: tuple[Plugin, ...],
+        scores: tuple[tuple[Plugin, int], ...],
+    ) -> None:
+        self.pre_filters = tuple(plugin for plugin in pre_filters if isinstance(plugin, PreFilter | NodePreFilter))
+        self.filters = filters
+        self.scores = scores
+        self.node_filters = tuple(
+            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, NodeFilter)
+        )
+        self.pod_filters = tuple(
+            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, Filter)
+        )
+        self.node_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, NodeScore))
+        self.pod_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, Score))
 
 
 PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
@@ -40,9 +57,21 @@ PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
 
 
 class ShapePlan:
-    """What to run for pods of one shape. Positions are those in the profile's filter chain."""
+    """What to run for pods of one shape. Positions are those in the profile's filter chain.
 
-    __slots__ = ("node_filters", "node_scores", "pod_filters", "pod_scores", "pre_filters", "shape", "skipped")
+    `skipped`: plugins that say Skip to every pod of the shape; `epoch_scores`: scores that may change by themselves.
+    """
+
+    __slots__ = (
+        "epoch_scores",
+        "node_filters",
+        "node_scores",
+        "pod_filters",
+        "pod_scores",
+        "pre_filters",
+        "shape",
+        "skipped",
+    )
 
     def __init__(self, shape: PodShape, chains: Chains) -> None:
         self.shape = shape
@@ -50,30 +79,22 @@ class ShapePlan:
         steps: list[PreFilterStep] = []
         for plugin in chains.pre_filters:
             if isinstance(plugin, PreFilter):
-                steps.append((plugin.name, plugin))
-            elif isinstance(plugin, NodePreFilter):
+                if plugin.skips_shape(shape):
+                    self.skipped.add(plugin.name)
+                else:
+                    steps.append((plugin.name, plugin))
+            else:
                 answer = plugin.pre_filter_shape(shape)
                 if isinstance(answer, Status) and answer.code is Code.SKIP:
                     self.skipped.add(plugin.name)
                 elif not (isinstance(answer, Status) and answer.ok):
                     steps.append((plugin.name, answer))
         self.pre_filters = tuple(steps)
-        self.node_filters: tuple[tuple[int, NodeFilter], ...] = tuple(
-            (position, plugin)
-            for position, plugin in enumerate(chains.filters)
-            if isinstance(plugin, NodeFilter) and plugin.name not in self.skipped
-        )
-        self.pod_filters: tuple[tuple[int, Filter], ...] = tuple(
-            (position, plugin) for position, plugin in enumerate(chains.filters) if isinstance(plugin, Filter)
-        )
-        self.node_scores: tuple[tuple[NodeScore, int], ...] = tuple(
-            (plugin, weight)
-            for plugin, weight in chains.scores
-            if isinstance(plugin, NodeScore) and not plugin.skips(shape)
-        )
-        self.pod_scores: tuple[tuple[Score, int], ...] = tuple(
-            (plugin, weight) for plugin, weight in chains.scores if isinstance(plugin, Score)
-        )
+        self.node_filters = tuple(step for step in chains.node_filters if step[1].name not in self.skipped)
+        self.pod_filters = tuple(step for step in chains.pod_filters if step[1].name not in self.skipped)
+        self.node_scores = tuple(step for step in chains.node_scores if not step[0].skips(shape))
+        self.pod_scores = chains.pod_scores
+        self.epoch_scores = tuple(plugin for plugin, _ in self.node_scores if type(plugin).epoch is not NodeScore.epoch)
 
     def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS) -> Codes:
         """The verdict of the NodeFilter chain on each row: the code of the first that rejects, or 0.
@@ -81,9 +102,11 @@ class ShapePlan:
         Later plugins see survivors only. Plugins that read none of the facets are left out.
         """
         alive = table.alive.data[rows]
-        codes = np.where(alive, 0, NO_NODE).astype(np.int32)
         survivors: RowArray | None = None  # positions in `codes`; None while all rows are asked
-        if not alive.all():
+        if alive.all():
+            codes = np.zeros(len(alive), dtype=np.int32)
+        else:
+            codes = np.where(alive, np.int32(PASS), np.int32(NO_NODE))
             survivors = np.flatnonzero(alive)
         for _, plugin in self.node_filters:
             if not plugin.facets & facets:

@@ -1,6 +1,7 @@
 """PreScore, Score and Normalize: from feasible rows to one node.
 
-Where only NODE plugins score and the feasible rows are those of the cache, the totals are there already.
+Where only NODE plugins score and the feasible rows are those of the cache, the totals are there already, and so is
+the best of them.
 Otherwise scores are normalised over the feasible rows of this cycle (core spec 3.6, step 9).
 """
 
@@ -55,10 +56,10 @@ def decide(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> t
     """`choose`, and the total of that row: None if it was the only one."""
     if verdicts.feasible == 1:
         return int(verdicts.rows[0]), None
-    if verdicts.evaluation is not None and not verdicts.plan.pod_scores:
-        totals = verdicts.evaluation.totals
-        row = pick(totals, rng)
-        return row, totals.item(row)
+    evaluation = verdicts.evaluation
+    if evaluation is not None and all(plugin.abstains(cycle, cycle.pod) for plugin, _ in verdicts.plan.pod_scores):
+        row = evaluation.pick(rng)
+        return row, evaluation.totals.item(row)
     rows = verdicts.rows
     totals = totals_of(cycle, table, verdicts)
     at = pick(totals, rng)

@@ -22,6 +22,7 @@ from koordsched.cluster.events import (
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
@@ -58,6 +59,10 @@ class VolumeZone(PreFilter, Filter):
         self._volumes = objects.of(PERSISTENT_VOLUMES)
         self._classes = objects.of(STORAGE_CLASSES)
         self._code = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON)
+
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Pods without claims."""
+        return not named_claims(shape)
 
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """SKIP without labelled volumes; UNRESOLVABLE if a claim's volume cannot be told."""

@@ -138,19 +138,31 @@ class InterPodAffinity(PreFilter, Filter, Score):
 
     # --- score -----------------------------------------------------------------------------------
 
+    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+        """Pods without preferences, of which no existing pod's terms speak."""
+        try:
+            return not self._preferences(self._state(cycle, pod), pod)
+        except SelectorError:
+            return False
+
+    def _preferences(self, state: _CycleState, pod: Pod) -> bool:
+        """Whether there are terms that may prefer nodes for the pod, its own or those of existing pods."""
+        terms = state.terms
+        if self._ignore_preferred_of_existing and not (terms is not None and terms.prefers):
+            return False
+        _, required, preferring = self._existing.matching(pod)
+        return bool(required or preferring or (terms is not None and terms.preferred))
+
     def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
         """SKIP if no pod anywhere makes a difference."""
         try:
             state = self._state(cycle, pod)
         except SelectorError as error:
             return Status(Code.ERROR, (str(error),))
-        terms = state.terms
-        if self._ignore_preferred_of_existing and not (terms is not None and terms.prefers):
+        if not self._preferences(state, pod):
             return SKIP
-        preferred = terms.preferred if terms is not None else ()
+        preferred = state.terms.preferred if state.terms is not None else ()
         _, required, preferring = self._existing.matching(pod)
-        if not preferred and not required and not preferring:
-            return SKIP
         self._topology.refresh()
         state.worth = {}
         for weight, term in preferred:

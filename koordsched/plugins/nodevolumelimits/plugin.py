@@ -66,6 +66,10 @@ class NodeVolumeLimits(PreFilter, Filter):
         self._reasons = handle.reasons
         self._code = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON)
 
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Pods without volumes that count."""
+        return not takes_part(shape)
+
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """SKIP without volumes that may count."""
         return SUCCESS if takes_part(pod.shape) else SKIP

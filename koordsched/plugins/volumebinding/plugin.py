@@ -17,6 +17,7 @@ from koordsched.cluster.objects import (
     STORAGE_CLASSES,
 )
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.config.plugin_args import VolumeBindingArgs
 from koordsched.framework.handle import Handle, WriteFailed
@@ -39,6 +40,7 @@ from koordsched.plugins.volumebinding.hints import registrations
 from koordsched.plugins.volumebinding.placing import TEXTS, Placer, Placing
 from koordsched.plugins.volumebinding.reservation import Reservation, Reservations
 from koordsched.plugins.volumebinding.volumes import Volumes
+from koordsched.plugins.volumes.claims import uses_claims
 from koordsched.queue.hints import HintRegistration
 
 
@@ -97,6 +99,10 @@ class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
 
     # --- filter ----------------------------------------------------------------------------------
 
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Pods without claims."""
+        return not uses_claims(shape)
+
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE if a claim cannot be used, or should have been bound by others."""
         return self._read(cycle, pod)
@@ -129,6 +135,10 @@ class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
         return state.placing
 
     # --- score -----------------------------------------------------------------------------------
+
+    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+        """Always, as `pre_score` says."""
+        return True
 
     def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
         """SKIP always."""

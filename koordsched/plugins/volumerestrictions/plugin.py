@@ -12,6 +12,7 @@ from koordsched.cluster.events import NODE, PERSISTENT_VOLUME_CLAIM, POD, Action
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
@@ -71,6 +72,10 @@ class VolumeRestrictions(PreFilter, Filter):
         self._disks_in_use = handle.cluster.shared(DisksInUse)
         self._code_disk = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON_DISK)
         self._code_single_pod = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON_SINGLE_POD)
+
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Pods without claims and without disks."""
+        return not has_disks(shape) and not named_claims(shape)
 
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """SKIP without inline disks and single-pod claims in use; UNRESOLVABLE if a claim does not exist."""
