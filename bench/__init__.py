@@ -1,1 +1,1 @@
-"""Benchmarks: whole schedulers against an API server (`python -m bench`), and the engine alone (`python -m bench.engine`)."""
+"""Benchmarks: whole schedulers on an API server (`python -m bench`), the engine alone (`python -m bench.engine`)."""

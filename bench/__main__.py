@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import time
 from contextlib import ExitStack
@@ -28,7 +27,9 @@ from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
 from koordsched.client.settings import source_of
 
-OURS = f"koordsched={shlex.join(KOORDSCHED)} run --config {{config}} --secure-port 0 --port {{port}} --address 127.0.0.1"
+OURS = f"koordsched={shlex.join(KOORDSCHED)}" + (
+    " run --config {config} --secure-port 0 --port {port} --address 127.0.0.1"
+)
 """What is measured if nothing else is asked for."""
 
 TABLE_WIDTH = 110
@@ -48,7 +49,8 @@ class Options:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="API server to use; what the benchmark makes there it also deletes. Default: an embedded one.")  # fmt: skip
+              help="API server to use; what the benchmark makes there it also deletes. "
+              "Default: an embedded one.")  # fmt: skip
 @click.option("--scheduler", "schedulers", multiple=True, metavar="NAME=COMMAND",
               help="Scheduler to measure; may be repeated. {name}, {kubeconfig}, {config} and {port} are filled in. "
               "Default: koordsched.")  # fmt: skip
@@ -99,7 +101,7 @@ def main(
                 server = f"embedded{', TLS' if tls else ''}{', emulated service times' if emulate_apiserver else ''}"
             else:
                 server = str(kubeconfig)
-            report = uvloop.run(_run(options, catalog, kubeconfig, server))
+            report = uvloop.run(_run(options, catalog, kubeconfig.resolve(), server))
     except (WorkloadError, ServerFailed, CommandFailed, RequestRefused, ClientError, ValueError) as error:
         raise SystemExit(f"bench: {error}") from error
     for path in write(report, out):
@@ -128,7 +130,7 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
     transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(kubeconfig))
     try:
         api = Api(transport)
-        known = Server(kubeconfig.resolve(), transport.server, settings.authorization.removeprefix("Bearer "))
+        known = Server(kubeconfig, transport.server, settings.authorization.removeprefix("Bearer "))
         number = 0
         for name, workload in options.workloads.items():
             population = Population(api, catalog, workload)

@@ -52,7 +52,7 @@ class Api:
         self.transport = transport
 
     async def create_all(self, manifests: Iterable[Manifest]) -> int:
-        """Creates objects, many at a time; those that exist already are fine. Returns how many. Raises RequestRefused."""
+        """Creates objects, many at a time; existing ones are fine. Returns how many. Raises RequestRefused."""
         return await self._all(("POST", collection(m), orjson.dumps(m)) for m in manifests)
 
     async def create(self, manifest: Manifest) -> None:

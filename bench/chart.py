@@ -34,14 +34,14 @@ def bound_over_time(title: str, lines: Sequence[Line]) -> str:
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="26" font-size="16" font-weight="600" fill="#1f2328">{escape(title)}</text>',
     ]
-    for at in _ticks(x_end, x_step):
-        parts.append(f'<text x="{x(at)}" y="{_HEIGHT - 26}" text-anchor="middle" fill="#57606a">{at:g}</text>')
+    parts += [
+        f'<text x="{x(at)}" y="{_HEIGHT - 26}" text-anchor="middle" fill="#57606a">{at:g}</text>'
+        for at in _ticks(x_end, x_step)
+    ]
     for at in _ticks(y_end, y_step):
         parts.append(f'<path d="M{_LEFT} {y(at)}H{_LEFT + across}" stroke="#d8dee4"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(at) + 4}" text-anchor="end" fill="#57606a">{at:,.0f}</text>')
-    parts.append(
-        f'<text x="{_LEFT + across / 2}" y="{_HEIGHT - 8}" text-anchor="middle" fill="#57606a">seconds</text>'
-    )
+    parts.append(f'<text x="{_LEFT + across / 2}" y="{_HEIGHT - 8}" text-anchor="middle" fill="#57606a">seconds</text>')
     for number, (name, points) in enumerate(lines):
         colour = _COLOURS[number % len(_COLOURS)]
         path = " ".join(f"{x(at)},{y(count)}" for at, count in points)

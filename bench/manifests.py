@@ -181,7 +181,13 @@ def objects_of(groups: list[Objects]) -> Iterator[Manifest]:
 
 
 def pods_of(
-    catalog: Catalog, group: Pods, prefix: str, scheduler: str, *, nodes: list[str] | None = None, full_size: bool = True
+    catalog: Catalog,
+    group: Pods,
+    prefix: str,
+    scheduler: str,
+    *,
+    nodes: list[str] | None = None,
+    full_size: bool = True,
 ) -> Iterator[Manifest]:
     """The pods of a group, on `nodes` in turns if given."""
     kind = catalog.pods[group.kind]

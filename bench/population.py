@@ -12,7 +12,6 @@ from bench.api import Api, collection
 from bench.manifests import MARK, Manifest, namespaces_of, node, nodes_of, objects_of, pod, pods_of, priority_classes
 from bench.workloads import Catalog, Churn, Deletion, Workload
 
-
 OURS = ",".join(f"{key}={value}" for key, value in MARK.items())
 """Selects what the benchmark made, and nothing else."""
 

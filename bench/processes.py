@@ -49,7 +49,9 @@ class Command:
         try:
             return [part.format(**values) for part in shlex.split(self.template)]
         except (KeyError, IndexError, ValueError) as error:
-            raise CommandFailed(f"{self.name}: the command has an unknown placeholder or a stray brace: {error}") from error
+            raise CommandFailed(
+                f"{self.name}: the command has an unknown placeholder or a stray brace: {error}"
+            ) from error
 
 
 def write_config(path: Path, scheduler_name: str, kubeconfig: Path) -> None:
@@ -146,7 +148,8 @@ class SchedulerProcess:
         end = loop.time() + within
         while not self.ended and loop.time() < end:
             now = loop.time()
-            if now - self.started >= IDLE_FOR and self.cpu_seconds - self.cpu_at(now - IDLE_FOR) <= IDLE_SHARE * IDLE_FOR:
+            recently = self.cpu_seconds - self.cpu_at(now - IDLE_FOR)
+            if now - self.started >= IDLE_FOR and recently <= IDLE_SHARE * IDLE_FOR:
                 break
             await asyncio.sleep(SAMPLE_EVERY)
         return self.cpu_seconds

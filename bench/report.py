@@ -15,7 +15,18 @@ def table(workload: str, results: list[Result], ceiling: str) -> Table:
     """One row per scheduler; the last columns compare with the scheduler called `ceiling`, if it took part."""
     first = results[0]
     shown = Table(title=f"{workload}: {first.nodes:,} nodes, {first.pods:,} pods, {first.arrival}")
-    for heading in ("scheduler", "bound", "pods/s", "CPU ms/pod", "p50 ms", "p99 ms", "MiB", "events", "pods/s x", "CPU x"):
+    for heading in (
+        "scheduler",
+        "bound",
+        "pods/s",
+        "CPU ms/pod",
+        "p50 ms",
+        "p99 ms",
+        "MiB",
+        "events",
+        "pods/s x",
+        "CPU x",
+    ):
         shown.add_column(heading, justify="left" if heading == "scheduler" else "right")
     against = next((r for r in results if r.scheduler == ceiling and not r.error), None)
     for result in results:

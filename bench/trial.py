@@ -180,7 +180,9 @@ class Trial:
         moments = sorted(observer.bound.values())
         origin = began if plan.rate else (moments[0] if moments else began)
         cpu_before = process.cpu_at(origin)
-        latencies = [bound - observer.appeared[name] for name, bound in observer.bound.items() if name in observer.appeared]
+        latencies = [
+            bound - observer.appeared[name] for name, bound in observer.bound.items() if name in observer.appeared
+        ]
         dropped = [value for name, value in metrics.items() if name.startswith("koordsched_events_dropped_total")]
         return results.Result(
             scheduler=command.name,

@@ -16,11 +16,7 @@ class WorkloadError(ValueError):
     """The file of workloads cannot be used, or has no such workload; the message is ready for the user."""
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A struct in which a misspelt field is an error."""
-
-
-class Variable(_Strict):
+class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`first + index // every % modulo`, or without the last step if `modulo` is 0."""
 
     first: int = 0
@@ -33,7 +29,7 @@ class Variable(_Strict):
         return self.first + (step % self.modulo if self.modulo else step)
 
 
-class PodKind(_Strict):
+class PodKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of pod; `${…}` in it is filled in."""
 
     spec: dict[str, Any]
@@ -42,7 +38,7 @@ class PodKind(_Strict):
     variables: dict[str, Variable] = {}
 
 
-class NodeKind(_Strict):
+class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of node; without `name` it is called after its number."""
 
     capacity: dict[str, str]
@@ -50,7 +46,7 @@ class NodeKind(_Strict):
     labels: dict[str, str] = {}
 
 
-class Nodes(_Strict):
+class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group of nodes."""
 
     count: int
@@ -58,7 +54,7 @@ class Nodes(_Strict):
     zones: list[str] = []
 
 
-class Namespaces(_Strict):
+class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group of namespaces."""
 
     prefix: str
@@ -66,7 +62,7 @@ class Namespaces(_Strict):
     labels: dict[str, str] = {}
 
 
-class Pods(_Strict):
+class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group of pods: `count` in `namespace`, or `count` in each of `namespace`-0, -1, … if `namespaces` says so."""
 
     kind: str
@@ -84,14 +80,14 @@ class Pods(_Strict):
         return f"{self.namespace}-{number // self.count}" if self.namespaces else self.namespace
 
 
-class Objects(_Strict):
+class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Other objects; `${index}` is filled in."""
 
     manifest: dict[str, Any]
     count: int = 1
 
 
-class Churn(_Strict):
+class Churn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What goes on while pods are scheduled: a step every `interval` seconds."""
 
     mode: Literal["create", "recreate"]
@@ -101,14 +97,14 @@ class Churn(_Strict):
     objects: list[dict[str, Any]] = []
 
 
-class Deletion(_Strict):
+class Deletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pods of a namespace that go, `rate` per second."""
 
     namespace: str
     rate: float
 
 
-class Workload(_Strict):
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One workload; see `workloads.yaml`."""
 
     nodes: list[Nodes]
@@ -148,7 +144,7 @@ class Workload(_Strict):
         return sum(group.count for group in self.nodes)
 
 
-class Catalog(_Strict):
+class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     pods: dict[str, PodKind]

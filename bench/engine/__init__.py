@@ -1,1 +1,1 @@
-"""The engine alone: from a pod to its node on cluster states of any size, no HTTP, no queue (`python -m bench.engine`)."""
+"""The engine alone: from a pod to its node on states of any size; no HTTP, no queue (`python -m bench.engine`)."""
