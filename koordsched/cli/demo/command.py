@@ -21,7 +21,7 @@ from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
 from koordsched.cli.demo.expectations import Expectations, differences, load_expectations
-from koordsched.cli.demo.observation import Observation
+from koordsched.cli.demo.observation import Observation, Tally
 from koordsched.cli.objectfiles import InputError, Sourced, read_objects
 from koordsched.cli.output import console, fail
 from koordsched.client.clock import SystemClock
@@ -168,8 +168,12 @@ class _Demo:
         found = differences(expected, observation.tallies()) if checked else []
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
+            # Until they run, so that the tables show a cluster at rest; what is measured ends with the last binding.
             await self._watch(
-                children, progress, observation, lambda: observation.placing(BURST)[0] == self._options.burst
+                children,
+                progress,
+                observation,
+                lambda: observation.tallies().get(BURST, Tally()).running == self._options.burst,
             )
             placed, _ = observation.placing(BURST)
             if placed != self._options.burst:
