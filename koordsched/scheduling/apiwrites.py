@@ -67,7 +67,7 @@ class ApiWrites:
                 return
             except Conflict as error:
                 # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.
-                if await self._is_bound(pod, node):
+                if await self.is_bound(pod, node):
                     return
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
@@ -86,7 +86,7 @@ class ApiWrites:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _is_bound(self, pod: Pod, node: str) -> bool:
+    async def is_bound(self, pod: Pod, node: str) -> bool:
         """Whether the API server has this very pod on this node; asks until it gets an answer."""
         pause = _FIRST_PAUSE
         while True:

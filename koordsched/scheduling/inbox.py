@@ -46,14 +46,16 @@ class Inbox:
 
     async def release(self) -> None:
         """Applies what has waited, including what arrives while it does so."""
-        while self._waiting:
-            for _ in range(min(_AT_ONCE, len(self._waiting))):
-                self._apply_first()
-            await asyncio.sleep(0)
-        self._held = False
+        try:
+            while self._waiting:
+                for _ in range(min(_AT_ONCE, len(self._waiting))):
+                    self._apply_first()
+                await asyncio.sleep(0)
+        finally:
+            self.release_now()
 
     def release_now(self) -> None:
-        """The same without giving way: for the end of a cancelled cycle."""
+        """The same without giving way: for the end of a cycle that is cancelled."""
         while self._waiting:
             self._apply_first()
         self._held = False

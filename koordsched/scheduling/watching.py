@@ -16,13 +16,15 @@ from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.client.clock import Clock
 from koordsched.client.errors import ClientError, ConnectionFailure
-from koordsched.client.reflector import Reflector, State
+from koordsched.client.reflector import Decode, Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.transport import Transport
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import HasMetadata, Store
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.extender.objects import ExtenderObjects
+from koordsched.extender.originals import Originals
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
@@ -130,7 +132,7 @@ class ObjectSink(Generic[T]):
 
 
 class Watches:
-    """All reflectors of one scheduler. With an inbox, what they deliver passes it."""
+    """All reflectors of one scheduler. With an inbox, what they deliver passes it; `originals` get its JSON."""
 
     def __init__(
         self,
@@ -145,6 +147,7 @@ class Watches:
         metrics: Metrics,
         on_progress: Callable[[], None],
         inbox: Inbox | None = None,
+        originals: ExtenderObjects | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -169,13 +172,23 @@ class Watches:
             is_new=pods.is_new,
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
-        self._add("/api/v1/nodes", core.Node, node_sink, {})
-        self._add("/api/v1/pods", core.Pod, pod_sink, UNFINISHED)
+        self._add("/api/v1/nodes", core.Node, node_sink, {}, originals.nodes if originals is not None else None)
+        self._add("/api/v1/pods", core.Pod, pod_sink, UNFINISHED, originals.pods if originals is not None else None)
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 
-    def _add(self, path: str, kind: type[T], sink: Sink[T], selectors: dict[str, str]) -> None:
-        if self._inbox is not None:
+    def _add(
+        self,
+        path: str,
+        kind: type[T],
+        sink: Sink[T],
+        selectors: dict[str, str],
+        originals: Originals[T] | None = None,
+    ) -> None:
+        decode: Decode[T] = Decoder(kind)
+        if originals is not None and self._inbox is not None:
+            decode, sink = originals.tap(decode, self._inbox, sink)
+        elif self._inbox is not None:
             sink = InboxSink(self._inbox, sink)
 
         def malformed(name: str, error: Exception) -> None:
@@ -187,7 +200,7 @@ class Watches:
         self.reflectors[path] = Reflector(
             self._transport,
             path,
-            Decoder(kind),
+            decode,
             sink,
             clock=self._clock,
             rng=self._rng,

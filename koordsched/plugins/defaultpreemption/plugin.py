@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from koordsched.cluster.events import POD, ActionType, ClusterEvent
@@ -11,15 +11,17 @@ from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
+from koordsched.framework.preemption import PreemptionOffer, Victims
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 from koordsched.plugins.defaultpreemption.budgets import Budgets
-from koordsched.plugins.defaultpreemption.candidates import Candidate
+from koordsched.plugins.defaultpreemption.candidates import Candidate, by_importance
 from koordsched.plugins.defaultpreemption.dryrun import DryRun
 from koordsched.plugins.defaultpreemption.lockstep import Lockstep, VictimLists
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_CANDIDATE = "no candidate node for preemption"
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
@@ -68,12 +70,32 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             parts = sorted(f"{count} {text}" for text, count in texts.items())
             message = f"preemption: 0/{total} nodes are available: {', '.join(parts)}."
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
+        return PreemptionOffer(
+            self._choose(pod, candidates),
+            lambda: self._by_node(candidates),
+            lambda remaining: self._choose(pod, self._of_nodes(remaining)),
+        )
+
+    def _choose(self, pod: Pod, candidates: Sequence[Candidate]) -> PostFilterResult:
+        if not candidates:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (NO_CANDIDATE,)))
         now = self._handle.clock.wall()
         best = min(candidates, key=lambda candidate: candidate.rank(now))
         node = self._handle.cluster.table.names[best.row]
         return PostFilterResult(
             SUCCESS, node, best.victims, lambda: self._handle.evictions.start(pod, node, best.victims)
         )
+
+    def _by_node(self, candidates: Sequence[Candidate]) -> dict[str, Victims]:
+        names = self._handle.cluster.table.names
+        return {names[each.row]: Victims(each.victims, each.violations) for each in candidates}
+
+    def _of_nodes(self, remaining: Mapping[str, Victims]) -> list[Candidate]:
+        row_of, now = self._handle.cluster.table.row_of, self._handle.clock.wall()
+        return [
+            Candidate(row_of[node], tuple(by_importance(list(victims.pods), now)), victims.violations)
+            for node, victims in remaining.items()
+        ]
 
     def _ineligible(self, pod: Pod, codes: Codes) -> str:
         if pod.shape.never_preempts:
