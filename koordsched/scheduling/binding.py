@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE
@@ -18,12 +18,20 @@ from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import Placement
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.waitnotices import WaitNotices
 
 _log = logging.getLogger(__name__)
 
+BindFirst = Callable[[Pod, str], Awaitable[Status | None]]
+"""Binds a pod to a node instead of the Bind plugins; None leaves it to them."""
+
 
 class BindingCycle:
-    """Binds placed pods. `in_flight` is the number of bindings under way."""
+    """Binds placed pods. `in_flight` is the number of bindings under way.
+
+    `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
+    """
 
     def __init__(
         self,
@@ -32,16 +40,22 @@ class BindingCycle:
         waiting: WaitingPods,
         failures: FailureHandler,
         voice: Voice,
+        notices: WaitNotices,
         metrics: Metrics,
         clock: Callable[[], float],
+        bind_first: BindFirst | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._waiting = waiting
         self._failures = failures
         self._voice = voice
+        self._notices = notices
         self._metrics = metrics
         self._clock = clock
+        self._bind_first = bind_first
+        self._inbox = inbox or Inbox()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
@@ -88,7 +102,7 @@ class BindingCycle:
             status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
         now = self._clock()
         if not status.ok:
-            self._undo(placement, status, now)
+            self._inbox.put(self._undo, placement, status, now)
             return
         queued = placement.queued
         self._voice.scheduled(pod, placement.node)
@@ -119,6 +133,8 @@ class BindingCycle:
             status = await self._pre_bind(placement, pre_bind)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
+        if self._bind_first is not None and (taken := await self._bind_first(pod, node)) is not None:
+            return taken
         for bind in profile.bind_plugins:
             status = await bind.bind(cycle, pod, node)
             if status.code is Code.SKIP:
@@ -130,6 +146,8 @@ class BindingCycle:
         uid = placement.pod.uid
         task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
         self._pre_binding[uid] = task
+        message = f"placed on {placement.node}, plugin {plugin.name} prepares its binding"
+        self._notices.begin(placement.pod, plugin.name, "PreparingBinding", message)
         try:
             return await task
         except asyncio.CancelledError:
@@ -139,6 +157,7 @@ class BindingCycle:
             return Status(Code.ERROR, ("preempted by a pod of higher priority",))
         finally:
             self._pre_binding.pop(uid, None)
+            self._notices.end(placement.pod, plugin.name)
 
     def cancel(self, uid: str) -> bool:
         """Stops the binding of a pod that is in PreBind; False if it is not."""
@@ -149,10 +168,13 @@ class BindingCycle:
         pod = placement.pod
         started = self._clock()
         waiting = self._waiting.add(pod, placement.waits)
+        names = ", ".join(placement.waits)
+        self._notices.begin(pod, names, "WaitingOnPermit", f"placed on {placement.node}, waiting for plugin {names}")
         try:
             status = await waiting.wait()
         finally:
             self._waiting.remove(pod.uid)
+            self._notices.end(pod, names)
         self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
         return status
 

@@ -37,6 +37,9 @@ class Complaints(Protocol):
     def node(self, node: core.Node, message: str) -> None:
         """Something of the node cannot be understood and counts as zero."""
 
+    def gone(self, uid: str) -> None:
+        """A pending pod is gone or got a node: nothing more to tell about its waiting."""
+
 
 class NodeHandler:
     """Nodes come, change and go."""
@@ -145,6 +148,7 @@ class PodHandler:
         self._cluster.pod_gone(uid)
         assumed = self._cluster.is_assumed(uid)
         if pending is not None:
+            self._complaints.gone(uid)
             nominated = self._queue.nominator.node_of(uid)
             self._queue.delete(pending)
             if assumed:
@@ -179,6 +183,7 @@ class PodHandler:
         self._foreign.discard(pod.uid)
         waiting = self._pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
+            self._complaints.gone(pod.uid)
             self._queue.delete(waiting)
         was_assumed = self._cluster.is_assumed(pod.uid)
         before = self._cluster.set_pod(pod)

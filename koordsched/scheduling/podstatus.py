@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from koordsched.cluster.pod import Pod
+from koordsched.scheduling.waitnotices import CONDITION as WAITING
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +42,13 @@ SendPatch = Callable[[str, str, bytes], Awaitable[None]]
 
 
 class _Wish:
-    __slots__ = ("condition", "nominated", "pod")
+    __slots__ = ("condition", "nominated", "pod", "waits")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.condition: tuple[str, str] | None = None  # reason, message
         self.nominated: str | None = None
+        self.waits: tuple[str, str] | None = None  # reason, message; empty when the wait is over
 
 
 def _shown(pod: Pod) -> tuple[str, str] | None:
@@ -91,6 +93,11 @@ class PodStatusWriter:
         self._wish(pod).nominated = node
         self._pump()
 
+    def waiting(self, pod: Pod, reason: str, message: str) -> None:
+        """The Waiting condition: True for a reason, or, with an empty one, False."""
+        self._wish(pod).waits = (reason, message)
+        self._pump()
+
     def forget(self, uid: str) -> None:
         """The pod is gone or bound: what was wished for it is moot."""
         self._wishes.pop(uid, None)
@@ -103,7 +110,7 @@ class PodStatusWriter:
             await asyncio.wait(self._tasks)
 
     @property
-    def waiting(self) -> int:
+    def unwritten(self) -> int:
         """Pods with wishes that are not written."""
         return len(self._wishes) + len(self._held)
 
@@ -176,9 +183,10 @@ class PodStatusWriter:
 
     def _body(self, wish: _Wish) -> bytes:
         status: dict[str, Any] = {}
+        conditions: list[dict[str, Any]] = []
+        now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if wish.condition is not None:
             reason, message = wish.condition
-            shown = _shown(wish.pod)
             condition: dict[str, Any] = {
                 "type": "PodScheduled",
                 "status": "False",
@@ -187,10 +195,23 @@ class PodStatusWriter:
                 "lastProbeTime": None,
                 "observedGeneration": wish.pod.generation,
             }
-            if shown is None:
-                now = datetime.fromtimestamp(self._wall(), UTC)
-                condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-            status["conditions"] = [condition]
+            if _shown(wish.pod) is None:
+                condition["lastTransitionTime"] = now
+            conditions.append(condition)
+        if wish.waits is not None:
+            reason, message = wish.waits
+            conditions.append(
+                {
+                    "type": WAITING,
+                    "status": "True" if reason else "False",
+                    "reason": reason or "Resumed",
+                    "message": message,
+                    "lastProbeTime": None,
+                    "lastTransitionTime": now,
+                }
+            )
+        if conditions:
+            status["conditions"] = conditions
         if wish.nominated is not None:
             status["nominatedNodeName"] = wish.nominated or None
         # The uid makes sure that a pod of the same name, created meanwhile, is left alone.

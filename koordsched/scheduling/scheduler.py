@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from koordsched.client.clock import Clock
@@ -18,6 +18,9 @@ from koordsched.client.transport import Transport
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
+from koordsched.extender.cycle import ExtendedCycle
+from koordsched.extender.extenders import Extenders
+from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
@@ -32,14 +35,16 @@ from koordsched.scheduling.apiwrites import ApiWrites, EventWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.cycle import SchedulingCycle
-from koordsched.scheduling.decisions import Decisions
+from koordsched.scheduling.decisions import EXTENDER, Decisions
 from koordsched.scheduling.eviction import PreemptionEvictions
 from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.timing import HintTimes
 from koordsched.scheduling.voice import UserVoice
+from koordsched.scheduling.waitnotices import WaitNotices
 from koordsched.scheduling.watching import Watches
 
 _log = logging.getLogger(__name__)
@@ -66,8 +71,12 @@ class Scheduler:
         metrics: Metrics,
         hostname: str,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
+        fence: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Raises ProfileError if the profiles cannot be built."""
+        """`fence` says whether we may act, for acts that do not go through the lanes.
+
+        Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
+        """
         self._clock = clock
         self._lanes = lanes
         self.metrics = metrics
@@ -93,10 +102,14 @@ class Scheduler:
             clock=clock,
             rng=rng,
         )
+        self._notices = WaitNotices(self.voice, clock.monotonic, self._pending.by_uid)
         hint_times = HintTimes(metrics, clock.monotonic)
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
-            {name: _queue_profile(profile, hint_times) for name, profile in self.profiles.items()},
-            clock=clock.wall,
+            {
+                name: _queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
+                for name, profile in self.profiles.items()
+            },
+            clock=clock.monotonic,
             sort_key=self.profiles[names[0]].queue_sort[0].sort_key,
             is_pending=self._pending.is_pending,
             backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
@@ -106,11 +119,33 @@ class Scheduler:
         self.cluster.on_event(self.queue.move_all)
         failures = FailureHandler(self.queue, self._pending, self.voice)
         self.decisions = Decisions(clock.monotonic, clock.wall)
-        self.cycle = SchedulingCycle(
-            self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions, clock.monotonic, rng
-        )
+        parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions)
+        self._extenders: Extenders | None = None
+        inbox: Inbox | None = None
+        shown: ExtenderObjects | None = None
+        if resolved.extenders:
+            inbox = Inbox()
+            shown = ExtenderObjects(resolved.extenders, names, self.cluster.table.resource_names.names)
+            self._extenders = Extenders(
+                resolved.extenders, shown, metrics, clock.monotonic, is_bound=self.writes.is_bound, fence=fence
+            )
+            extended = ExtendedCycle(*parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox)
+            self.cycle: SchedulingCycle = extended
+            self._extended: ExtendedCycle | None = extended
+        else:
+            self.cycle = SchedulingCycle(*parts, clock.monotonic, rng)
+            self._extended = None
         self.binding = BindingCycle(
-            self.cluster, self.queue, self.waiting, failures, self.voice, metrics, clock.monotonic
+            self.cluster,
+            self.queue,
+            self.waiting,
+            failures,
+            self.voice,
+            self._notices,
+            metrics,
+            clock.monotonic,
+            self._extenders.bind if self._extenders is not None else None,
+            inbox,
         )
         self._evictions = evictions.executor = PreemptionEvictions(
             self.queue, self.waiting, self.writes, self.voice, metrics, clock.wall, self.binding.cancel
@@ -128,6 +163,8 @@ class Scheduler:
             rng=rng,
             metrics=metrics,
             on_progress=self._progress.set,
+            inbox=inbox,
+            originals=shown,
         )
         self._event_writer: asyncio.Task[None] | None = None
         metrics.observe_queue(self.queue)
@@ -157,7 +194,10 @@ class Scheduler:
         try:
             while True:
                 await self.queue.wait_nonempty()
-                self._schedule_for_a_while()
+                if self._extended is None:
+                    self._schedule_for_a_while()
+                else:
+                    await self._schedule_with(self._extended)
                 await asyncio.sleep(0)
                 await self.binding.drained_below(MAX_BINDING)
         finally:
@@ -176,6 +216,8 @@ class Scheduler:
         if self._event_writer is not None:
             self._event_writer.cancel()
         await self.watches.stop()
+        if self._extenders is not None:
+            await self._extenders.close()
 
     def _schedule_for_a_while(self) -> None:
         """Scheduling cycles, one after the other, until the time slice is used up."""
@@ -191,12 +233,27 @@ class Scheduler:
             if now() >= end:
                 return
 
+    async def _schedule_with(self, cycle: ExtendedCycle) -> None:
+        """The same with extenders, for which a cycle has to wait."""
+        now = self._clock.monotonic
+        end = now() + TIME_SLICE
+        while self.binding.in_flight < MAX_BINDING:
+            queued = self.queue.pop()
+            if queued is None:
+                return
+            placement = await cycle.schedule_with_extenders(queued)
+            if placement is not None:
+                self.binding.start(placement)
+            if now() >= end:
+                return
+
     async def _run_timers(self) -> None:
-        """Back-off ends on whole seconds (core spec 3.3)."""
+        """Back-off ends on whole seconds (core spec 3.3), of a clock that nobody can set."""
         while True:
-            now = self._clock.wall()
+            now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
             self.queue.run_timers()
+            self._notices.tick()
 
     def _reject_waiting(self, uid: str) -> bool:
         waiting = self.waiting.get(uid)
@@ -227,19 +284,31 @@ class _Evictions:
         self.executor.start(preemptor, node, victims)
 
 
-def _queue_profile(profile: Profile, times: HintTimes) -> QueueProfile[Pod]:
+def _queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, extended: bool) -> QueueProfile[Pod]:
     registrations: list[HintRegistration[Pod]] = []
     for plugin in profile.plugins.values():
         events = plugin.events_to_register()
         registrations.extend(every_event(plugin.name) if events is None else events)
+    if extended:
+        # What an extender waits for nobody knows.
+        registrations.extend(every_event(EXTENDER))
     return QueueProfile(
-        HintTable(registrations, times), {plugin.name: _check(plugin) for plugin in profile.pre_enqueue}
+        HintTable(registrations, times), {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue}
     )
 
 
-def _check(plugin: PreEnqueue) -> PreEnqueueCheck[Pod]:
+def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
+    """The plugin as the queue asks it; who is gated by another plugin than SchedulingGates gets to hear of it."""
+    tells = plugin.name != "SchedulingGates"
+
     def refusal(pod: Pod) -> str | None:
         status = plugin.pre_enqueue(pod)
-        return None if status.ok else status.message
+        if status.ok:
+            if tells:
+                notices.end(pod, plugin.name)
+            return None
+        if tells:
+            notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
+        return status.message
 
     return refusal

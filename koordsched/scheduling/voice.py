@@ -39,6 +39,14 @@ class UserVoice:
         """Writes status.nominatedNodeName alone."""
         self._status.nominate(pod, node)
 
+    def waiting(self, pod: Pod, reason: str, message: str) -> None:
+        """The pod waits without having been refused; with an empty reason it does not any more."""
+        self._status.waiting(pod, reason, message)
+
+    def gone(self, uid: str) -> None:
+        """The pod is gone or has a node: nothing more to be said of its being pending."""
+        self._status.forget(uid)
+
     def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
         """The victim had to make room for the preemptor."""
         self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)

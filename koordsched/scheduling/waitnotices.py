@@ -1,0 +1,76 @@
+"""Tells the owners of pods that wait without having been refused: gated by a plugin, waiting on Permit, in PreBind.
+
+Upstream shows nothing for them. Here a pod that has waited for a while carries the condition
+`koordsched.io/Waiting`, with the plugin that it waits for; it turns False when the wait is over. Pods gated
+by their own scheduling gates are left out: the API server's PodScheduled condition says so already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Protocol
+
+from koordsched.cluster.pod import Pod
+
+CONDITION = "koordsched.io/Waiting"
+
+AFTER = 5.0
+"""Seconds of waiting after which it is worth a word."""
+
+
+class Tell(Protocol):
+    """Writes the condition; an empty reason ends it."""
+
+    def waiting(self, pod: Pod, reason: str, message: str) -> None:
+        """The pod waits, for this reason; with an empty reason it does not any more."""
+
+
+class _Wait:
+    __slots__ = ("message", "plugin", "pod", "reason", "since", "told")
+
+    def __init__(self, pod: Pod, plugin: str, reason: str, message: str, since: float) -> None:
+        self.pod = pod
+        self.plugin = plugin
+        self.reason = reason
+        self.message = message
+        self.since = since
+        self.told = False
+
+
+class WaitNotices:
+    """Who waits for what, since when. Times are seconds of `clock`; `pending` are the pods that still exist."""
+
+    def __init__(self, tell: Tell, clock: Callable[[], float], pending: Container[str]) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._pending = pending
+        self._waits: dict[str, _Wait] = {}
+
+    def begin(self, pod: Pod, plugin: str, reason: str, message: str) -> None:
+        """The pod waits for this plugin from now on, or goes on waiting."""
+        known = self._waits.get(pod.uid)
+        if known is None:
+            self._waits[pod.uid] = _Wait(pod, plugin, reason, message, self._clock())
+            return
+        known.pod, known.plugin = pod, plugin
+        if (known.reason, known.message) != (reason, message):
+            known.reason, known.message, known.told = reason, message, False
+
+    def end(self, pod: Pod, plugin: str) -> None:
+        """The pod does not wait for this plugin any more."""
+        known = self._waits.get(pod.uid)
+        if known is None or known.plugin != plugin:
+            return
+        del self._waits[pod.uid]
+        if known.told:
+            self._tell.waiting(pod, "", "")
+
+    def tick(self) -> None:
+        """Tells about those that have waited long enough. To be called every second or so."""
+        due = self._clock() - AFTER
+        for uid in [uid for uid in self._waits if uid not in self._pending]:
+            del self._waits[uid]
+        for wait in self._waits.values():
+            if not wait.told and wait.since <= due:
+                wait.told = True
+                self._tell.waiting(wait.pod, wait.reason, wait.message)

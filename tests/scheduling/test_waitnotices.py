@@ -1,0 +1,80 @@
+"""Pods that wait without having been refused say so, after a while, in a condition of their own."""
+
+import asyncio
+
+from koordsched.scheduling.waitnotices import AFTER, CONDITION
+from tests.embedded import Embedded, scheduler_on
+from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
+
+
+def waiting_condition(embedded, name):
+    """(status, reason, message) of the Waiting condition, or None."""
+    for condition in embedded.get("Pod", name)["status"].get("conditions", []):
+        if condition["type"] == CONDITION:
+            return condition["status"], condition["reason"], condition["message"]
+    return None
+
+
+def test_a_pod_waiting_on_permit_says_so_until_it_is_bound(picky):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded) as running:
+            picky[0].wait = 60.0
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(AFTER - 1)
+            assert waiting_condition(embedded, "p") is None
+            await asyncio.sleep(3)
+            assert waiting_condition(embedded, "p") == (
+                "True",
+                "WaitingOnPermit",
+                "placed on alder, waiting for plugin Picky",
+            )
+            (waiting,) = running.scheduler.waiting
+            waiting.allow("Picky")
+            await asyncio.sleep(1)
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert waiting_condition(embedded, "p") == ("False", "Resumed", "")
+
+    run(main())
+
+
+def test_a_preemptor_gated_behind_slow_evictions_says_so():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="2"))
+        for i in range(2):
+            embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+
+        async def fault(call, proceed):
+            if call.method == "DELETE":
+                await asyncio.sleep(20)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=fault) as running:
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(2)
+            running.scheduler.queue.activate(running.scheduler.pending_pods())
+            await asyncio.sleep(8)
+            assert waiting_condition(embedded, "p") == (
+                "True",
+                "Gated",
+                "gated by plugin DefaultPreemption: waiting for the preemption for this pod to be finished",
+            )
+
+    run(main())
+
+
+def test_pods_gated_by_their_own_gates_and_quick_waits_are_left_alone():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded):
+            embedded.insert(pod("g", container(cpu="1"), schedulingGates=[{"name": "a"}]))
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(30)
+            assert waiting_condition(embedded, "g") is None
+            assert waiting_condition(embedded, "p") is None
+
+    run(main())
