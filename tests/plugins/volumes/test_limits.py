@@ -1,0 +1,110 @@
+"""NodeVolumeLimits, rule by rule (default-plugins spec 3.11)."""
+
+import pytest
+
+from tests.plugins.harness import Bench
+from tests.plugins.volumes.asking import refused
+from tests.plugins.volumes.objects import (
+    attachment,
+    bound,
+    claim,
+    csi_node,
+    ebs,
+    iscsi,
+    node,
+    pod,
+    storage_class,
+)
+
+EBS_PV = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://za/vol-1"}}
+
+
+@pytest.mark.parametrize(
+    "state, wanted, full",
+    [
+        pytest.param([csi_node("n", disk_test=1), *bound("a")], pod("p", "a"), False, id="fits"),
+        pytest.param([csi_node("n", disk_test=0), *bound("a")], pod("p", "a"), True, id="limit of none"),
+        pytest.param([csi_node("n", disk_test=None), *bound("a")], pod("p", "a"), False, id="no limit"),
+        pytest.param([csi_node("other", disk_test=0), *bound("a")], pod("p", "a"), False, id="no CSINode"),
+        pytest.param([csi_node("n", file_test=0), *bound("a")], pod("p", "a"), False, id="limit of another driver"),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b", handle="h-pv-a")],
+            pod("p", "a", "b"),
+            False,
+            id="same handle",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b")], pod("p", "a", "b"), True, id="two at once"
+        ),
+        pytest.param([csi_node("n", disk_test=0), claim("a")], pod("p", "a"), True, id="class of an unbound claim"),
+        pytest.param(
+            [csi_node("n", disk_test=0), claim("a", class_name="x")], pod("p", "a"), False, id="unknown class"
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=0), claim("a", bound_to="ghost")],
+            pod("p", "a"),
+            True,
+            id="class if the volume is gone",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=0), claim("p-e", owner="uid-default-p")],
+            pod("p", ephemeral=["e"]),
+            True,
+            id="ephemeral",
+        ),
+        pytest.param([csi_node("n", ebs_csi_aws_com=0)], pod("p", inline=[ebs("vol-1")]), True, id="migrated inline"),
+        pytest.param(
+            [csi_node("n", ebs_csi_aws_com=0), *bound("a", **EBS_PV)], pod("p", "a"), True, id="migrated volume"
+        ),
+        pytest.param(
+            [csi_node("n", ebs_csi_aws_com=1), *bound("a", **EBS_PV)],
+            pod("p", "a", inline=[ebs("vol-1")]),
+            False,
+            id="the same migrated volume twice",
+        ),
+        pytest.param(
+            [
+                csi_node("n", ebs_csi_aws_com=0),
+                storage_class("ebs", provisioner="kubernetes.io/aws-ebs"),
+                claim("a", class_name="ebs"),
+            ],
+            pod("p", "a"),
+            True,
+            id="migrated class",
+        ),
+        pytest.param([csi_node("n", disk_test=0)], pod("p", inline=[iscsi("a")]), None, id="volumes that never count"),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b"), attachment("x", "n", "pv-b", attacher="file.test")],
+            pod("p", "a"),
+            False,
+            id="attached by another driver",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b"), attachment("x", "m", "pv-b")],
+            pod("p", "a"),
+            False,
+            id="attached elsewhere",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), attachment("x", "n", "ghost")],
+            pod("p", "a"),
+            False,
+            id="attached ghost",
+        ),
+    ],
+)
+def test_volume_limits(state, wanted, full):
+    bench = Bench(node("n"), storage_class(), *state)
+    found = bench.filter(bench.plugin("NodeVolumeLimits"), wanted)
+    verdict = ("Unschedulable", "node(s) exceed max volume count") if full else None
+    assert found == (None if full is None else {"n": verdict})
+
+
+def test_limits_with_claims_that_cannot_be_looked_up():
+    objects = [node("n"), claim("p-e", owner="somebody")]
+    assert refused("NodeVolumeLimits", objects, pod("p", "x")) == {
+        "n": ('looking up PVC default/x: persistentvolumeclaim "x" not found',)
+    }
+    assert refused("NodeVolumeLimits", objects, pod("p", ephemeral=["e"])) == {
+        "n": ("PVC default/p-e was not created for pod default/p (pod is not owner)",)
+    }
