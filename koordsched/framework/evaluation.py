@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
-Totals = npt.NDArray[np.int64]
+Totals = npt.NDArray[np.signedinteger[Any]]
 
 INFEASIBLE = -1
 """Total of a row that is not a candidate."""
@@ -30,9 +31,9 @@ INFEASIBLE = -1
 _ONE_BY_ONE = 6
 """Up to this many changed rows are refreshed one at a time, which is cheaper than as an array."""
 
-_BYTES_PER_ROW = 4 + 8 + 8
+_BYTES_PER_ROW = 4 + 8 + 4
 _BYTES_PER_SCORE = 8
-"""Code, total and place among the leaders; a raw score of one plugin."""
+"""Code, total and place among the leaders; a raw score of one plugin. At most."""
 
 DEFAULT_BUDGET = 256 << 20
 """Bytes that one profile's evaluations may take."""
@@ -62,8 +63,10 @@ def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
 class Evaluation:
     """What the NODE plugins of one profile say about one shape on every row.
 
-    `codes`: int32[rows]; `totals`: int64[rows], INFEASIBLE where refused; `feasible`: how many rows pass.
-    Valid after `refresh`, until the table changes. Read only.
+    `codes`: int32[rows]; `totals`: int32[rows] (int64 where weights are extreme), INFEASIBLE where refused;
+    `feasible`: how many rows pass. Valid after `refresh`, until the table changes. Read only.
+
+    Arrays are as small as their values allow: with thousands of shapes in use, fresh memory costs more than arithmetic.
     """
 
     __slots__ = (
@@ -78,6 +81,7 @@ class Evaluation:
         "_score_facets",
         "_serial",
         "_table",
+        "_total_type",
         "codes",
         "feasible",
         "plan",
@@ -102,7 +106,9 @@ class Evaluation:
         self._leading = 0
         self._highest_total = 0
         self.codes = np.zeros(0, dtype=np.int32)
-        self.totals: Totals = np.zeros(0, dtype=np.int64)
+        heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
+        self._total_type: type[np.int32 | np.int64] = np.int32 if heaviest <= np.iinfo(np.int32).max else np.int64
+        self.totals: Totals = np.zeros(0, dtype=self._total_type)
         self.feasible = 0
 
     @property
@@ -146,7 +152,7 @@ class Evaluation:
             leaders = self._leaders
             if leaders is None:
                 self._highest_total = totals.max().item()
-                leaders = self._leaders = np.flatnonzero(totals == self._highest_total)
+                leaders = self._leaders = np.flatnonzero(totals == self._highest_total).astype(np.int32)
                 self._leading = len(leaders)
                 return int(leaders[rng.randrange(self._leading)])
             highest = self._highest_total
@@ -165,12 +171,12 @@ class Evaluation:
             isinstance(raw, int) or scorer.normalization is Normalization.NONE
             for (scorer, _), raw in zip(self.plan.node_scores, self._raw, strict=True)
         ):
-            return self.totals.take(rows)
+            return self.totals.take(rows).astype(np.int64)
         everything = np.ones(len(rows), dtype=np.bool_)
         totals = np.zeros(len(rows), dtype=np.int64)
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             some = raw if isinstance(raw, int) else raw.take(rows)
-            totals += weight * normalize(some, highest_of(some, everything), scorer.normalization)
+            _add(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
         return totals
 
     # --- all rows --------------------------------------------------------------------------------
@@ -183,7 +189,10 @@ class Evaluation:
     def _rescore(self) -> None:
         table, shape = self._table, self.plan.shape
         self._epochs = [scorer.epoch(shape) for scorer in self.plan.epoch_scores]
-        self._raw = [_writable(scorer.score_rows(shape, table, table.all_rows)) for scorer, _ in self.plan.node_scores]
+        self._raw = [
+            _kept(scorer.score_rows(shape, table, table.all_rows), scorer.normalization)
+            for scorer, _ in self.plan.node_scores
+        ]
         self._total_all()
 
     def _epochs_changed(self) -> bool:
@@ -195,13 +204,12 @@ class Evaluation:
     def _total_all(self) -> None:
         passing = self.codes == PASS
         self.feasible = int(np.count_nonzero(passing))
-        totals = np.zeros(len(self.codes), dtype=np.int64)
+        totals = np.zeros(len(self.codes), dtype=self._total_type)
         self._highest = []
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
             self._highest.append(highest)
-            normalized = normalize(raw, highest, scorer.normalization)
-            totals += normalized if weight == 1 else weight * normalized
+            _add(totals, weight, normalize(raw, highest, scorer.normalization))
         if self.feasible < len(totals):
             totals[~passing] = INFEASIBLE
         self.totals = totals
@@ -226,7 +234,8 @@ class Evaluation:
                     return
             elif bool((scores == raw).all()):
                 return
-            raw = self._raw[k] = np.full(len(self.codes), raw, dtype=np.int64)
+            how = self.plan.node_scores[k][0].normalization
+            raw = self._raw[k] = np.full(len(self.codes), raw, dtype=_type_of(how))
         raw[rows] = scores
 
     # --- one row: the path of nearly every cycle ----------------------------------------------------
@@ -302,11 +311,24 @@ class Evaluation:
         return PASS
 
 
-def _writable(scores: Scores) -> Scores:
-    """Our own copy if the plugin handed out a view of its column."""
-    if isinstance(scores, int) or (scores.base is None and scores.flags.writeable):
-        return scores
-    return scores.copy()
+def _type_of(how: Normalization) -> npt.DTypeLike:
+    """What raw scores are kept as: those that are not normalised are 0..100."""
+    return np.int8 if how is Normalization.NONE else np.int64
+
+
+def _kept(scores: Scores, how: Normalization) -> Scores:
+    """Our own, small copy of what a plugin answered."""
+    return scores if isinstance(scores, int) else scores.astype(_type_of(how))
+
+
+def _add(totals: Totals, weight: int, scores: Scores) -> None:
+    """Adds weighted scores, which may be of a narrower type than their product with the weight."""
+    if isinstance(scores, int):
+        totals += weight * scores
+    elif weight == 1:
+        totals += scores
+    else:
+        totals += np.multiply(scores, weight, dtype=totals.dtype, casting="same_kind")
 
 
 class _CodePositions:

@@ -104,6 +104,7 @@ class Filtering:
     def pre_filter(self, cycle: Cycle, plan: ShapePlan) -> PreFiltered:
         """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
         result = PreFiltered()
+        result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:
             answer = step.pre_filter(cycle, cycle.pod) if isinstance(step, PreFilter) else step

@@ -99,14 +99,16 @@ def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray
     after: list[Floats] = []
     present = []
     for index, request in balanced:
-        capacity = table.allocatable[index].data[rows]
+        # Converted once: dividing integers converts both in small pieces, at several times the cost.
+        capacity = table.allocatable[index].data[rows].astype(np.float64)
         used = table.requested[index].data[rows]
         has_any = capacity > 0
         present.append(has_any)
         if not has_any.all():
-            capacity = np.maximum(capacity, 1)
+            capacity = np.maximum(capacity, 1.0)
         for fractions, requested in ((before, used), (after, used + request)):
-            fraction = requested / capacity
+            fraction = requested.astype(np.float64)
+            fraction /= capacity
             fractions.append(np.minimum(fraction, 1.0, out=fraction))
     return _MIDDLE + (_MIDDLE + _balances(after, present) - _balances(before, present)) // 2
 
