@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from koordsched.cli.offline import load_config, prepare
+from koordsched.cli.offline import prepare
 from koordsched.config import load, resolve
-from koordsched.scheduling.offline import OTHER_KINDS
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -43,8 +42,10 @@ def group_and_plural(path: str) -> tuple[str, str]:
 
 
 def watched() -> set[tuple[str, str, str]]:
-    """What the scheduler may watch: nodes, pods, and every kind that its plugins can ask for."""
-    paths = {"/api/v1/nodes", "/api/v1/pods", *(kind.path for kind in OTHER_KINDS.values())}
+    """What the scheduler watches: nodes, pods, and every kind that a plugin of the configuration asks for."""
+    resolved = resolve(load(MANIFESTS / "base" / "config.yaml"))
+    wanted = prepare([], resolved).scheduler.cluster.objects.wanted()
+    paths = {"/api/v1/nodes", "/api/v1/pods", *(store.kind.path for store in wanted)}
     return {(*group_and_plural(path), verb) for path in paths for verb in ("list", "watch")}
 
 
@@ -68,12 +69,6 @@ WRITES = {
 
 def test_the_cluster_role_is_what_the_scheduler_calls() -> None:
     assert granted(of_kind(documents("base/rbac.yaml"), "ClusterRole")) == watched() | WRITES
-
-
-def test_the_default_plugins_ask_for_nothing_else() -> None:
-    scheduler = prepare([], load_config(None)[0]).scheduler
-    wanted = {group_and_plural(store.kind.path) for store in scheduler.cluster.objects.wanted()}
-    assert {(group, plural, "watch") for group, plural in wanted} <= watched()
 
 
 def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
