@@ -27,6 +27,7 @@ from koordsched.client.transport import Request, Response
 from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
+from koordsched.extender.tls import ExtenderConfigError
 from koordsched.framework.profile import ProfileError
 from koordsched.observability.internals import (
     observe_events,
@@ -91,7 +92,7 @@ class Daemon:
         async with AsyncExitStack() as cleanup:
             try:
                 return await self._run(cleanup)
-            except (ClientError, MetricOptionError, ProfileError, ServingError) as error:
+            except (ClientError, ExtenderConfigError, MetricOptionError, ProfileError, ServingError) as error:
                 raise StartFailed(str(error)) from error
 
     async def _run(self, cleanup: AsyncExitStack) -> int:
@@ -120,6 +121,7 @@ class Daemon:
             metrics=metrics,
             hostname=platform.node(),
             max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+            fence=self._may_write,
         )
         if self._resolved.leader_election.leader_elect:
             self._elector = self._make_elector(transport, lanes, metrics)

@@ -107,7 +107,7 @@ class Decisions:
 
 def _best(cycle: Cycle, table: NodeTable, verdicts: Verdicts, chains: Chains, extra: Totals | None) -> _Top:
     scored = explain_scores(cycle, table, verdicts, [plugin.name for plugin, _ in chains.scores])
-    columns = [(column.plugin, column.weight * column.normalized) for column in scored]
+    columns: list[tuple[str, Totals]] = [(column.plugin, column.weight * column.normalized) for column in scored]
     if extra is not None:
         columns.append((EXTENDER, extra))
     rows = verdicts.rows
