@@ -35,6 +35,7 @@ class ObjectMeta(Wire, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:

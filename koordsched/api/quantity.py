@@ -107,6 +107,11 @@ def format_milli(amount: int) -> str:
     return _format_decimal(amount, -3)
 
 
+def format_nano(amount: int) -> str:
+    """Billionths as the canonical decimal-SI text (`1500000000` -> "1500m", `2000000000` -> "2")."""
+    return _format_decimal(amount, -9)
+
+
 _DECIMAL_SUFFIX = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 

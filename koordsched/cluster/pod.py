@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from koordsched.api import core
-from koordsched.api.meta import OwnerReference, controller_of
+from koordsched.api.meta import ObjectMeta, OwnerReference, controller_of
 from koordsched.cluster.interning import LabelSet, LabelSets
 from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape, PodShapes
@@ -16,14 +18,16 @@ class Pod:
 
     `node` is the node it is bound or assumed to ("" while pending), `row` that node's row in the table or
     -1; both are written by `ClusterState` alone. `requests` differ from `shape.requests` only after an
-    in-place resize. `preempted`: it is terminating because a scheduler preempted it. `wire` is the typed
-    object while the pod is pending, for those who need more of it.
+    in-place resize. `deletion_deadline`: when a terminating pod should be gone, seconds since the epoch.
+    `preempted`: it is terminating because a scheduler preempted it. `wire` is the typed object while the pod
+    is pending, for those who need more of it.
     """
 
     __slots__ = (
         "__weakref__",
         "created",
         "deleting",
+        "deletion_deadline",
         "generation",
         "labels",
         "name",
@@ -60,6 +64,7 @@ class Pod:
         deleting: bool,
         preempted: bool,
         wire: core.Pod | None,
+        deletion_deadline: float | None = None,
     ) -> None:
         self.uid = uid
         self.namespace = namespace
@@ -76,6 +81,7 @@ class Pod:
         self.created = created
         self.start_time = start_time
         self.deleting = deleting
+        self.deletion_deadline = deletion_deadline
         self.preempted = preempted
         self.wire = wire
 
@@ -125,9 +131,18 @@ class PodFactory:
             created=meta.creation_timestamp,
             start_time=status.start_time,
             deleting=meta.deletion_timestamp is not None,
+            deletion_deadline=_deadline(meta) if meta.deletion_timestamp is not None else None,
             preempted=meta.deletion_timestamp is not None and _by_preemption(status),
             wire=None if spec.node_name else wire,
         )
+
+
+def _deadline(meta: ObjectMeta) -> float | None:
+    try:
+        asked = datetime.fromisoformat(meta.deletion_timestamp or "").timestamp()
+    except ValueError:
+        return None
+    return asked + (meta.deletion_grace_period_seconds or 0)
 
 
 def _reports_resources(status: core.PodStatus) -> bool:

@@ -141,6 +141,21 @@ def _pod_level(spec: PodSpec) -> Nano:
     }
 
 
+def effective_requests(spec: PodSpec, *, overhead: bool = True) -> Nano:
+    """What a pod requests by its spec alone, exactly, in nano-units: for books kept in requests, like quotas.
+
+    Raises QuantityError if a quantity cannot be parsed.
+    """
+    total = _effective(
+        [(c, _container_request(c, None, infeasible=False)) for c in spec.containers],
+        [(c, _container_request(c, None, infeasible=False)) for c in spec.init_containers],
+    )
+    total.update(_pod_level(spec))
+    if overhead:
+        _add(total, _nano(spec.overhead))
+    return {name: amount for name, amount in total.items() if amount}
+
+
 class PodDemand:
     """All readings of one pod's requests (see `demand_of`).
 
