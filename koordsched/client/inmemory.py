@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
@@ -50,9 +51,10 @@ class InMemoryTransport:
         self._handler = handler
         self._fault = fault or _no_fault
         self._headers = dict(headers or {})
-        self._serving: set[asyncio.Task[Reply]] = set()
-        self._sending: set[asyncio.Task[None]] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        # Dictionaries, because they keep their order: a simulation that is repeated must take the same steps.
+        self._serving: dict[asyncio.Task[Reply], None] = {}
+        self._sending: dict[asyncio.Task[None], None] = {}
+        self._closing: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
     def request(
@@ -70,8 +72,8 @@ class InMemoryTransport:
 
     def send(self, request: Request, done: Done) -> None:
         task = asyncio.get_running_loop().create_task(self._send(request, done))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._sending[task] = None
+        task.add_done_callback(self._sending.pop)
 
     async def _send(self, request: Request, done: Done) -> None:
         outcome: Response | ClientError
@@ -120,9 +122,10 @@ class InMemoryTransport:
         async def serve() -> Reply:
             return await self._fault(call, proceed)
 
-        serving = asyncio.get_running_loop().create_task(serve())
-        self._serving.add(serving)
-        serving.add_done_callback(self._serving.discard)
+        # In a context of its own: the server is nobody's part, whatever the client's context says.
+        serving = asyncio.get_running_loop().create_task(serve(), context=contextvars.Context())
+        self._serving[serving] = None
+        serving.add_done_callback(self._serving.pop)
         try:
             async with asyncio.timeout(request.timeout):
                 return await asyncio.shield(serving)
@@ -140,11 +143,11 @@ class InMemoryTransport:
         body = serving.result()[2]
         if not isinstance(body, bytes):
             closing = asyncio.get_running_loop().create_task(_close(body))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing[closing] = None
+            closing.add_done_callback(self._closing.pop)
 
     def drop_connections(self) -> None:
-        for task in self._sending:
+        for task in list(self._sending):
             task.cancel()
 
     async def close(self) -> None:
@@ -183,6 +186,7 @@ class _InMemoryStream:
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
-    """Runs the generator's clean-up now; other kinds of iterators have none."""
-    if isinstance(chunks, AsyncGenerator):
-        await chunks.aclose()
+    """Runs the clean-up of a generator, or of any other stream that has one, now."""
+    aclose: Callable[[], Awaitable[None]] | None = getattr(chunks, "aclose", None)
+    if aclose is not None:
+        await aclose()

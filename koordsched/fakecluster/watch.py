@@ -91,7 +91,8 @@ class WatchGroup:
     """The watchers of one collection that see the same objects in the same encoding."""
 
     def __init__(self, namespace: str | None, matches: RecordTest | None, encode: Encode, encoding: Hashable) -> None:
-        self.watchers: set[Watcher] = set()
+        self.watchers: dict[Watcher, None] = {}
+        """In the order in which they came, so that runs with the same inputs are alike."""
         self._namespace = namespace
         self._matches = matches
         self._encode = encode
@@ -186,7 +187,7 @@ class WatchHub:
         self._buffer_limit = buffer_limit
         self._bookmark_interval = bookmark_interval
         self._groups: dict[Hashable, tuple[WatchGroup, Collection]] = {}
-        self._watchers: set[Watcher] = set()
+        self._watchers: dict[Watcher, None] = {}
 
     def open(
         self,
@@ -209,8 +210,8 @@ class WatchHub:
         else:
             group = entry[0]
         watcher = Watcher(self._buffer_limit)
-        group.watchers.add(watcher)
-        self._watchers.add(watcher)
+        group.watchers[watcher] = None
+        self._watchers[watcher] = None
         timers: list[TimerHandle] = [self._call_later(timeout, self._end, watcher, bookmark)]
         if bookmark is not None:
             timers.append(self._call_later(self._bookmark_interval, self._mark, watcher, bookmark, timers))
@@ -218,8 +219,8 @@ class WatchHub:
         def cleanup() -> None:
             for timer in timers:
                 timer.cancel()
-            self._watchers.discard(watcher)
-            group.watchers.discard(watcher)
+            self._watchers.pop(watcher, None)
+            group.watchers.pop(watcher, None)
             current = self._groups.get(key)
             if not group.watchers and current is not None and current[0] is group:
                 del self._groups[key]
