@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from koordsched.api.core import Taint
+from koordsched.api.core import Taint, Toleration
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
@@ -25,12 +26,11 @@ REASON = "node(s) had untolerated taint(s)"
 
 
 class _Judgements:
-    """What one shape's tolerations make of every distinct set of taints."""
+    """What tolerations make of every distinct set of taints."""
 
-    __slots__ = ("refuses", "unwelcome")
+    __slots__ = ("__weakref__", "refuses", "unwelcome")
 
-    def __init__(self, shape: PodShape, taint_sets: list[tuple[Taint, ...]]) -> None:
-        tolerations = shape.spec.tolerations
+    def __init__(self, tolerations: tuple[Toleration, ...], taint_sets: list[tuple[Taint, ...]]) -> None:
         self.refuses = Lookup(taint_sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
         self.unwelcome = Lookup(taint_sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
 
@@ -46,9 +46,15 @@ class TaintToleration(NodeFilter, NodeScore):
         """Takes no arguments."""
         self._taint_sets = handle.cluster.table.taint_sets
         self._code = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON)
+        self._by_tolerations: WeakValueDictionary[tuple[Toleration, ...], _Judgements] = WeakValueDictionary()
 
     def _judgements(self, shape: PodShape) -> _Judgements:
-        return _Judgements(shape, self._taint_sets)
+        """Most shapes have the same few tolerations."""
+        tolerations = shape.spec.tolerations
+        found = self._by_tolerations.get(tolerations)
+        if found is None:
+            found = self._by_tolerations[tolerations] = _Judgements(tolerations, self._taint_sets)
+        return found
 
     def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
         """Refuses by the node's set of taints."""

@@ -52,7 +52,9 @@ def quotient(share: Int64s, capacity: Int64s) -> Int64s:
     In floating point, which is several times as fast, wherever that gives the same.
     """
     if capacity.max(initial=0) < _EXACT:
-        return (share / capacity.astype(np.float64)).astype(np.int64)
+        exact = share.astype(np.float64)
+        exact /= capacity.astype(np.float64)
+        return exact.astype(np.int64)
     return np.floor_divide(share, capacity)
 
 
@@ -88,7 +90,7 @@ class Strategy(ABC):
     def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Int64s:
         """The same for each row."""
         total = np.zeros(count_of(rows), dtype=np.int64)
-        weights = np.zeros((), dtype=np.int64)
+        weights: Int64s | int = 0
         for resource in resources:
             index = resource.index
             capacity = table.allocatable[index].data[rows]
@@ -104,17 +106,15 @@ class Strategy(ABC):
                 counted = capacity > 0 if self.counts_zero else (capacity > 0) & (score > 0)
                 total += np.where(counted, score, 0)
                 weights = weights + resource.weight * counted
-        if not weights.ndim:
-            return self.means(total, weights)
         # Where nothing counts the total is 0, so any divisor will do.
-        return self.means(total, np.maximum(weights, 1))
+        return self.means(total, max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
 
     def mean(self, total: int, weights: int) -> int:
         """`total / weights`, truncated; `weights` is positive."""
         return total // weights
 
-    def means(self, total: Int64s, weights: Int64s) -> Int64s:
-        """The same for many nodes; `weights` may be a single number in an array without dimensions."""
+    def means(self, total: Int64s, weights: Int64s | int) -> Int64s:
+        """The same for many nodes; `weights` may be one number for all."""
         return total // weights
 
 
@@ -165,7 +165,7 @@ class RequestedToCapacityRatio(Strategy):
         """Rounded half away from zero (nothing is negative)."""
         return (2 * total + weights) // (2 * weights)
 
-    def means(self, total: Int64s, weights: Int64s) -> Int64s:
+    def means(self, total: Int64s, weights: Int64s | int) -> Int64s:
         return (2 * total + weights) // (2 * weights)
 
 
