@@ -28,7 +28,8 @@ demo: venv ## Start an embedded cluster and the scheduler, place the example wor
 	$(BIN)/koordsched demo $(ARGS)
 
 simulate: venv ## Place the example workloads offline, on the example nodes
-	$(BIN)/koordsched simulate -f config/examples/simulation $(ARGS)
+	$(BIN)/koordsched simulate -f config/examples/workloads --nodes 100 \
+		--node-template config/examples/node-templates/demo.yaml $(ARGS) || [ $$? -eq 3 ]
 
 test: venv ## The tests, without the slow ones
 	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(ARGS)
@@ -47,6 +48,9 @@ format: venv ## Format the code
 
 bench: venv ## Measure, next to the yardstick
 	$(BIN)/python -m bench $(ARGS)
+
+profile: venv ## Where the engine spends its time, by function
+	$(BIN)/python -m cProfile -s tottime -m bench.engine --quick $(ARGS) | head -n 80
 
 lock: ## Choose the versions in requirements.lock anew
 	$(PYTHON) -m venv $(VENV)-lock
