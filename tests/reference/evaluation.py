@@ -12,7 +12,8 @@ class Outcome:
 
     `rejected`: the PreFilter status that rejected the pod as a whole, with the plugin; `filtered`: node name ->
     (plugin, Status); `scores`: plugin -> node name -> (raw, normalised, weighted), None with fewer than two
-    feasible nodes; `not_pre_filtered`: plugins whose PreFilter was not reached.
+    feasible nodes; `skipped`: plugins whose PreFilter said Skip; `not_pre_filtered`: those whose PreFilter was not
+    reached.
     """
 
     rejected: tuple = None
@@ -20,6 +21,7 @@ class Outcome:
     feasible: list = field(default_factory=list)
     scores: dict = None
     totals: dict = None
+    skipped: set = field(default_factory=set)
     not_pre_filtered: list = field(default_factory=list)
 
     @property
@@ -33,12 +35,12 @@ class Outcome:
 def evaluate(pod, world, profile, nominated=()):
     """The outcome for a pending pod; `nominated`: (pod, node name) of the other nominated pods."""
     outcome = Outcome()
-    skipped, names, naming = set(), None, []
+    names, naming = None, []
     chain = profile.points["preFilter"]
     for position, name in enumerate(chain):
         answer = profile.plugins[name].pre_filter(pod, world)
         if answer is SKIP:
-            skipped.add(name)
+            outcome.skipped.add(name)
         elif isinstance(answer, Status):
             outcome.rejected = (name, answer)
         elif answer is not None:
@@ -52,25 +54,30 @@ def evaluate(pod, world, profile, nominated=()):
     if outcome.rejected is not None:
         return outcome
 
-    filters = [(name, profile.plugins[name]) for name in profile.points["filter"] if name not in skipped]
+    filters = participating(profile, outcome)
     wished = pod.get("status", {}).get("nominatedNodeName")
     candidates = world.nodes
     if names is not None:
         candidates = [node for node in world.nodes if node["metadata"]["name"] in names]
         absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(naming)}]")
         outcome.filtered = {n["metadata"]["name"]: ("", absent) for n in world.nodes if n not in candidates}
-    verdicts = {n["metadata"]["name"]: _verdict(pod, n, world, filters, nominated) for n in candidates}
+    verdicts = {n["metadata"]["name"]: verdict(pod, n, world, filters, nominated) for n in candidates}
     if wished in verdicts and verdicts[wished] is None:
         outcome.feasible = [wished]
     else:
-        outcome.feasible = [node for node, verdict in verdicts.items() if verdict is None]
-    outcome.filtered |= {node: verdict for node, verdict in verdicts.items() if verdict is not None}
+        outcome.feasible = [node for node, refusal in verdicts.items() if refusal is None]
+    outcome.filtered |= {node: refusal for node, refusal in verdicts.items() if refusal is not None}
     if len(outcome.feasible) > 1:
         _score(pod, world, profile, outcome)
     return outcome
 
 
-def _verdict(pod, node, world, filters, nominated):
+def participating(profile, outcome):
+    """(name, plugin) of the filters that PreFilter did not skip."""
+    return [(name, profile.plugins[name]) for name in profile.points["filter"] if name not in outcome.skipped]
+
+
+def verdict(pod, node, world, filters, nominated):
     """The first rejection; with nominated pods of at least the pod's priority, and without them."""
     there = [(other, name) for other, name in nominated if name == node["metadata"]["name"]]
     there = [(other, name) for other, name in there if priority(other) >= priority(pod) and other is not pod]

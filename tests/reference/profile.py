@@ -10,7 +10,13 @@ DEFAULT = [
     ("NodeDeclaredFeatures", 0),
 ]  # fmt: skip
 
-POINTS = {"preFilter": "pre_filter", "filter": "filter", "preScore": "pre_score", "score": "score"}
+POINTS = {
+    "preFilter": "pre_filter",
+    "filter": "filter",
+    "postFilter": "post_filter",
+    "preScore": "pre_score",
+    "score": "score",
+}
 
 
 class Profile:

@@ -43,10 +43,17 @@ class World:
 
     def with_pods(self, pods_and_nodes):
         """A copy of this world in which these pods are on those nodes."""
+        return self._with([*self.placed, *(_placed_on(pod, node) for pod, node in pods_and_nodes)])
+
+    def without(self, pods):
+        """A copy of this world in which these pods are on no node."""
+        return self._with([other for other in self.placed if not any(other is pod for pod in pods)])
+
+    def _with(self, placed):
         copy = World()
         copy.objects = self.objects
         copy.image_sizes = self.image_sizes
-        copy.placed = [*self.placed, *(_placed_on(pod, node) for pod, node in pods_and_nodes)]
+        copy.placed = placed
         return copy
 
     def place(self, pod, node):

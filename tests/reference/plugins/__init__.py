@@ -4,9 +4,11 @@ A plugin is a class constructed with its arguments (JSON). It may have:
 `pre_filter(pod, world)` -> None, SKIP, a Status, or a set of node names;
 `filter(pod, node, world)` -> None or a Status; `pre_score(pod, world, nodes)` -> None or SKIP;
 `score(pod, node, world, nodes)` -> int, `nodes` being the feasible ones;
-`normalize(pod, scores, world)` -> {node name: 0..100} from {node name: raw}.
+`normalize(pod, scores, world)` -> {node name: 0..100} from {node name: raw};
+`post_filter(pod, world, profile, outcome, nominated, now)` -> PostFiltered.
 """
 
+from tests.reference.plugins.defaultpreemption import DefaultPreemption
 from tests.reference.plugins.dynamicresources import DynamicResources
 from tests.reference.plugins.imagelocality import ImageLocality
 from tests.reference.plugins.interpodaffinity import InterPodAffinity
@@ -40,6 +42,7 @@ REGISTRY = {
         PodTopologySpread,
         InterPodAffinity,
         DynamicResources,
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,

@@ -1,6 +1,7 @@
 """The stand-in for dynamic resource allocation: refuses pods with claims, scores 0."""
 
-from tests.reference.status import SKIP, unresolvable
+from tests.reference.postfilter import PostFiltered
+from tests.reference.status import ERROR, SKIP, Status, unresolvable, unschedulable
 
 
 class DynamicResources:
@@ -19,3 +20,8 @@ class DynamicResources:
 
     def score(self, pod, node, world, nodes):
         return 0
+
+    def post_filter(self, pod, world, profile, outcome, nominated, now):
+        if "DynamicResources" in outcome.not_pre_filtered:
+            return PostFiltered(Status(ERROR, ("not found",)))  # its own state (core spec 4.2)
+        return PostFiltered(unschedulable("no new claims to deallocate"))
