@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from koordsched.config import koordinator_args as koordinator
 from koordsched.config import plugin_args as args
 from koordsched.config import plugin_args_defaults as defaults
 from koordsched.config import plugin_args_validation as rules
@@ -47,10 +48,11 @@ class ArgsKind:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """A plugin that can be enabled."""
+    """A plugin that can be enabled. `any_args`: it takes arguments that nothing is known of here, and keeps them."""
 
     points: frozenset[ExtensionPoint]
     args: ArgsKind | None = None
+    any_args: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class PluginCatalog(Mapping[str, PluginEntry]):
 def entry(points: str, kind: ArgsKind | None = None) -> PluginEntry:
     """A table entry; `points` are extension points by their names in the file, separated by blanks."""
     return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind)
+
+
+def accepted(points: str) -> PluginEntry:
+    """A table entry of a plugin that is not built yet, whose arguments are therefore taken as they are."""
+    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), any_args=True)
 
 
 # default-plugins spec 2.1; normalisation and AddPod/RemovePod are parts of score and preFilter.
@@ -129,5 +136,26 @@ IN_TREE = PluginCatalog(
         "GangScheduling": entry("preEnqueue permit"),
         "TopologyPlacementGenerator": entry("placementGenerate"),
         "PodGroupPodsCount": entry("placementScore"),
+        # Koordinator's own.
+        "ElasticQuota": entry(
+            "preFilter postFilter reserve",
+            ArgsKind(
+                koordinator.ElasticQuotaArgs,
+                koordinator.elastic_quota_defaults,
+                koordinator.elastic_quota_rules,
+                by_constructor=True,
+            ),
+        ),
+        "Coscheduling": accepted(
+            "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
+        ),
+        "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
+        "NodeNUMAResource": accepted("preFilter filter preScore score reserve preBind"),
+        "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
+        "LoadAwareScheduling": accepted("preFilter filter preScore score reserve"),
+        "NodeResourcesFitPlus": accepted("preScore score"),
+        "ScarceResourceAvoidance": accepted("preFilter preScore score"),
+        "SchedulingHint": accepted("preFilter preScore"),
+        "DefaultPreBind": accepted("preBind"),
     }
 )

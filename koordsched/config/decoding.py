@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_orig
 
 import msgspec
 
+from koordsched.api.quantity import QuantityError, parse
 from koordsched.config.document import Object, Value
 from koordsched.config.duration import Duration
 
@@ -38,6 +39,13 @@ _INT32 = GoInteger("int32", -(1 << 31), (1 << 31) - 1)
 Int32 = Annotated[int, _INT32]
 Int64 = Annotated[int, GoInteger("int64", -(1 << 63), (1 << 63) - 1)]
 OMIT_EMPTY = OmitEmpty()
+
+_QUANTITY = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+
+
+class Quantities(dict[str, str]):
+    """A resource list: resource name -> quantity as text; numbers are taken as they are written."""
+
 
 _TYPE_META = frozenset({"apiVersion", "kind"})
 
@@ -213,6 +221,22 @@ def _read_string_map(value: Value, place: _Place, complaints: Complaints) -> dic
     }
 
 
+def _read_quantities(value: Value, place: _Place, complaints: Complaints) -> Quantities:
+    if not isinstance(value, dict):
+        _mismatch(value, "v1.ResourceList", place, complaints)
+        return Quantities()
+    found = Quantities()
+    for name, item in value.items():
+        try:
+            if isinstance(item, bool) or not isinstance(item, (str, int, float)):
+                raise QuantityError
+            parse(item)
+            found[name] = str(item)
+        except QuantityError:
+            complaints.fatal.append(f"quantities must match the regular expression '{_QUANTITY}'")
+    return found
+
+
 def _read_text(value: Value, place: _Place, complaints: Complaints) -> str:
     if value is None:
         return ""
@@ -272,6 +296,7 @@ _SCALARS: dict[Any, _Reader] = {
     bool: _read_bool,
     float: _read_float,
     Duration: _read_duration,
+    Quantities: _read_quantities,
     bytes: _read_bytes,
     Any: _read_raw,
 }

@@ -63,6 +63,15 @@ KNOWN_GATES: Mapping[str, Gate] = {
         TopologyAwareWorkloadScheduling VolumeLimitScaling WorkloadAwarePreemption
         """,
     ),
+    # Koordinator's own (elasticquota spec 2.5).
+    **_gates(
+        Stage.ALPHA,
+        False,
+        """
+        DisableDefaultQuota ElasticQuotaGuaranteeUsage ElasticQuotaIgnorePodOverhead ElasticQuotaIgnoreTerminatingPod
+        ElasticQuotaImmediateIgnoreTerminatingPod MultiQuotaTree
+        """,
+    ),
 }
 
 

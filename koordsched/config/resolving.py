@@ -56,6 +56,8 @@ class Resolved:
     pod_max_backoff: float
     enable_profiling: bool
     delay_cache_until_active: bool
+    features: frozenset[str] = frozenset()
+    """The feature gates that are on."""
 
 
 def resolve(
@@ -89,6 +91,7 @@ def resolve(
         pod_max_backoff=float(configuration.pod_max_backoff_seconds),
         enable_profiling=configuration.enable_profiling,
         delay_cache_until_active=configuration.delay_cache_until_active,
+        features=frozenset(name for name, enabled in gates.items() if enabled),
     )
 
 

@@ -58,7 +58,8 @@ class Handle:
     """Given to every plugin at construction; one per profile.
 
     `profile` is the schedulerName. Columns, facets and accountants are registered on `cluster` and
-    `cluster.table` in the constructor; reasons are interned in `reasons`. `filtering`, the profile's own
+    `cluster.table` in the constructor; reasons are interned in `reasons`; `features` are the feature gates that
+    are on. `filtering`, the profile's own
     filter chain for dry runs, is there from the first scheduling cycle on.
     """
 
@@ -70,4 +71,5 @@ class Handle:
     nominations: Nominations
     clock: Clock
     rng: Random
+    features: frozenset[str] = frozenset()
     filtering: Filtering = field(init=False)

@@ -49,6 +49,7 @@ def build_profiles(
             nominations=nominations,
             clock=clock,
             rng=rng,
+            features=resolved.features,
         )
         profiles[config.scheduler_name] = Profile(profile_spec(config), registry, handle)
     return profiles

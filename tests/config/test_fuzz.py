@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from koordsched.api.core import NodeAffinity, NodeSelectorRequirement
 from koordsched.config import IN_TREE, ConfigError, Duration, configz, dump, load, resolve, warnings, wire
+from koordsched.config.decoding import Quantities
 from koordsched.config.plugin_args import ScoringStrategy
 from koordsched.config.wire import KubeSchedulerConfiguration
 from tests.config.documents import HEAD
@@ -96,6 +97,9 @@ TYPED: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(-1, 100),
     bytes: st.sampled_from(["", "Y2E="]),
     Duration: st.sampled_from(["0", "1s", "-1s", "10m"]),
+    Quantities: st.dictionaries(
+        st.sampled_from(["cpu", "memory", "a.com/x"]), st.sampled_from(["1", "-1", "5Gi", "100m"])
+    ),
 }
 ARGS = {name: entry.args.struct for name, entry in IN_TREE.items() if entry.args}
 PLUGIN_CONFIG = st.sampled_from(sorted(ARGS)).flatmap(
