@@ -30,7 +30,7 @@ class Refusals:
         self._said: dict[int, _Said] = {}
 
     def add(self, reply: FilterReply, row_of: Mapping[str, int]) -> None:
-        """One extender's answer. A node in both maps counts as unresolvable; names that are no node's are passed over."""
+        """One extender's answer. A node in both maps counts as unresolvable; names of no node are passed over."""
         for name, text in reply.unresolvable.items():
             if (row := row_of.get(name)) is not None:
                 said = self._said.setdefault(row, _Said())

@@ -139,6 +139,18 @@ def test_what_keeps_it_from_starting_is_one_line(flags, expected):
         assert expected in said[0]
 
 
+def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "extenders: [{urlPrefix: https://ext, filterVerb: filter, tlsConfig: {caFile: /nowhere}}]\n"
+    )
+    with running("run", "--master=127.0.0.1:1", *options(free_port()), f"--config={config}") as process:
+        code, lines = process.end()
+        assert code == 1
+        assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
+
+
 def test_a_port_in_use_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
