@@ -13,10 +13,10 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
 from koordsched.framework.preemption import PreemptionOffer, Victims
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
-from koordsched.plugins.defaultpreemption.budgets import Budgets
-from koordsched.plugins.defaultpreemption.candidates import Candidate, by_importance
-from koordsched.plugins.defaultpreemption.dryrun import DryRun
-from koordsched.plugins.defaultpreemption.lockstep import Lockstep, VictimLists
+from koordsched.plugins.preemption.budgets import Budgets
+from koordsched.plugins.preemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.dryrun import DryRun
+from koordsched.plugins.preemption.lockstep import Lockstep, VictimLists
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -8,6 +8,7 @@ that takes part reads anything of other pods but what they request; and as budge
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,8 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import PASS
-from koordsched.plugins.defaultpreemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.holdings import Holdings
 
 _INDEPENDENT = (
     Facet.RESOURCES | Facet.LABELS | Facet.TAINTS | Facet.IMAGES | Facet.CONDITIONS | Facet.FEATURES | Facet.ANNOTATIONS
@@ -64,10 +66,13 @@ class Lockstep:
             plugin.facets & ~_INDEPENDENT == 0 for plugin in self._filtering.node_filters(cycle)
         )
 
-    def on(self, cycle: Cycle, rows: list[int], lower: list[list[Pod]]) -> list[Candidate | int]:
+    def on(
+        self, cycle: Cycle, rows: list[int], lower: list[list[Pod]], holdings: Sequence[Holdings] | None = None
+    ) -> list[Candidate | int]:
         """Per row a candidate or the code that refuses the pod even with all lower pods gone.
 
-        `lower[i]`: the pods of lower priority on `rows[i]`, most important first.
+        `lower[i]`: the pods on `rows[i]` that may go, most important first; `holdings[i]`: what the preemptor needs
+        of theirs besides the node, which must suffice with all of them gone.
         """
         at = np.array(rows, dtype=np.intp)
         counts = np.array([len(pods) for pods in lower], dtype=np.int64)
@@ -88,7 +93,7 @@ class Lockstep:
             for data, weight in zip(columns, weights, strict=True):
                 data[at] -= weight.sum(axis=0)
             codes = self._filtering.chain_on(cycle, at)
-            stays_out = self._put_back(cycle, at, counts, codes == PASS, columns, weights)
+            stays_out = self._put_back(cycle, at, counts, codes == PASS, columns, weights, lower, holdings)
         finally:
             for data, values in zip(columns, before, strict=True):
                 data[at] = values
@@ -108,6 +113,8 @@ class Lockstep:
         passing: npt.NDArray[np.bool_],
         columns: list[npt.NDArray[np.int64]],
         weights: list[npt.NDArray[np.int64]],
+        lower: list[list[Pod]],
+        holdings: Sequence[Holdings] | None,
     ) -> npt.NDArray[np.bool_]:
         """bool[depth, rows]: which victims did not fit back."""
         depth = len(weights[0])
@@ -116,6 +123,12 @@ class Lockstep:
             active = np.flatnonzero(passing & (counts > step))
             if not len(active):
                 break
+            if holdings is not None:
+                spared = np.array([holdings[i].spare(lower[i][step]) for i in active.tolist()], dtype=np.bool_)
+                stays_out[step, active[~spared]] = True
+                active = active[spared]
+                if not len(active):
+                    continue
             rows = at[active]
             for data, weight in zip(columns, weights, strict=True):
                 data[rows] += weight[step, active]
@@ -125,4 +138,7 @@ class Lockstep:
                 for data, weight in zip(columns, weights, strict=True):
                     data[at[back]] -= weight[step, back]
                 stays_out[step, back] = True
+            if holdings is not None:
+                for i in active[~refused].tolist():
+                    holdings[i].put_back(lower[i][step])
         return stays_out

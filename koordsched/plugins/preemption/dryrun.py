@@ -10,8 +10,9 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import PASS
-from koordsched.plugins.defaultpreemption.budgets import Budgets
-from koordsched.plugins.defaultpreemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.budgets import Budgets
+from koordsched.plugins.preemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.holdings import Holdings
 
 
 class DryRun:
@@ -22,11 +23,15 @@ class DryRun:
         self._filtering = filtering
         self._budgets = budgets
 
-    def on(self, cycle: Cycle, row: int, lower: list[Pod], now: float) -> Candidate | int:
+    def on(
+        self, cycle: Cycle, row: int, lower: list[Pod], now: float, holdings: Holdings | None = None
+    ) -> Candidate | int:
         """The candidate, or the code of the filter that refuses the pod even with all lower pods gone.
 
-        `lower`: the pods of lower priority on the row. A candidate without victims means that the pod fits as
-        it is.
+        `lower`: the pods on the row that may go. A candidate without victims means that the pod fits as it is.
+        With `holdings`, which must suffice with all of them gone, victims are also those the preemptor needs the
+        holdings of; they stay in the order in which they were tried, and only those that the node has no room for
+        count as violations (elasticquota spec 3.11).
         """
         pod = cycle.pod
         filters = self._filtering.pod_filters(cycle)
@@ -56,11 +61,17 @@ class DryRun:
                 violating, others = self._budgets.violations(by_importance(lower, now))
                 for other in (*violating, *others):
                     put_back(other)
-                    if self._filtering.dry_run(cycle, row) != PASS:
+                    fits = self._filtering.dry_run(cycle, row) == PASS
+                    if not fits:
+                        violations += other in violating
+                    if fits and (holdings is None or holdings.spare(other)):
+                        if holdings is not None:
+                            holdings.put_back(other)
+                    else:
                         remove(other)
                         victims.append(other)
-                        violations += other in violating
-                return Candidate(row, tuple(by_importance(victims, now)), violations)
+                ordered = victims if holdings is not None else by_importance(victims, now)
+                return Candidate(row, tuple(ordered), violations)
             finally:
                 for other in reversed(gone):
                     for plugin in filters:
