@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from koordsched.api.selectors import value_test
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.columns import ABSENT
@@ -26,7 +25,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.lookup import LabelTest
+from koordsched.plugins.matching.lookup import MembershipTest
 from koordsched.plugins.matching.rows import Mask, refused
 from koordsched.plugins.volumes.claims import BY_NAMED_CLAIM, claim_not_found, class_of_claim, named_claims
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
@@ -145,11 +144,10 @@ def topologies_of(volume: PersistentVolume) -> list[Topology]:
 
 def _inside(topology: Topology, table: NodeTable, rows: RowArray) -> Mask:
     key, values = topology
-    test = value_test("In", values)
-    mask = LabelTest(key, test).mask(table, rows)
+    mask = MembershipTest(key, values).mask(table, rows)
     general = _GENERAL_KEY[key]
     if general != key:
-        mask |= (table.label_column(key).ids.data[rows] == ABSENT) & LabelTest(general, test).mask(table, rows)
+        mask |= (table.label_column(key).ids.data[rows] == ABSENT) & MembershipTest(general, values).mask(table, rows)
     return mask
 
 

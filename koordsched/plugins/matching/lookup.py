@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.api.selectors import value_test
 from koordsched.cluster.columns import LabelColumn
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.matching.rows import Mask
@@ -74,3 +75,33 @@ class LabelTest:
         else:
             self._lookup.refresh()
         return column
+
+
+class MembershipTest(LabelTest):
+    """An In requirement: looks its own values up instead of judging every value that any node has.
+
+    Most selectors name one or two of what may be as many values as there are nodes (host names).
+    """
+
+    __slots__ = ("_wanted",)
+
+    def __init__(self, key: str, values: tuple[str, ...]) -> None:
+        """Raises SelectorError without values."""
+        super().__init__(key, value_test("In", values))
+        self._wanted = values
+
+    def passes_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        column = table.label_column(self.key)
+        return self.passes(column.values[column.ids.data.item(row)])
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        column = table.label_column(self.key)
+        ids = column.ids.data[rows]
+        numbers = [number for value in self._wanted if (number := column.index.get(value)) is not None]
+        if len(numbers) == 1:
+            return np.asarray(ids == numbers[0])
+        wanted = np.zeros(len(column.values), dtype=np.bool_)
+        wanted[numbers] = True
+        return wanted.take(ids)

@@ -13,7 +13,7 @@ import numpy as np
 from koordsched.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 from koordsched.api.selectors import SelectorError, field_test, is_label_key, is_label_value, value_test
 from koordsched.cluster.nodetable import NodeTable, Rows
-from koordsched.plugins.matching.lookup import LabelTest
+from koordsched.plugins.matching.lookup import LabelTest, MembershipTest
 from koordsched.plugins.matching.rows import Mask, count_of
 
 
@@ -183,5 +183,6 @@ class NodeSelectors:
         identity = (key, operator, values)
         found = self._tests.get(identity)
         if found is None:
-            found = self._tests[identity] = LabelTest(key, value_test(operator, values))
+            found = MembershipTest(key, values) if operator == "In" else LabelTest(key, value_test(operator, values))
+            self._tests[identity] = found
         return found

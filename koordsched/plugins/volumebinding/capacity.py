@@ -5,7 +5,6 @@ Source: upstream `volumebinding/binder.go` hasEnoughCapacity; default-plugins sp
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,13 +14,11 @@ from koordsched.api.quantity import QuantityError, value
 from koordsched.api.storage import CSIStorageCapacity
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Store
-from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.rowgroups import RowGroups
 
 NOTHING = -1
 """Limit where no capacity is known: not even a volume of size 0 fits."""
-
-_encode = msgspec.json.Encoder().encode
 
 Sizes = npt.NDArray[np.int64]
 
@@ -38,8 +35,8 @@ def limit_of(capacity: CSIStorageCapacity) -> int | None:
 class _ClassCapacity:
     """The capacities of one class. Those for a node topology that selects every node are kept apart."""
 
-    def __init__(self, table: NodeTable) -> None:
-        self._groups = RowGroups(table)
+    def __init__(self, table: NodeTable, selectors: NodeSelectors) -> None:
+        self._groups = RowGroups(table, selectors)
         self._limits: list[dict[tuple[str, str], int]] = []
         self._everywhere: dict[tuple[str, str], int] = {}
         self._stale = True
@@ -50,12 +47,12 @@ class _ClassCapacity:
     def __len__(self) -> int:
         return len(self._where)
 
-    def put(self, key: tuple[str, str], topology: LabelSelector, terms: NodeTerms | None, limit: int) -> None:
-        """A capacity object appeared; `terms` None selects every node."""
-        if terms is None:
+    def put(self, key: tuple[str, str], topology: NodeSelector | None, limit: int) -> None:
+        """A capacity object appeared; a topology of None is every node."""
+        if topology is None:
             limits = self._everywhere
         else:
-            number = self._groups.add(_encode(topology), terms)
+            number = self._groups.add(topology)
             while len(self._limits) <= number:
                 self._limits.append({})
             limits = self._limits[number]
@@ -109,14 +106,14 @@ class StorageCapacities:
         if limit is not None:
             known = self._classes.get(new.storage_class_name)
             if known is None:
-                known = self._classes[new.storage_class_name] = _ClassCapacity(self._table)
-            terms = self._compile(new.node_topology)
-            known.put((new.metadata.namespace, new.metadata.name), new.node_topology, terms, limit)
+                known = self._classes[new.storage_class_name] = _ClassCapacity(self._table, self._selectors)
+            known.put((new.metadata.namespace, new.metadata.name), _as_node_selector(new.node_topology), limit)
 
-    def _compile(self, topology: LabelSelector) -> NodeTerms | None:
-        """A label selector as node selector terms; one that is not valid selects nothing."""
-        if not topology.match_labels and not topology.match_expressions:
-            return None
-        requirements = [NodeSelectorRequirement(key, "In", (v,)) for key, v in sorted(topology.match_labels.items())]
-        requirements += [NodeSelectorRequirement(e.key, e.operator, e.values) for e in topology.match_expressions]
-        return self._selectors.terms(NodeSelector((NodeSelectorTerm(tuple(requirements)),)))
+
+def _as_node_selector(topology: LabelSelector) -> NodeSelector | None:
+    """A label selector as a node selector; None if it selects everything."""
+    if not topology.match_labels and not topology.match_expressions:
+        return None
+    requirements = [NodeSelectorRequirement(key, "In", (v,)) for key, v in sorted(topology.match_labels.items())]
+    requirements += [NodeSelectorRequirement(e.key, e.operator, e.values) for e in topology.match_expressions]
+    return NodeSelector((NodeSelectorTerm(tuple(requirements)),))

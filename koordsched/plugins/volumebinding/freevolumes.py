@@ -6,16 +6,15 @@ findMatchingVolumes: claims by increasing size, each takes the smallest volume t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from koordsched.api.storage import PersistentVolume
+from koordsched.cluster.columns import Column
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.plugins.matching.nodeselector import NodeTerms
+from koordsched.plugins.matching.nodeselector import NodeSelectors
 from koordsched.plugins.matching.rows import Mask
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.rowgroups import Ids, RowGroups
@@ -24,18 +23,12 @@ _NONE = -1
 _ANYWHERE = -1
 """Selector number of a volume without node affinity."""
 
-_encode = msgspec.json.Encoder().encode
+_FIRST_CAPACITY = 16
+_SPARE = 64
+"""There may be as many slots of volumes that are not free any more as there are free volumes, and this many more."""
 
 Offer = tuple[str, str, frozenset[str]]
 """Volume mode, volume attributes class, access modes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A volume and what of it the order and the pairs depend on."""
-
-    volume: PersistentVolume
-    size: int
 
 
 def _offer_of(volume: PersistentVolume) -> Offer:
@@ -60,11 +53,11 @@ def _accepts(demand: Demand, offer: Offer) -> bool:
 class Assignment:
     """The volume that one claim gets on each row."""
 
-    __slots__ = ("_entries", "_slots")
+    __slots__ = ("_slots", "_volumes")
 
-    def __init__(self, slots: Ids, entries: list[_Slot]) -> None:
+    def __init__(self, slots: Ids, volumes: list[PersistentVolume]) -> None:
         self._slots = slots
-        self._entries = entries
+        self._volumes = volumes
 
     @property
     def found(self) -> Mask:
@@ -74,30 +67,30 @@ class Assignment:
     def on(self, row: int) -> PersistentVolume | None:
         """The volume on a row."""
         slot = self._slots[row]
-        return self._entries[slot].volume if slot != _NONE else None
+        return self._volumes[slot] if slot != _NONE else None
 
 
 class FreeVolumes:
-    """Volumes in slots, ordered by (capacity, name).
+    """Volumes in slots. One that is taken leaves its slot marked, and finds it again when it comes back."""
 
-    A volume that is taken leaves its slot marked, and finds it again when it comes back unchanged; slots are laid
-    out anew when another volume comes.
-    """
-
-    def __init__(self, table: NodeTable, affinity: Callable[[PersistentVolume], NodeTerms | None]) -> None:
+    def __init__(self, table: NodeTable, selectors: NodeSelectors) -> None:
         self._table = table
-        self._affinity = affinity
-        self._groups = RowGroups(table)
-        self._free: dict[str, _Slot] = {}
-        self._slots: list[_Slot] = []
+        self._selectors = selectors
+        self._free: dict[str, PersistentVolume] = {}
+        self._sizes: dict[str, int] = {}
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._groups = RowGroups(self._table, self._selectors)
+        self._volumes: list[PersistentVolume] = []
         self._slot_of: dict[str, int] = {}
-        self._is_free: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        self._size: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._offers: list[Offer] = []
-        self._offer: Ids = np.zeros(0, dtype=np.intp)
-        self._selector: Ids = np.zeros(0, dtype=np.intp)
-        self._stale = False
-        self._paired_version = -1
+        self._capacity = _FIRST_CAPACITY
+        self._is_free = Column(self._capacity, np.bool_, fill=False)
+        self._size = Column(self._capacity, np.int64)
+        self._offer = Column(self._capacity, np.intp)
+        self._selector = Column(self._capacity, np.intp)
+        self._offers: dict[Offer, int] = {}
+        self._paired = (-1, -1)
         self._pair_group: Ids = np.zeros(0, dtype=np.intp)
         self._pair_slot: Ids = np.zeros(0, dtype=np.intp)
 
@@ -107,18 +100,45 @@ class FreeVolumes:
     def put(self, volume: PersistentVolume, size: int) -> None:
         """A volume of `size` bytes is free, or was and has changed."""
         name = volume.metadata.name
-        entry = self._free[name] = _Slot(volume, size)
+        self._free[name] = volume
+        self._sizes[name] = size
+        affinity = volume.spec.node_affinity
+        required = affinity.required if affinity is not None else None
+        selector = _ANYWHERE if required is None else self._groups.add(required)
+        offer = self._offers.setdefault(_offer_of(volume), len(self._offers))
         slot = self._slot_of.get(name)
-        if slot is not None and _interchangeable(self._slots[slot], entry):
-            self._slots[slot] = entry
-            self._is_free[slot] = True
-        else:
-            self._stale = True
+        if slot is not None and (size, offer, selector) != self._laid_out(slot):
+            self._is_free.data[slot] = False
+            slot = None
+        if slot is None:
+            slot = self._new_slot(volume)
+            self._size.data[slot], self._offer.data[slot], self._selector.data[slot] = size, offer, selector
+        self._volumes[slot] = volume
+        self._is_free.data[slot] = True
 
     def drop(self, name: str) -> None:
         """The volume is not free any more."""
-        if self._free.pop(name, None) is not None and (slot := self._slot_of.get(name)) is not None:
-            self._is_free[slot] = False
+        if self._free.pop(name, None) is None:
+            return
+        del self._sizes[name]
+        self._is_free.data[self._slot_of[name]] = False
+        if len(self._volumes) > 2 * len(self._free) + _SPARE or len(self._groups) > 2 * len(self._free) + _SPARE:
+            kept = [(volume, self._sizes[name]) for name, volume in self._free.items()]
+            self._start_over()
+            for volume, size in kept:
+                self.put(volume, size)
+
+    def _laid_out(self, slot: int) -> tuple[Any, Any, Any]:
+        return self._size.data[slot], self._offer.data[slot], self._selector.data[slot]
+
+    def _new_slot(self, volume: PersistentVolume) -> int:
+        slot = self._slot_of[volume.metadata.name] = len(self._volumes)
+        self._volumes.append(volume)
+        if slot == self._capacity:
+            self._capacity *= 2
+            for column in (self._is_free, self._size, self._offer, self._selector):
+                column.grow(self._capacity)
+        return slot
 
     def assign(self, demands: Sequence[Demand]) -> list[Assignment]:
         """Per demand, which must come by increasing size, the volume that it gets on each row."""
@@ -134,68 +154,43 @@ class FreeVolumes:
             taken[chosen] = True
             slots = np.full(self._groups.count, _NONE, dtype=np.intp)
             slots[self._pair_group[chosen]] = self._pair_slot[chosen]
-            found.append(Assignment(slots[self._groups.of_row], self._slots))
+            found.append(Assignment(slots[self._groups.of_row], self._volumes))
         return found
 
-    def _fits(self, demand: Demand) -> npt.NDArray[np.bool_]:
+    def _fits(self, demand: Demand) -> Mask:
         """Which slots hold a free volume that would do for the claim, wherever it is."""
+        count = len(self._volumes)
         accepted = np.array([_accepts(demand, offer) for offer in self._offers], dtype=np.bool_)
-        fits = self._is_free & (self._size >= demand.size) & accepted[self._offer]
+        fits = self._is_free.data[:count] & (self._size.data[:count] >= demand.size)
+        fits &= accepted[self._offer.data[:count]]
         if demand.selector is not None:
             for slot in np.flatnonzero(fits).tolist():
-                fits[slot] = demand.selector.matches(self._slots[slot].volume.metadata.labels)
+                fits[slot] = demand.selector.matches(self._volumes[slot].metadata.labels)
         return fits
 
     def _refresh(self) -> None:
-        if self._stale:
-            self._lay_out()
         self._groups.refresh()
-        if self._paired_version != self._groups.version:
+        current = (self._groups.version, len(self._volumes))
+        if self._paired != current:
             self._pair()
-            self._paired_version = self._groups.version
-
-    def _lay_out(self) -> None:
-        """Gives every free volume a slot."""
-        self._slots = sorted(self._free.values(), key=lambda slot: (slot.size, slot.volume.metadata.name))
-        self._slot_of = {slot.volume.metadata.name: number for number, slot in enumerate(self._slots)}
-        self._is_free = np.ones(len(self._slots), dtype=np.bool_)
-        self._size = np.array([slot.size for slot in self._slots], dtype=np.int64)
-        offers: dict[Offer, int] = {}
-        numbers = [offers.setdefault(_offer_of(slot.volume), len(offers)) for slot in self._slots]
-        self._offers = list(offers)
-        self._offer = np.array(numbers, dtype=np.intp)
-        if len(self._groups) > 2 * len(self._slots) + 64:
-            self._groups = RowGroups(self._table)  # most of its selectors are those of volumes long gone
-        self._selector = np.array([self._selector_of(slot.volume) for slot in self._slots], dtype=np.intp)
-        self._paired_version = -1
-        self._stale = False
-
-    def _selector_of(self, volume: PersistentVolume) -> int:
-        terms = self._affinity(volume)
-        return _ANYWHERE if terms is None else self._groups.add(_encode(volume.spec.node_affinity), terms)
+            self._paired = current
 
     def _pair(self) -> None:
-        """All (group, slot) such that nodes of the group can use the volume, by slot."""
-        groups, selectors = self._groups.matches
-        by_selector = np.argsort(self._selector, kind="stable")
-        ordered = self._selector[by_selector]
+        """All (group, slot) such that nodes of the group can use the volume, ordered by size and name of the volume."""
+        count = len(self._volumes)
+        names = [volume.metadata.name for volume in self._volumes]
+        rank = np.zeros(count, dtype=np.intp)
+        rank[sorted(range(count), key=names.__getitem__)] = np.arange(count)
+        selector_of, groups, selectors = self._selector.data[:count], *self._groups.matches
+        by_selector = np.argsort(selector_of, kind="stable")
+        ordered = selector_of[by_selector]
         starts = np.searchsorted(ordered, selectors, side="left")
         counts = np.searchsorted(ordered, selectors, side="right") - starts
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         slots = by_selector[np.repeat(starts, counts) + offsets]
-        everywhere = np.flatnonzero(self._selector == _ANYWHERE)
-        pair_group = np.concatenate(
-            (np.repeat(groups, counts), np.repeat(np.arange(self._groups.count), len(everywhere)))
-        )
-        pair_slot = np.concatenate((slots, np.tile(everywhere, self._groups.count)))
-        order = np.argsort(pair_slot, kind="stable")
+        everywhere = np.flatnonzero(selector_of == _ANYWHERE)
+        all_groups = np.arange(self._groups.count)
+        pair_group = np.concatenate((np.repeat(groups, counts), np.repeat(all_groups, len(everywhere))))
+        pair_slot = np.concatenate((slots, np.tile(everywhere, len(all_groups))))
+        order = np.lexsort((rank[pair_slot], self._size.data[pair_slot]))
         self._pair_group, self._pair_slot = pair_group[order], pair_slot[order]
-
-
-def _interchangeable(a: _Slot, b: _Slot) -> bool:
-    """Whether one may take the other's slot: all that was laid out is the same."""
-    return (
-        a.size == b.size
-        and _offer_of(a.volume) == _offer_of(b.volume)
-        and a.volume.spec.node_affinity == b.volume.spec.node_affinity
-    )

@@ -131,7 +131,7 @@ class Volumes:
         name = class_of_volume(volume)
         free = self._free.get(name)
         if free is None:
-            free = self._free[name] = FreeVolumes(self._table, self.affinity)
+            free = self._free[name] = FreeVolumes(self._table, self._selectors)
         free.put(volume, size)
 
     def _remove_free(self, volume: PersistentVolume) -> None:
