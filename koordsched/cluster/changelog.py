@@ -46,12 +46,13 @@ MAX_FACETS = 31
 class ChangeLog:
     """The log. `serial` is the number of the latest change; readers remember it and ask `since`."""
 
-    __slots__ = ("_base", "_facets", "_rows", "_stamps", "facet_count", "serial")
+    __slots__ = ("_base", "_facets", "_latest", "_rows", "_stamps", "facet_count", "serial")
 
     def __init__(self, capacity: int) -> None:
         self.serial = 0
         self.facet_count = FIRST_FREE_BIT
         self._stamps = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
+        self._latest = np.zeros(capacity, dtype=np.int64)
         self._rows: list[int] = []
         self._facets: list[int] = []
         self._base = 0  # serial of the entry before the first one kept
@@ -61,10 +62,12 @@ class ChangeLog:
         wider = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
         wider[:, : self._stamps.shape[1]] = self._stamps
         self._stamps = wider
+        self._latest = np.concatenate((self._latest, np.zeros(capacity - len(self._latest), dtype=np.int64)))
 
     def touch(self, row: int, facets: int) -> None:
         """Records that these facets of a row changed."""
         self.serial += 1
+        self._latest[row] = self.serial
         self._rows.append(row)
         self._facets.append(facets)
         if len(self._rows) > 2 * _KEEP:
@@ -76,6 +79,11 @@ class ChangeLog:
                 self._stamps[bit, row] = self.serial
             facets >>= 1
             bit += 1
+
+    def changed_at(self, row: int) -> int:
+        """The serial number of the latest change of a row, of whatever facet."""
+        found: int = self._latest.item(row)
+        return found
 
     def stamp(self, row: int, facet: int) -> int:
         """The serial number of the latest change of one facet of a row."""

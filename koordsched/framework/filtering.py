@@ -19,6 +19,7 @@ from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
+from koordsched.framework.promises import Promises
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
 
 
@@ -98,7 +99,7 @@ class Filtering:
         self._chains = chains
         self._evaluations = evaluations
         self._cluster = cluster
-        self._nominations = nominations
+        self._promises = Promises(cluster, nominations)
         self._reasons = reasons
 
     def pre_filter(self, cycle: Cycle, plan: ShapePlan) -> PreFiltered:
@@ -169,22 +170,23 @@ class Filtering:
     def _everywhere(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
         evaluation = self._evaluations.of(cycle.pod.shape)
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation, evaluation.feasible)
-        promised = self._rows_with_nominated(cycle.pod)
         filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
         if filters:
             codes = evaluation.codes.copy()
             if self._run(filters, cycle, codes, None):
                 feasible = int(np.count_nonzero(codes == PASS))
                 verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
-        if promised:
+        broken = [
+            (row, code)
+            for row, code in self._promised(cycle, plan, pre.skipped)
+            if code != PASS and code != verdicts.codes[row]
+        ]
+        if broken:
             codes = verdicts.codes.copy()
-            for row, nominated in promised:
-                code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
-                if code != PASS:
-                    codes[row] = code
-            if not np.array_equal(codes, verdicts.codes):
-                feasible = int(np.count_nonzero(codes == PASS))
-                verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
+            for row, code in broken:
+                codes[row] = code
+            feasible = int(np.count_nonzero(codes == PASS))
+            verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         return verdicts
 
     def _among(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
@@ -197,8 +199,9 @@ class Filtering:
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
         codes[rows] = self._chain(cycle, plan, pre.skipped, rows)
-        for row, nominated in self._rows_with_nominated(cycle.pod):
-            if row in rows:
+        for row in self._promises.rows(cycle.pod).intersection(rows.tolist()):
+            nominated = self._promises.nominated_on(row, cycle.pod)
+            if nominated:
                 code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
                 if code != PASS:
                     codes[row] = code
@@ -210,7 +213,7 @@ class Filtering:
         `cycle` is one that `filter` ran in: the state that PreFilter left is used.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
-        nominated = self._nominated_on(row, cycle.pod)
+        nominated = self._promises.nominated_on(row, cycle.pod)
         if nominated:
             code = self._with_nominated(cycle, plan, cycle.skipped, row, nominated)
             if code != PASS:
@@ -232,8 +235,8 @@ class Filtering:
         return plan.filter_nodes(self._cluster.table, rows, facets)
 
     def promised_rows(self, pod: Pod) -> set[int]:
-        """Rows where other pods of at least this pod's priority are nominated."""
-        return {row for row, _ in self._rows_with_nominated(pod)}
+        """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
+        return self._promises.rows(pod)
 
     def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
@@ -275,18 +278,14 @@ class Filtering:
 
     # --- nominated pods --------------------------------------------------------------------------
 
-    def _rows_with_nominated(self, pod: Pod) -> list[tuple[int, list[Pod]]]:
-        """Rows where other pods of at least this pod's priority are nominated."""
-        found: list[tuple[int, list[Pod]]] = []
-        for node in self._nominations.nodes_nominated_at_least(pod.priority):
-            row = self._cluster.table.row_of.get(node)
-            if row is not None and (others := self._nominated_on(row, pod)):
-                found.append((row, others))
-        return found
-
-    def _nominated_on(self, row: int, pod: Pod) -> list[Pod]:
-        node = self._cluster.table.names[row]
-        return [other for other in self._nominations.nominated_on(node, pod.priority) if other.uid != pod.uid]
+    def _promised(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str]) -> list[tuple[int, int]]:
+        """(row, code) of every row promised to others, as if they were there."""
+        if all(plugin.name in skipped for _, plugin in plan.pod_filters):
+            return self._promises.codes(cycle.pod, plan)
+        return [
+            (row, self._with_nominated(cycle, plan, skipped, row, nominated))
+            for row, nominated in self._promises.to_others(cycle.pod)
+        ]
 
     def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:
         """The verdict on a row as if the nominated pods were there."""

@@ -14,5 +14,11 @@ class Nominations(Protocol):
     def nodes_nominated_at_least(self, priority: int) -> Sequence[str]:
         """Names of the nodes to which a pod of this or a higher priority is nominated."""
 
+    def node_of(self, uid: str) -> str:
+        """The node a pod is nominated to, "" if none."""
+
+    def stamp_of(self, node: str) -> int:
+        """A number that is another one after every change of the nominations to a node."""
+
     def nominated_on(self, node: str, priority: int | None = None) -> Sequence[Pod]:
         """The pods nominated to a node; only those of at least `priority`, if given."""

@@ -49,7 +49,7 @@ class Nominator(Generic[P]):
     exists and has no node, according to the cluster state: nominations of others are refused.
     """
 
-    __slots__ = ("_by_node", "_is_pending", "_node_of", "_nodes_by_priority", "_sequence", "version")
+    __slots__ = ("_by_node", "_is_pending", "_node_of", "_nodes_by_priority", "_sequence", "_stamps", "version")
 
     def __init__(self, is_pending: Callable[[P], bool]) -> None:
         self._is_pending = is_pending
@@ -58,6 +58,8 @@ class Nominator(Generic[P]):
         # Negated priority -> node -> number of pods of that priority nominated to it.
         self._nodes_by_priority: SortedDict = SortedDict()
         self._sequence = 0
+        # Node -> version of the latest change, as long as there are nominations to it.
+        self._stamps: dict[str, int] = {}
         self.version = 0
 
     def add(self, pod: P, info: NominatingInfo = NOOP) -> None:
@@ -73,6 +75,7 @@ class Nominator(Generic[P]):
         nodes = self._nodes_by_priority.setdefault(priority, {})
         nodes[node] = nodes.get(node, 0) + 1
         self.version += 1
+        self._stamps[node] = self.version
 
     def update(self, old: P | None, new: P) -> None:
         """The pod changed.
@@ -96,15 +99,16 @@ class Nominator(Generic[P]):
         node, priority, sequence = found
         pods = self._by_node[node]
         pods[:] = [entry for entry in pods if entry[1] != sequence]
+        self.version += 1
+        self._stamps[node] = self.version
         if not pods:
-            del self._by_node[node]
+            del self._by_node[node], self._stamps[node]
         nodes = self._nodes_by_priority[priority]
         nodes[node] -= 1
         if not nodes[node]:
             del nodes[node]
             if not nodes:
                 del self._nodes_by_priority[priority]
-        self.version += 1
 
     def nominated_on(self, node: str, priority: int | None = None) -> Sequence[P]:
         """The pods nominated to a node, highest priority first; those of at least `priority`, if given."""
@@ -119,6 +123,10 @@ class Nominator(Generic[P]):
         """The node a pod is nominated to, "" if none."""
         found = self._node_of.get(uid)
         return found[0] if found else ""
+
+    def stamp_of(self, node: str) -> int:
+        """The version in which the nominations to a node last changed; 0 if there are none."""
+        return self._stamps.get(node, 0)
 
     def nodes_with_nominated(self) -> KeysView[str]:
         """The nodes that pods are nominated to."""

@@ -268,6 +268,12 @@ class _Nominations:
     def nodes_nominated_at_least(self, priority: int) -> list[str]:
         return self.queue.nominator.nodes_nominated_at_least(priority)
 
+    def node_of(self, uid: str) -> str:
+        return self.queue.nominator.node_of(uid)
+
+    def stamp_of(self, node: str) -> int:
+        return self.queue.nominator.stamp_of(node)
+
     def nominated_on(self, node: str, priority: int | None = None) -> list[Pod]:
         return list(self.queue.nominator.nominated_on(node, priority))
 

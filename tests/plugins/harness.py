@@ -31,6 +31,12 @@ class StoppedClock:
 class NoNominations:
     """Nobody is nominated."""
 
+    def node_of(self, uid):
+        return ""
+
+    def stamp_of(self, node):
+        return 0
+
     def nodes_nominated_at_least(self, priority):
         return ()
 
