@@ -51,6 +51,9 @@ _log = logging.getLogger(__name__)
 LOST_LEASE = 1
 """Exit code when the lease was lost: whoever runs us starts us again."""
 
+SETTLING = 0.5
+"""Seconds that writes under way may take to be answered before the lease is given back."""
+
 GC_THRESHOLDS = (100_000, 50, 1000)
 """Almost nothing here forms cycles; what is there after the first lists is frozen (see `_settle_memory`)."""
 
@@ -121,6 +124,7 @@ class Daemon:
             metrics=metrics,
             hostname=platform.node(),
             max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+            own_pod=(os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")),
             fence=self._may_write,
         )
         if self._resolved.leader_election.leader_elect:
@@ -209,11 +213,17 @@ class Daemon:
             self._elected.set()
 
         def on_stopped() -> None:
+            # What has not left this process yet must not leave it any more.
+            transport.drop_connections()
             master_status.set(0)
             events.stopped_leading(self._identity)
 
         async def write(request: Request) -> Response:
             return await lanes.submit(Lane.LEASE, request)
+
+        async def may_release() -> bool:
+            await lanes.drain(SETTLING)
+            return lanes.quiet_for(given.lease_duration.seconds)
 
         return Elector(
             ElectionConfig(
@@ -230,6 +240,7 @@ class Daemon:
             on_started=on_started,
             on_stopped=on_stopped,
             write=write,
+            may_release=may_release,
         )
 
     def _may_write(self) -> bool:

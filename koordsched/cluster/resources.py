@@ -153,7 +153,7 @@ def effective_requests(spec: PodSpec, *, overhead: bool = True) -> Nano:
     total.update(_pod_level(spec))
     if overhead:
         _add(total, _nano(spec.overhead))
-    return {name: amount for name, amount in total.items() if amount}
+    return total
 
 
 class PodDemand:

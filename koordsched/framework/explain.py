@@ -5,13 +5,15 @@ Changes nothing. The schema of `Explanation` is stable; it is documented in docs
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import Cycle, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, explain_scores
 from koordsched.framework.status import PASS, Code
@@ -43,7 +45,8 @@ class Explanation(msgspec.Struct, rename="camel"):
 
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
-    before any node was looked at. `nominated_node` and `victims`: what preemption would do.
+    before any node was looked at, and `refusal` has what that plugin can say about it. `nominated_node` and
+    `victims`: what preemption would do.
     """
 
     pod: str
@@ -53,6 +56,7 @@ class Explanation(msgspec.Struct, rename="camel"):
     message: str = ""
     reason: str = ""
     rejected_by: str = ""
+    refusal: Any = None
     gated_by: str = ""
     nominated_node: str | None = None
     victims: list[str] = []
@@ -81,6 +85,9 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         return result
     if rejection.code.rejects:
         result.rejected_by = rejection.plugin
+        plugin = profile.plugins.get(rejection.plugin)
+        if isinstance(plugin, ExplainsRefusals):
+            result.refusal = plugin.explain_refusal(pod)
     if not verdicts.feasible:
         outcome = profile.run_post_filter(cycle, verdicts.codes)
         text = "" if outcome.status.ok else outcome.status.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -59,8 +59,8 @@ class Handle:
 
     `profile` is the schedulerName. Columns, facets and accountants are registered on `cluster` and
     `cluster.table` in the constructor; reasons are interned in `reasons`; `features` are the feature gates that
-    are on. `filtering`, the profile's own
-    filter chain for dry runs, is there from the first scheduling cycle on.
+    are on, `own_replicas` the scheduler's own pods, never to be evicted. `filtering`, the profile's own filter
+    chain for dry runs, is there from the first scheduling cycle on.
     """
 
     profile: str
@@ -72,4 +72,5 @@ class Handle:
     clock: Clock
     rng: Random
     features: frozenset[str] = frozenset()
+    own_replicas: Container[Pod] = ()
     filtering: Filtering = field(init=False)

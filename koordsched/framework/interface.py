@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -181,6 +182,14 @@ class PostFilterResult:
         self.nominated_node = nominated_node
         self.victims = victims
         self.actuate = actuate
+
+
+class ExplainsRefusals(Plugin):
+    """Can say more about why it rejected a pod before any node was looked at than fits a message."""
+
+    @abstractmethod
+    def explain_refusal(self, pod: Pod) -> msgspec.Struct | None:
+        """The details, for users; None if the plugin does not reject the pod now. Changes nothing."""
 
 
 class NodeScore(Plugin):

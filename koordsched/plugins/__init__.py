@@ -8,6 +8,7 @@ from koordsched.framework.profile import PluginFactory
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
+from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.plugins.imagelocality import ImageLocality
 from koordsched.plugins.interpodaffinity.plugin import InterPodAffinity
 from koordsched.plugins.nodeaffinity import NodeAffinity
@@ -47,5 +48,6 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
+    "ElasticQuota": ElasticQuota,
 }
 """Factories by name, for the profile runtime."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from random import Random
 
+from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Profile as ProfileConfig
 from koordsched.config.resolving import Resolved
@@ -35,6 +36,7 @@ def build_profiles(
     evictions: Evictions,
     clock: Clock,
     rng: Random,
+    own_replicas: Container[Pod] = (),
 ) -> dict[str, Profile]:
     """All profiles by scheduler name. Raises ProfileError."""
     reasons = ReasonTable()
@@ -50,6 +52,7 @@ def build_profiles(
             clock=clock,
             rng=rng,
             features=resolved.features,
+            own_replicas=own_replicas,
         )
         profiles[config.scheduler_name] = Profile(profile_spec(config), registry, handle)
     return profiles

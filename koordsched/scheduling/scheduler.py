@@ -24,6 +24,7 @@ from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
+from koordsched.framework.replicas import OwnReplicas
 from koordsched.framework.status import Code
 from koordsched.observability.events import EventBroadcaster
 from koordsched.observability.metrics import Metrics
@@ -71,9 +72,11 @@ class Scheduler:
         metrics: Metrics,
         hostname: str,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
+        own_pod: tuple[str, str] = ("", ""),
         fence: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`fence` says whether we may act, for acts that do not go through the lanes.
+        """`own_pod`: namespace and name of the pod this runs in, if any. `fence` says whether we may act, for acts
+        that do not go through the lanes.
 
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
         """
@@ -101,6 +104,7 @@ class Scheduler:
             evictions=evictions,
             clock=clock,
             rng=rng,
+            own_replicas=OwnReplicas(self.cluster, *own_pod),
         )
         self._notices = WaitNotices(self.voice, clock.monotonic, self._pending.by_uid)
         hint_times = HintTimes(metrics, clock.monotonic)

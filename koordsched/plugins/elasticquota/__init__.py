@@ -5,34 +5,40 @@ How it is put together, from the inside out:
 * `amounts` exact quantities; `tree` a quota and its place; `accounting` requests and usage up a tree; `runtime`
   what each quota may use now; `trees` all trees of a cluster and who belongs where. These know nothing of pods,
   nodes or the API: they are a pure, incremental computation, equal at any moment to one from scratch.
-* `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota; `books` keeps the trees in step with the
-  cluster (one `QuotaBooks` per cluster state and set of settings, whatever the number of profiles).
-* `plugin` admits pods, `preemption` makes room inside a quota, `hints` wakes pods, `messages` and `explanation` say why.
+* `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there; `books`
+  keeps the trees in step with the cluster (one `QuotaBooks` per cluster state and set of settings, whatever the
+  number of profiles).
+* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota, `hints` wakes pods,
+  `messages` and `explanation` say why.
 
 For controllers (status, metrics, revocation, built-in objects) and commands, the surface to build on is:
 
-    books = profile.plugins["ElasticQuota"].books   # a QuotaBooks; or QuotaBooks.shared(cluster, settings)
+    books = profile.plugins["ElasticQuota"].books   # a QuotaBooks; or QuotaBooks.shared(cluster, settings, wall)
 
     books.version                grows with every change of any number or quota: unchanged = nothing to write
     books.quotas()               every Quota of every tree, by name; built-ins (root of the default tree, default,
                                  system) included, abstract roots of other trees not
     books.quota(name)            one of them, or None
-    books.objects(name)          the ElasticQuota objects of that name, the one in force first (others are duplicates)
-    books.complaints()           {(namespace, name): (text, ...)} what is wrong with each ElasticQuota object, for events
-                                 and conditions; empty when all is well
-    books.unknown_names()        {name: number of pods} labels of pods that name no quota (they count in the default quota)
+    books.objects(name)          the ElasticQuota objects of that name, the one in force first; others are duplicates
+    books.complaints()           {(namespace, name): (text, ...)}: what is wrong with each ElasticQuota object, for
+                                 events and conditions; empty when all is well
+    books.unknown_names()        {name: number of pods}: labels that name no quota; such pods are in the default quota
     books.quota_of(pod)          the Quota a pod belongs to now; None only with gate DisableDefaultQuota
+    books.members(quota)         the pods directly in it, unordered: Member(.pod, .counted, .assigned,
+                                 .non_preemptible)
 
-    quota.name, .tree.id, .parent (a Quota or None), .children, .is_parent, .is_root, .lent
+    quota.name, .tree.id, .parent (a Quota or None), .children (by name), .is_parent, .is_root, .is_tree_root, .lent,
+    quota.takes_part             False for root, default and system quota, for which no runtime is computed
     quota.max, .min, .weight     Amounts as declared
     quota.request, .child_request, .used, .non_preemptible_request, .non_preemptible_used,
     quota.self_request, .self_used, .self_non_preemptible_request, .self_non_preemptible_used,
     quota.allocated, .guaranteed (empty without gate ElasticQuotaGuaranteeUsage)
-    quota.runtime                Amounts, refreshed on access; {} for root, default and system
-    quota.scaled_min             Amounts, refreshed on access
-    quota.members()              its own pods: Member(.pod, .counted, .assigned, .non_preemptible), unordered
+    quota.runtime                Amounts, worked out on access if need be; {} for root, default and system
+    quota.limit                  the same in the resources that max names
+    quota.scaled_min             Amounts, worked out on access
 
-Amounts are `dict[str, int]` of resource name -> nano-units (1 CPU = 10**9, 1 byte = 10**9); `amounts.texts(amounts)` gives
-`{"cpu": "53", "memory": "80Gi"}` as Kubernetes prints them, `amounts.fits` is the comparison LE of the spec,
-`amounts.exceeded` names the dimensions that do not fit. Everything read from `books` is to be left unchanged.
+Amounts are `dict[str, int]` of resource name -> nano-units (1 CPU = 10**9, 1 byte = 10**9). `amounts.texts(amounts)`
+gives `{"cpu": "53", "memory": "80Gi"}` as Kubernetes prints them, `amounts.fits(used, more, limit)` is the comparison
+LE of the spec, `amounts.exceeded` names the dimensions that do not fit. Everything read from `books` is to be left
+unchanged.
 """

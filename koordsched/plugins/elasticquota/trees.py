@@ -190,11 +190,8 @@ class QuotaTrees:
             quota = self.quotas.get(name)
             if quota is None or name in BUILT_IN:
                 continue
-            parent_name = self._declared_parent(name)
-            if parent_name is None or self._is_on_cycle(name):
-                parent = quota.tree.root
-            else:
-                parent = self.quotas[parent_name]
+            above = self._declared_parent(name)
+            parent = quota.tree.root if above is None or self._is_on_cycle(name) else self.quotas[above]
             if quota.parent is not parent:
                 moving.append((quota, parent))
         for quota, _ in moving:

@@ -1,0 +1,53 @@
+"""When a pod that its quota refused is worth another attempt: when its quota has room for it, and only then.
+
+Upstream waits for deleted pods and changed quotas only (elasticquota spec 3.13), which misses siblings that stop
+borrowing and nodes that appear. Here the books announce every change that may have made room (`books.ROOM`), and the
+hint asks them whether there is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from koordsched.cluster.events import POD, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.elasticquota.admission import Admission
+from koordsched.plugins.elasticquota.books import ROOM, QuotaBooks, Room
+from koordsched.plugins.elasticquota.mapping import claim_of
+from koordsched.plugins.elasticquota.members import is_preemptible
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
+
+
+def hints(plugin: str, books: QuotaBooks, admission: Admission) -> list[HintRegistration[Pod]]:
+    """The registrations of the plugin."""
+
+    def after_room(pod: Pod, old: Any, room: Room | None) -> QueueingHint:
+        claimant = admission.claimant(pod)
+        if claimant is None:
+            return QueueingHint.QUEUE
+        if room is not None and not _concerns(room, claimant.quota.tree.id, claimant.quota.name):
+            above = () if not admission.checks_parents else claimant.quota.ancestors()
+            if not any(quota.name in room.quotas for quota in above):
+                return QueueingHint.SKIP
+        return QueueingHint.QUEUE if admission.refusal(claimant) is None else QueueingHint.SKIP
+
+    def after_own_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
+        claimant = admission.claimant(new if isinstance(new, Pod) else pod)
+        fits = claimant is None or admission.refusal(claimant) is None
+        return QueueingHint.QUEUE if fits else QueueingHint.SKIP
+
+    own = ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_SCALE_DOWN
+    return [
+        HintRegistration(plugin, ROOM, after_room, GroupBy(_group)),
+        HintRegistration(plugin, ClusterEvent(POD, own), after_own_change, Scope.OWN_POD),
+    ]
+
+
+def _concerns(room: Room, tree: str, quota: str) -> bool:
+    return tree in room.trees or quota in room.quotas
+
+
+def _group(pod: Pod) -> Hashable:
+    """Pods of one shape that agree in this are always in the same quota and count the same there."""
+    return claim_of(pod), is_preemptible(pod)

@@ -1,0 +1,28 @@
+"""The texts users see (elasticquota spec 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordsched.plugins.elasticquota.amounts import text
+
+NOT_ELIGIBLE_NEVER = "not eligible due to preemptionPolicy=Never."
+NOT_ELIGIBLE_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+def listed(amounts: Mapping[str, int], binary: frozenset[str] = frozenset()) -> str:
+    """`cpu:1,memory:1Gi`; `binary` names resources to print in powers of 1024."""
+    if not amounts:
+        return "<empty>"
+    return ",".join(f"{name}:{text(name, amounts[name], binary=name in binary or None)}" for name in sorted(amounts))
+
+
+def no_victims(node: str, pod: str) -> str:
+    """A node where nobody may be evicted for the pod."""
+    return f"No victims found on node {node} for preemptor pod {pod}"
+
+
+def not_enough(quota: str) -> str:
+    """A node whose evictable pods hold too little of the quota."""
+    return f"quota {quota} stays exceeded without its preemptible pods of lower priority on the node"

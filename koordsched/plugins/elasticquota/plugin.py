@@ -1,0 +1,111 @@
+"""The plugin: admits pods by their quota, makes room inside it, and says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from koordsched.api.quantity import nano_value
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    Cycle,
+    ExplainsRefusals,
+    PostFilter,
+    PostFilterResult,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+)
+from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.elasticquota.admission import Admission
+from koordsched.plugins.elasticquota.books import QuotaBooks, Settings
+from koordsched.plugins.elasticquota.explanation import Details, explain_refusal
+from koordsched.plugins.elasticquota.hints import hints
+from koordsched.plugins.elasticquota.preemption import QuotaPreemption
+from koordsched.queue.hints import HintRegistration
+
+
+class Args(Protocol):
+    """ElasticQuotaArgs, as far as admission and preemption read them."""
+
+    @property
+    def default_quota_group_max(self) -> Mapping[str, str]: ...
+    @property
+    def system_quota_group_max(self) -> Mapping[str, str]: ...
+    @property
+    def enable_check_parent_quota(self) -> bool: ...
+    @property
+    def enable_runtime_quota(self) -> bool: ...
+    @property
+    def enable_min_quota_scale(self) -> bool: ...
+    @property
+    def disable_default_quota_preemption(self) -> bool: ...
+
+
+class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
+    """Source: upstream `pkg/scheduler/plugins/elasticquota`; elasticquota spec.
+
+    The books are kept by the cluster state's own news of pods, so Reserve has nothing to add: a pod counts as used
+    from the moment it is assumed, whoever saw it first.
+    """
+
+    name = "ElasticQuota"
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self.args = args
+        self.books = QuotaBooks.shared(handle.cluster, settings_of(args, handle.features), handle.clock.wall)
+        self.admission = Admission(
+            self.books, by_runtime=args.enable_runtime_quota, checks_parents=args.enable_check_parent_quota
+        )
+        self._preemption = QuotaPreemption(
+            handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
+        )
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Room in a quota, and changes of the pod's own that matter to its quota."""
+        return hints(self.name, self.books, self.admission)
+
+    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+        """UNSCHEDULABLE if the quota has no room; SKIP for a pod without a quota."""
+        claimant = self.admission.claimant(pod)
+        if claimant is None:
+            return SKIP
+        refusal = self.admission.refusal(claimant)
+        if refusal is None:
+            return SUCCESS
+        return Status(Code.UNSCHEDULABLE, (refusal.message,))
+
+    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Looks for pods of the same quota that can make room."""
+        return self._preemption.post_filter(cycle, pod, codes)
+
+    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+        """Nothing to do: the books follow the cluster state."""
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+        """Nothing to undo: the books follow the cluster state."""
+
+    def explain_refusal(self, pod: Pod) -> Details | None:
+        """Which quota lacks what, and who holds it."""
+        return explain_refusal(self.books, self.admission, pod)
+
+
+def settings_of(args: Args, features: frozenset[str]) -> Settings:
+    """What the books depend on."""
+    return Settings(
+        default_max=_amounts(args.default_quota_group_max),
+        system_max=_amounts(args.system_quota_group_max),
+        scales_mins=args.enable_min_quota_scale,
+        guarantees="ElasticQuotaGuaranteeUsage" in features,
+        multiple_trees="MultiQuotaTree" in features,
+        default_quota="DisableDefaultQuota" not in features,
+        pod_overhead="ElasticQuotaIgnorePodOverhead" not in features,
+        ignores_overdue="ElasticQuotaIgnoreTerminatingPod" in features,
+        ignores_terminating="ElasticQuotaImmediateIgnoreTerminatingPod" in features,
+    )
+
+
+def _amounts(quantities: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, nano_value(quantity)) for name, quantity in quantities.items()))
