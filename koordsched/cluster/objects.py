@@ -82,6 +82,9 @@ VOLUME_ATTACHMENTS = Kind(
     "apis/storage.k8s.io/v1", "volumeattachments", storage.VolumeAttachment, events.VOLUME_ATTACHMENT, namespaced=False
 )
 ELASTIC_QUOTAS = Kind("apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", quota.ElasticQuota, None)
+ELASTIC_QUOTA_PROFILES = Kind(
+    "apis/quota.koordinator.sh/v1alpha1", "elasticquotaprofiles", quota.ElasticQuotaProfile, None
+)
 
 
 class Store(Generic[T]):

@@ -9,6 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from koordsched.observability.groupedgauges import GroupedGauges
 from koordsched.observability.instruments import HistogramFamily
 from koordsched.observability.metric_registry import MetricRegistry
 
@@ -30,7 +31,7 @@ class _Single(Collector):
 
 def _pieces(metrics: MetricRegistry) -> Iterator[bytes]:
     for family in metrics.families():
-        if isinstance(family, HistogramFamily):
+        if isinstance(family, HistogramFamily | GroupedGauges):
             for text in family.write():
                 yield text.encode()
         elif (metric := family.collect()) is not None:
@@ -40,7 +41,7 @@ def _pieces(metrics: MetricRegistry) -> Iterator[bytes]:
 
 
 async def render(metrics: MetricRegistry, monotonic: Callable[[], float], slice_seconds: float = SLICE) -> bytes:
-    """The text exposition. One histogram, or one family of other kinds, is written at one instant."""
+    """The text exposition. A histogram, a group of gauges, a family of other kinds is written at one instant."""
     parts = []
     deadline = monotonic() + slice_seconds
     for piece in _pieces(metrics):

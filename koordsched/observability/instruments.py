@@ -246,11 +246,12 @@ class HistogramFamily(_LabelledFamily[Histogram]):
 
     def _make_beginnings(self, values: LabelValues) -> list[str]:
         labels = dict(zip(self.label_names, values, strict=True))
-        buckets = [f"{self.name}_bucket{_label_text({**labels, 'le': le})} " for le in self._le]
-        return [*buckets, f"{self.name}_sum{_label_text(labels)} ", f"{self.name}_count{_label_text(labels)} "]
+        buckets = [f"{self.name}_bucket{label_text({**labels, 'le': le})} " for le in self._le]
+        return [*buckets, f"{self.name}_sum{label_text(labels)} ", f"{self.name}_count{label_text(labels)} "]
 
 
-def _label_text(labels: Mapping[str, str]) -> str:
+def label_text(labels: Mapping[str, str]) -> str:
+    """The labels of a series as the text exposition has them, sorted."""
     pairs = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
     return f"{{{pairs}}}" if pairs else ""
 

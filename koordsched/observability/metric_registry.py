@@ -8,6 +8,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
+from koordsched.observability.groupedgauges import Group, GroupedGauges
 from koordsched.observability.instruments import (
     CounterFamily,
     Family,
@@ -44,6 +45,12 @@ class MetricRegistry:
     ) -> None:
         """Shows a gauge whose values (by label values, or one number) are read at every scrape."""
         self._add_reader("gauge", name, documentation, read, labels, stability)
+
+    def read_groups(
+        self, name: str, documentation: str, read: Callable[[], Iterable[Group]], labels: tuple[str, ...]
+    ) -> None:
+        """Shows gauges that are read at every scrape, in groups between which others get their turn."""
+        self._add(GroupedGauges(name, documentation, labels, read))
 
     def read_counters(
         self,

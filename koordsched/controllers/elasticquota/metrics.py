@@ -1,0 +1,69 @@
+"""Metrics of elastic quotas (elasticquota spec 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from koordsched.api.core import Quantities
+from koordsched.api.quota import PREFIX, UNSCHEDULABLE_RESOURCE
+from koordsched.controllers.elasticquota.status import numbers
+from koordsched.observability.instruments import LabelValues, exponential_buckets
+from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.plugins.elasticquota.amounts import Amounts, parse, to_units
+from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.tree import Quota
+
+LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
+
+_BUCKETS = exponential_buckets(0.001, 2, 15)
+
+
+def observe_quotas(metrics: MetricRegistry, books: QuotaBooks) -> Callable[[float], None]:
+    """Shows the quotas; returns what is to be told the seconds that writing a status took."""
+    metrics.read_groups(
+        "scheduler_elastic_quota_status",
+        "What a quota may use, requests and uses: cpu in milli, other resources in their unit.",
+        lambda: (_series(books, quota) for quota in books.quotas()),
+        LABELS,
+    )
+    return (
+        metrics.histograms(
+            "scheduler_update_elastic_quota_status_duration_seconds",
+            "Time to write the status of a quota.",
+            (),
+            _BUCKETS,
+        )
+        .labels()
+        .observe
+    )
+
+
+def _series(books: QuotaBooks, quota: Quota) -> Iterator[tuple[LabelValues, float]]:
+    parent = quota.parent.name if quota.parent is not None else ""
+    is_parent = "true" if quota.is_parent else "false"
+    for field, amounts in _fields(books, quota):
+        for resource, amount in amounts.items():
+            labels = (quota.name, resource, quota.tree.id, is_parent, parent, field)
+            yield labels, float(to_units(resource, amount))
+
+
+def _fields(books: QuotaBooks, quota: Quota) -> Iterable[tuple[str, Amounts]]:
+    for key, amounts in numbers(quota).items():
+        yield key.removeprefix(PREFIX), amounts
+    yield "used", quota.used
+    yield "min", quota.min
+    yield "max", quota.max
+    yield "sharedWeight", quota.weight
+    if quota.is_tree_root and (objects := books.objects(quota.name)):
+        written = objects[0].metadata.annotations.get(UNSCHEDULABLE_RESOURCE)
+        if written is not None:
+            yield "unschedulable-resource", _read(written)
+
+
+def _read(annotation: str) -> Amounts:
+    try:
+        return parse(msgspec.json.decode(annotation, type=Quantities | None) or {})[0]
+    except msgspec.MsgspecError:
+        return {}
