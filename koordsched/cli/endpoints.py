@@ -214,6 +214,8 @@ class Endpoints:
         self, contexts: Sequence[ssl.SSLContext], users: DelegatedAuth, flags: Authentication
     ) -> None:
         """Client certificates: from a file, or as the cluster publishes, which need not be known at once."""
+        if flags.requestheader_client_ca_file:
+            _log.warning("--requestheader-client-ca-file has no effect: authenticating proxies are not supported")
         if flags.client_ca_file:
             try:
                 bundle = await asyncio.to_thread(Path(flags.client_ca_file).read_bytes)

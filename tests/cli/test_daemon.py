@@ -13,8 +13,10 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import yaml
 
 DEADLINE = 30.0
 
@@ -199,6 +201,24 @@ def test_a_whole_life(cluster, tmp_path):
         assert code == 0
         with pytest.raises(OSError, match="refused"):
             get(f"{base}/healthz")
+
+
+def test_a_lost_lease_ends_the_process(cluster):
+    flags = (f"--kubeconfig={cluster}", "--leader-elect-resource-name=lost")
+    with running("run", *options(free_port(), *flags)) as process:
+        process.wait_for("successfully acquired lease")
+        taken = json.dumps({"spec": {"holderIdentity": "another", "leaseTransitions": 5}}).encode()
+        server = yaml.safe_load(Path(cluster).read_text())["clusters"][0]["cluster"]["server"]
+        request = urllib.request.Request(
+            f"{server}/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/lost",
+            taken,
+            {"Content-Type": "application/merge-patch+json"},
+            method="PATCH",
+        )
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+            assert answer.status == 200
+        process.wait_for("Leaderelection lost")
+        assert process.end()[0] == 1
 
 
 def test_a_standby_with_a_delayed_cache_lists_nothing(cluster, tmp_path):

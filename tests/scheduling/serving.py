@@ -87,7 +87,10 @@ class Client:
 
     async def get(self, path, token="alice", *, plain=False, method="GET", tls=None, **more):
         """(status, text)."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Every request on a connection of its own: what TLS decides is decided anew.
+        headers = {"Connection": "close"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         url = self._bases[plain] + path
         async with self._session.request(method, url, headers=headers, ssl=tls or unverified(), **more) as response:
             return response.status, await response.text()

@@ -8,16 +8,19 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from koordsched import config
+from koordsched.cli import endpoints
 from koordsched.cli.endpoints import metric_options
+from koordsched.cli.simulate import simulate
 from koordsched.client.errors import NotSent
 from koordsched.config.options import Authentication, Authorization, InsecureServing, Metrics, SecureServing
 from koordsched.framework.explain import Explanation, explain
 from koordsched.observability.metric_options import MetricOptionError
-from koordsched.observability.servingtls import ServingError
+from koordsched.observability.servingtls import ServingError, self_signed
 from tests.embedded import Embedded
-from tests.observability.certificates import Authority
+from tests.observability.certificates import NOW, Authority
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.serving import embedded_with_users, free_port, serving, until, unverified
 
@@ -243,7 +246,7 @@ async def test_profiling_pages_are_a_setting_of_the_file():
         assert (await running.client.get("/debug/decisions"))[0] == 200
 
 
-async def test_explain_decisions_and_snapshot():
+async def test_explain_decisions_and_snapshot(tmp_path):
     embedded = embedded_with_users()
     for name in ("alder", "beech"):
         embedded.insert(node(name))
@@ -268,10 +271,22 @@ async def test_explain_decisions_and_snapshot():
         assert (decision["pod"], decision["node"], decision["feasible"]) == ("default/p", placed, 2)
         assert json.loads((await get("/debug/decisions?limit=0"))[1]) == {"decisions": []}
         assert (await get("/debug/decisions?limit=x"))[0] == 400
-        listed = json.loads((await get("/debug/snapshot"))[1])
+        listed = json.loads(await written(get, tmp_path))
         assert (listed["kind"], listed["apiVersion"]) == ("List", "v1")
         names = [thing["metadata"]["name"] for thing in listed["items"] if thing["kind"] in ("Node", "Pod")]
         assert sorted(names) == ["alder", "beech", "big", "p"]
+        offline = await asyncio.to_thread(
+            CliRunner().invoke, simulate, ["-f", str(tmp_path / "snapshot.json"), "-o", "json"]
+        )
+        (pending,) = [each for each in json.loads(offline.stdout)["pods"] if not each.get("node")]
+        assert (pending["pod"], pending["message"]) == ("default/big", answer.message)
+
+
+async def written(get, directory):
+    """The snapshot, which is also left in a file."""
+    text = (await get("/debug/snapshot"))[1]
+    (directory / "snapshot.json").write_text(text)
+    return text
 
 
 # --- certificates -------------------------------------------------------------------------------
@@ -281,6 +296,16 @@ def client_with(certificate, key):
     context = unverified()
     context.load_cert_chain(certificate, key)
     return context
+
+
+def published(authority):
+    """Where clusters publish who signs client certificates."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": authority.pem.decode()},
+    }
 
 
 async def test_client_certificates_of_a_file(tmp_path):
@@ -300,18 +325,64 @@ async def test_client_certificates_of_a_file(tmp_path):
 async def test_client_certificates_as_the_cluster_publishes_them(tmp_path):
     authority = Authority()
     embedded = embedded_with_users()
-    embedded.insert(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {"client-ca-file": authority.pem.decode()},
-        }
-    )
+    embedded.insert(published(authority))
     alice = client_with(*authority.client(tmp_path, "alice"))
     authentication = Authentication(tolerate_lookup_failure=False)
     async with serving(embedded, authentication=authentication) as running:
         assert (await running.client.get("/configz", None, tls=alice))[0] == 200
+
+
+async def test_an_authority_that_is_published_late_is_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoints, "FIRST_LOOKUP", 0.01)
+    authority = Authority()
+    embedded = embedded_with_users()
+    alice = client_with(*authority.client(tmp_path, "alice"))
+    async with serving(embedded, authentication=Authentication()) as running:
+        assert (await running.client.get("/configz", None, tls=alice))[0] == 403
+        embedded.insert(published(authority))
+        await retried(lambda: running.client.get("/configz", None, tls=alice), 200)
+
+
+async def test_certificate_files_are_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoints, "FILES_AGAIN", 0.01)
+    files = {"crt": tmp_path / "tls.crt", "key": tmp_path / "tls.key"}
+
+    def renew(name):
+        certificate, key = self_signed((name,), NOW)
+        for suffix, content in (("key", key), ("crt", certificate)):
+            fresh = tmp_path / f"fresh.{suffix}"
+            fresh.write_bytes(content)
+            fresh.replace(files[suffix])
+        return ssl.create_default_context(cadata=certificate.decode())
+
+    first = renew("first")
+    port = free_port()
+    secure = SecureServing(
+        port=port, bind_address="127.0.0.1", tls_cert_file=str(files["crt"]), tls_private_key_file=str(files["key"])
+    )
+
+    async def trusts(context):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+        except ssl.SSLError:
+            return 0, "not trusted"
+        writer.close()
+        return 200, "trusted"
+
+    async with serving(Embedded(), secure_serving=secure):
+        assert (await trusts(first))[0] == 200
+        second = renew("second")
+        await retried(lambda: trusts(second), 200)
+        assert (await trusts(first))[0] == 0
+
+
+async def retried(ask, status, seconds=10.0):
+    """Asks again until the answer has this status."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while (answer := await ask())[0] != status:
+        assert loop.time() < end, answer
+        await asyncio.sleep(0.005)
 
 
 async def test_other_certificates_for_other_names(tmp_path):
