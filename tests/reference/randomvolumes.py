@@ -4,6 +4,7 @@ ZONES = ("za", "zb", "zc")
 ZONE, BETA_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 DRIVERS = ("disk.test", "file.test")
 HOSTNAME = "kubernetes.io/hostname"
+MIGRATED = ("kubernetes.io/aws-ebs", "kubernetes.io/gce-pd,kubernetes.io/aws-ebs", "kubernetes.io/cinder", "")
 CLASSES = {
     "local": {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"},
     "late": {"provisioner": "disk.test", "volumeBindingMode": "WaitForFirstConsumer"},
@@ -46,6 +47,8 @@ class RandomVolumes:
         labels = {HOSTNAME: name}
         if self.maybe(0.8):
             labels[self.rng.choice([ZONE, ZONE, ZONE, BETA_ZONE])] = self.rng.choice(ZONES)
+        if self.maybe(0.5):
+            labels["topology.ebs.csi.aws.com/zone"] = self.rng.choice(ZONES)
         return {
             "apiVersion": "v1",
             "kind": "Node",
@@ -62,10 +65,13 @@ class RandomVolumes:
                 if self.maybe(0.8):
                     entry["allocatable"] = {"count": self.rng.randrange(4)}
                 drivers.append(entry)
+        metadata = {"name": name}
+        if self.maybe(0.6):
+            metadata["annotations"] = {"storage.alpha.kubernetes.io/migrated-plugins": self.rng.choice(MIGRATED)}
         return {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "CSINode",
-            "metadata": {"name": name},
+            "metadata": metadata,
             "spec": {"drivers": drivers},
         }
 
@@ -113,6 +119,7 @@ class RandomVolumes:
             [
                 [{"key": HOSTNAME, "operator": "In", "values": self.some_nodes()}],
                 [{"key": ZONE, "operator": "In", "values": self.rng.sample(ZONES, self.rng.randint(1, 2))}],
+                [{"key": BETA_ZONE, "operator": "In", "values": [self.rng.choice(ZONES)]}],
                 [{"key": ZONE, "operator": "Exists"}, {"key": HOSTNAME, "operator": "NotIn", "values": ["n0"]}],
             ]
         )
@@ -136,9 +143,9 @@ class RandomVolumes:
         }
         if class_name is not None:
             made["storageClassName"] = class_name
-        if self.maybe(0.8):
+        if self.maybe(0.7):
             made["csi"] = {"driver": self.rng.choice(DRIVERS), "volumeHandle": f"h{self.rng.randrange(6)}"}
-        elif self.maybe(0.5):
+        elif self.maybe(0.8):
             made["awsElasticBlockStore"] = {"volumeID": f"vol-{self.rng.randrange(4)}"}
         affinity = self.affinity()
         if affinity is not None:

@@ -79,7 +79,7 @@ class Binder:
 
     def __init__(self, cluster: ClusterState, volumes: Volumes, writes: Writes, timeout: float) -> None:
         self._cluster = cluster
-        self._compiled = volumes
+        self._believed = volumes
         self._volumes = cluster.objects.of(PERSISTENT_VOLUMES)
         self._claims = cluster.objects.of(PERSISTENT_VOLUME_CLAIMS)
         self._changes = cluster.shared(ClaimChanges)
@@ -161,9 +161,8 @@ class Binder:
         return is_fully_bound(current)
 
     def _check_affinity(self, volume: PersistentVolume, node: str) -> None:
-        table = self._cluster.table
-        terms = self._compiled.affinity(volume)
-        if terms is not None and not terms.matches_row(table, table.row_of[node]):
+        row = self._cluster.table.row_of[node]
+        if not self._believed.usable(volume, slice(row, row + 1))[0]:
             raise BindingFailed(
                 f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node}": no matching NodeSelectorTerms'
             )

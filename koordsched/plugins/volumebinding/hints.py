@@ -18,11 +18,9 @@ from koordsched.cluster.events import (
 )
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.volumebinding.capacity import limit_of
+from koordsched.plugins.volumebinding.migration import MIGRATED_PLUGINS
 from koordsched.plugins.volumes.claims import BY_CLAIM
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
-
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
-"""Annotation of a CSINode."""
 
 _CHANGE = ActionType.ADD | ActionType.UPDATE
 

@@ -101,15 +101,9 @@ class Placer:
             if volume is None:
                 problems[suits] |= VOLUME_MISSING
                 return
-            usable = self._usable(volume)
+            usable = self._volumes.usable(volume, self._table.all_rows)
             problems[suits & ~usable] |= AFFINITY_CONFLICT
             suits &= usable
-
-    def _usable(self, volume: PersistentVolume) -> Mask:
-        terms = self._volumes.affinity(volume)
-        if terms is None:
-            return np.ones(self._table.size, dtype=np.bool_)
-        return terms.mask(self._table, self._table.all_rows)
 
     def _choose(self, demands: list[Demand]) -> list[VolumeChoice]:
         """A volume for each open claim on each row: one meant for it, or else the smallest free one left over."""
@@ -118,7 +112,8 @@ class Placer:
         for number, demand in enumerate(demands):
             promised = self._volumes.promised_to(demand)
             if promised is not None:
-                choices[number] = VolumeChoice(demand, self._usable(promised), promised)
+                where = self._volumes.within_affinity(promised, self._table.all_rows)
+                choices[number] = VolumeChoice(demand, where, promised)
             else:
                 by_class.setdefault(demand.class_name, []).append(number)
         for class_name, numbers in by_class.items():

@@ -37,6 +37,7 @@ from koordsched.plugins.volumebinding.binder import Binder, BindingFailed
 from koordsched.plugins.volumebinding.capacity import StorageCapacities
 from koordsched.plugins.volumebinding.claims import ClaimReader, Claims
 from koordsched.plugins.volumebinding.hints import registrations
+from koordsched.plugins.volumebinding.migration import MigratedPlugins
 from koordsched.plugins.volumebinding.placing import TEXTS, Placer, Placing
 from koordsched.plugins.volumebinding.reservation import Reservation, Reservations
 from koordsched.plugins.volumebinding.volumes import Volumes
@@ -49,11 +50,10 @@ class VolumeBooks:
 
     def __init__(self, cluster: ClusterState) -> None:
         objects = cluster.objects
-        objects.of(CSI_NODES)  # watched for the hints alone
         claims = Assumed(objects.of(PERSISTENT_VOLUME_CLAIMS))
         volumes = Assumed(objects.of(PERSISTENT_VOLUMES))
         classes = objects.of(STORAGE_CLASSES)
-        self.volumes = Volumes(cluster.table, volumes)
+        self.volumes = Volumes(cluster.table, volumes, MigratedPlugins(cluster.table, objects.of(CSI_NODES)))
         self.reader = ClaimReader(claims, classes)
         capacities = StorageCapacities(cluster.table, objects.of(CSI_STORAGE_CAPACITIES))
         self.placer = Placer(cluster.table, self.volumes, classes, objects.of(CSI_DRIVERS), capacities)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from koordsched.api.core import NodeSelector
 from koordsched.api.quantity import QuantityError, value
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
-from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.matching.rows import Mask, count_of
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.freevolumes import FreeVolumes
+from koordsched.plugins.volumebinding.migration import MigratedPlugins, plugin_of, translated
 from koordsched.plugins.volumes.claims import ClaimKey, class_of_volume
 
 
@@ -56,8 +60,9 @@ def same_kind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 class Volumes:
     """All persistent volumes as we believe them to be, by class and by claim."""
 
-    def __init__(self, table: NodeTable, volumes: Assumed[PersistentVolume]) -> None:
+    def __init__(self, table: NodeTable, volumes: Assumed[PersistentVolume], migrated: MigratedPlugins) -> None:
         self._table = table
+        self._migrated = migrated
         self._volumes = volumes
         self._selectors = NodeSelectors()
         self._terms: dict[str, tuple[NodeSelector, NodeTerms]] = {}
@@ -69,15 +74,29 @@ class Volumes:
         """The volume of that name."""
         return self._volumes.get("", name)
 
-    def affinity(self, volume: PersistentVolume) -> NodeTerms | None:
-        """The compiled node affinity of a volume; None if it can be used everywhere."""
-        required = required_affinity(volume)
-        if required is None:
-            return None
-        known = self._terms.get(volume.metadata.name)
-        if known is None or known[0] != required:
-            known = self._terms[volume.metadata.name] = (required, self._selectors.terms(required))
-        return known[1]
+    def within_affinity(self, volume: PersistentVolume, rows: Rows) -> Mask:
+        """The rows that the volume's node affinity selects, as it is written."""
+        return self._selects(volume.metadata.name, required_affinity(volume), rows)
+
+    def usable(self, volume: PersistentVolume, rows: Rows) -> Mask:
+        """The rows whose nodes can use the volume: its affinity as the node's drivers understand it."""
+        mask = self.within_affinity(volume, rows)
+        plugin = plugin_of(volume)
+        if plugin is not None:
+            migrated = self._migrated.on(plugin).data[rows]
+            if migrated.any():
+                moved = self._selects(f"{volume.metadata.name} {plugin}", translated(volume, plugin), rows)
+                mask = np.where(migrated, moved, mask)
+        return mask
+
+    def _selects(self, key: str, selector: NodeSelector | None, rows: Rows) -> Mask:
+        """The rows that a node selector selects, all if it is None; what it compiles to is kept under the key."""
+        if selector is None:
+            return np.ones(count_of(rows), dtype=np.bool_)
+        known = self._terms.get(key)
+        if known is None or known[0] != selector:
+            known = self._terms[key] = (selector, self._selectors.terms(selector))
+        return known[1].mask(self._table, rows)
 
     def free(self, class_name: str) -> FreeVolumes | None:
         """The free volumes of a class; None if there are none."""
@@ -110,6 +129,7 @@ class Volumes:
                 self._add_free(new)
         elif old is not None:
             self._terms.pop(old.metadata.name, None)
+            self._terms.pop(f"{old.metadata.name} {plugin_of(old)}", None)
 
     def _index_claim(self, volume: PersistentVolume, *, present: bool) -> None:
         reference = volume.spec.claim_ref

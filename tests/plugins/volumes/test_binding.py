@@ -223,6 +223,23 @@ def test_after_a_failure_the_pod_is_tried_again():
     run(main())
 
 
+@pytest.mark.parametrize("state", [DYNAMIC, STATIC])
+def test_another_scheduler_takes_over_what_the_first_one_began(state):
+    async def main():
+        async with waiting_pod(*state) as embedded:
+            pass  # the scheduler stops while the pod waits
+        async with scheduler_on(embedded):
+            await asyncio.sleep(1)
+            assert node_of(embedded, "p") is None
+            if state is DYNAMIC:
+                embedded.insert(volume("v", claim="c"))
+            finish_binding(embedded, "c", "v")
+            await until(lambda: node_of(embedded, "p") == "n1", 5)
+            assert embedded.get("PersistentVolume", "v")["spec"]["claimRef"]["uid"] == "uid-c"
+
+    run(main())
+
+
 def test_a_write_that_comes_too_late_is_refused_and_nothing_stays_promised():
     async def main():
         embedded = None

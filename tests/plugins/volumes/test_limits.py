@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plugins.harness import Bench
+from tests.plugins.harness import Bench, explain
 from tests.plugins.volumes.asking import refused
 from tests.plugins.volumes.objects import (
     attachment,
@@ -108,3 +108,11 @@ def test_limits_with_claims_that_cannot_be_looked_up():
     assert refused("NodeVolumeLimits", objects, pod("p", ephemeral=["e"])) == {
         "n": ("PVC default/p-e was not created for pod default/p (pod is not owner)",)
     }
+
+
+def test_a_victim_makes_room_for_a_volume():
+    state = [node("n1"), node("n2"), storage_class(), csi_node("n1", disk_test=1), csi_node("n2", disk_test=1)]
+    state += [*bound("a"), *bound("b"), *bound("c")]
+    state += [pod("e", "a", on="n1", priority=20), pod("f", "b", on="n2", priority=1)]
+    found = explain(state, pod("p", "c", priority=10))
+    assert (found.nominated_node, found.victims) == ("n2", ["default/f"])

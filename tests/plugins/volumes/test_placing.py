@@ -5,13 +5,16 @@ import pytest
 from tests.plugins.harness import Bench, explain, scheduler
 from tests.plugins.volumes.asking import refused
 from tests.plugins.volumes.objects import (
+    BETA_ZONE,
     HOSTNAME,
     LOCAL,
+    REGION,
     ZONE,
     bound,
     capacity,
     claim,
     csi_driver,
+    csi_node,
     node,
     pod,
     storage_class,
@@ -266,3 +269,57 @@ def test_pods_without_volumes_never_reach_these_plugins():
     profile = offline.profiles["default-scheduler"]
     plan = profile.evaluations.plan_of(offline.pending["default/p"].shape)
     assert {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"} <= plan.skipped
+
+
+EBS_ZONE = "topology.ebs.csi.aws.com/zone"
+EBS = {"csi": None, "awsElasticBlockStore": {"volumeID": "vol-1"}}
+TAKEN_OVER = csi_node("n", migrated="kubernetes.io/gce-pd,kubernetes.io/aws-ebs")
+
+
+@pytest.mark.parametrize(
+    "csi, node_labels, pv, fits",
+    [
+        pytest.param(
+            None, {ZONE: "a"}, {"at": {ZONE: ["a"]}, **EBS}, True, id="without a CSINode the general label counts"
+        ),
+        pytest.param(TAKEN_OVER, {ZONE: "a"}, {"at": {ZONE: ["a"]}, **EBS}, False, id="otherwise the driver's"),
+        pytest.param(TAKEN_OVER, {EBS_ZONE: "a"}, {"at": {ZONE: ["a"]}, **EBS}, True, id="which may be all there is"),
+        pytest.param(
+            TAKEN_OVER, {EBS_ZONE: "a"}, {"at": {BETA_ZONE: ["a"]}, **EBS}, True, id="for the beta label, too"
+        ),
+        pytest.param(
+            TAKEN_OVER, {EBS_ZONE: "b"}, {"labels": {ZONE: "a__b"}, **EBS}, True, id="from the volume's labels"
+        ),
+        pytest.param(TAKEN_OVER, {EBS_ZONE: "c"}, {"labels": {ZONE: "a__b"}, **EBS}, False, id="or outside of them"),
+        pytest.param(
+            TAKEN_OVER,
+            {EBS_ZONE: "b", "disk": "x"},
+            {"labels": {ZONE: "a__b"}, "at": {"disk": ["x"]}, **EBS},
+            True,
+            id="in addition to its affinity",
+        ),
+        pytest.param(
+            TAKEN_OVER,
+            {EBS_ZONE: "b", REGION: "r"},
+            {"at": {BETA_ZONE: ["b"], "failure-domain.beta.kubernetes.io/region": ["r"]}, **EBS},
+            True,
+            id="the beta region becomes the general one",
+        ),
+        pytest.param(TAKEN_OVER, {ZONE: "a"}, {**EBS}, True, id="a volume without any zone"),
+        pytest.param(TAKEN_OVER, {ZONE: "a"}, {"at": {ZONE: ["a"]}}, True, id="a CSI volume is what it says"),
+        pytest.param(
+            csi_node("n", migrated="kubernetes.io/gce-pd"),
+            {ZONE: "a"},
+            {"at": {ZONE: ["a"]}, **EBS},
+            True,
+            id="another plugin",
+        ),
+    ],
+)
+def test_in_tree_volumes_of_migrated_plugins(csi, node_labels, pv, fits):
+    state = [node("n", **node_labels), *bound("c", **pv), *([csi] if csi else [])]
+    assert refused("VolumeBinding", state, pod("p", "c")) == ({} if fits else {"n": (CONFLICT,)})
+    late = Bench(*state[1:])  # the node comes last
+    plugin = late.plugin("VolumeBinding")
+    late.add(state[0])
+    assert (late.filter(plugin, pod("p", "c"))["n"] is None) == fits

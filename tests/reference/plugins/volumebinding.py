@@ -85,7 +85,7 @@ class VolumeBinding:
             if volume is None:
                 found.append(MISSING)
                 break
-            if not reachable(volume, node):
+            if not reachable(as_migrated(volume, node, world), node):
                 found.append(CONFLICT)
                 break
         problem = self._unbound(claims, node, world)
@@ -118,6 +118,48 @@ class VolumeBinding:
 def reachable(volume, node):
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     return required is None or node_selector_matches(required, node)
+
+
+MIGRATED_ZONES = {
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
+    "cinder": ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
+}
+GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
+
+
+def as_migrated(volume, node, world):
+    """An in-tree volume as its CSI driver sees it, if that is in charge on the node."""
+    kind = next((kind for kind in MIGRATED_ZONES if volume["spec"].get(kind)), None)
+    csi_node = find(world, "CSINode", node["metadata"]["name"])
+    if kind is None or csi_node is None:
+        return volume
+    plugin, zone_key = MIGRATED_ZONES[kind]
+    listed = annotations_of(csi_node).get("storage.alpha.kubernetes.io/migrated-plugins", "")
+    if plugin not in listed.split(","):
+        return volume
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
+    terms = [[dict(e) for e in term.get("matchExpressions", [])] for term in required.get("nodeSelectorTerms", [])]
+    used = {e["key"] for term in terms for e in term}
+    prefix = next((p for keys in (used, labels_of(volume)) for p in (GA, BETA) if p + "zone" in keys), GA)
+    zones = [z.strip() for z in labels_of(volume).get(prefix + "zone", "").split("__") if z.strip()]
+    if any(e["key"] == prefix + "zone" and e.get("values") for term in terms for e in term):
+        rename(terms, prefix + "zone", zone_key)
+    elif zones:
+        terms = [[*term, {"key": zone_key, "operator": "In", "values": zones}] for term in terms or [[]]]
+    if prefix == BETA:
+        rename(terms, BETA + "region", GA + "region")
+    if not terms and not required:
+        return volume
+    selector = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {**volume, "spec": {**volume["spec"], "nodeAffinity": {"required": selector}}}
+
+
+def rename(terms, old, new):
+    for term in terms:
+        for expression in term:
+            if expression["key"] == old:
+                expression["key"] = new
 
 
 def is_for(volume, claim):
