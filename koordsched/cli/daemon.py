@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from random import Random
 
-from koordsched import __version__
+from koordsched import __version__, controllers
 from koordsched.cli.debugdump import write_dump
 from koordsched.cli.endpoints import Endpoints, Served, metric_options
 from koordsched.client.clock import SystemClock
@@ -124,6 +124,7 @@ class Daemon:
             metrics=metrics,
             hostname=platform.node(),
             max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+            controllers=controllers.IN_TREE,
             own_pod=(os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")),
             fence=self._may_write,
         )

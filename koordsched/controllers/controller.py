@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Protocol
 
 from koordsched.api.meta import ObjectMeta
@@ -47,7 +46,6 @@ class ControllerHandle:
     writes: ObjectWrites
     voice: Voice
     clock: Clock
-    rng: Random
     metrics: MetricRegistry
     own_replicas: Container[Pod]
 

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 
 from koordsched.client.clock import Clock
 from koordsched.client.lanes import Lanes
@@ -18,6 +19,7 @@ from koordsched.client.transport import Transport
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
+from koordsched.controllers.controller import ControllerFactory, ControllerHandle
 from koordsched.extender.cycle import ExtendedCycle
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
@@ -35,12 +37,14 @@ from koordsched.queue.queue import MAX_UNSCHEDULABLE, QueueProfile, SchedulingQu
 from koordsched.scheduling.apiwrites import ApiWrites, EventWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
+from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import EXTENDER, Decisions
 from koordsched.scheduling.eviction import PreemptionEvictions
 from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.timing import HintTimes
@@ -73,9 +77,11 @@ class Scheduler:
         hostname: str,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
         own_pod: tuple[str, str] = ("", ""),
+        controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`own_pod`: namespace and name of the pod this runs in, if any. `fence` says whether we may act, for acts
+        """`own_pod`: namespace and name of the pod this runs in, if any. `controllers`: by the plugin that needs them;
+        they run while `run` does. `fence` says whether we may act, for acts
         that do not go through the lanes.
 
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
@@ -95,6 +101,7 @@ class Scheduler:
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
         nominations = _Nominations()
         evictions = _Evictions()
+        replicas = OwnReplicas(self.cluster, *own_pod)
         self.profiles: dict[str, Profile] = build_profiles(
             resolved,
             registry,
@@ -104,8 +111,10 @@ class Scheduler:
             evictions=evictions,
             clock=clock,
             rng=rng,
-            own_replicas=OwnReplicas(self.cluster, *own_pod),
+            own_replicas=replicas,
         )
+        offered = ControllerHandle(self.cluster, ObjectWrites(lanes), self.voice, clock, metrics, replicas)
+        self._controllers = build_controllers(resolved, self.profiles, controllers, offered)
         self._notices = WaitNotices(self.voice, clock.monotonic, self._pending.by_uid)
         hint_times = HintTimes(metrics, clock.monotonic)
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
@@ -196,14 +205,15 @@ class Scheduler:
         await self.wait_synced()
         timers = asyncio.get_running_loop().create_task(self._run_timers(), name="queue timers")
         try:
-            while True:
-                await self.queue.wait_nonempty()
-                if self._extended is None:
-                    self._schedule_for_a_while()
-                else:
-                    await self._schedule_with(self._extended)
-                await asyncio.sleep(0)
-                await self.binding.drained_below(MAX_BINDING)
+            async with running(self._controllers):
+                while True:
+                    await self.queue.wait_nonempty()
+                    if self._extended is None:
+                        self._schedule_for_a_while()
+                    else:
+                        await self._schedule_with(self._extended)
+                    await asyncio.sleep(0)
+                    await self.binding.drained_below(MAX_BINDING)
         finally:
             timers.cancel()
 

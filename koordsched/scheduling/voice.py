@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from koordsched.api import core
+from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.observability.events import WARNING, EventRecorder
+from koordsched.observability.events import NORMAL, WARNING, EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling.podstatus import PodStatusWriter
 
@@ -50,6 +53,18 @@ class UserVoice:
     def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
         """The victim had to make room for the preemptor."""
         self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)
+
+    # --- what controllers have to say -----------------------------------------------------------------
+
+    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str) -> None:
+        """Something about an object is not as it should be."""
+        version = kind.api.removeprefix("apis/").removeprefix("api/")
+        reference = ObjectReference(version, kind.type.__name__, meta.namespace, meta.name, meta.uid)
+        self._any.record(reference, WARNING, reason, "Checking", text)
+
+    def tell_pod(self, pod: Pod, reason: str, text: str) -> None:
+        """Something was done to a pod."""
+        self._of(pod).record(pod_reference(pod), NORMAL, reason, "Evicting", text)
 
     # --- complaints about what cannot be understood ------------------------------------------------
 

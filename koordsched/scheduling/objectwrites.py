@@ -1,0 +1,73 @@
+"""Writes of objects on behalf of controllers. They are states, not commands: repeating one does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from koordsched.api.meta import ObjectMeta
+from koordsched.client.errors import AlreadyExists, Ambiguous, ClientError, Conflict, NotFound
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.transport import MERGE_PATCH, Request
+from koordsched.cluster.objects import Kind
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import WriteFailed
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between attempts while it is in doubt whether a write was carried out."""
+
+
+class ObjectWrites:
+    """Through the lanes, after bindings and evictions. Every method raises WriteFailed."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    async def create(self, kind: Kind[Any], namespace: str, thing: Mapping[str, Any]) -> bool:
+        """Creates the object (JSON); False if there is one of that name already."""
+        collection = f"/{kind.api}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else kind.path
+        try:
+            await self._settle(Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
+        except AlreadyExists:
+            return False
+        except ClientError as error:
+            raise WriteFailed(str(error)) from error
+        return True
+
+    async def merge(self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any]) -> None:
+        """Merges changes into the object of that name and uid, whatever its version."""
+        body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
+        path = kind.object_path(meta.namespace, meta.name)
+        try:
+            await self._settle(Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+        except ClientError as error:
+            raise WriteFailed(str(error)) from error
+
+    async def evict(self, pod: Pod) -> None:
+        """Evicts the pod, disruption budgets permitting; one that is gone is fine."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        try:
+            await self._settle(Lane.EVICTION, Request("POST", path, orjson.dumps(body)))
+        except (NotFound, Conflict):
+            return  # gone, or another pod by that name
+        except ClientError as error:
+            raise WriteFailed(str(error)) from error
+
+    async def _settle(self, lane: Lane, request: Request) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._lanes.submit(lane, request)
+                return
+            except Ambiguous:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
