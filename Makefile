@@ -49,8 +49,10 @@ format: venv ## Format the code
 bench: venv ## Measure, next to the yardstick
 	$(BIN)/python -m bench $(ARGS)
 
-profile: venv ## Where the engine spends its time, by function
-	$(BIN)/python -m cProfile -s tottime -m bench.engine --quick $(ARGS) | head -n 80
+PROFILED = koordsched simulate -f config/examples/burst.yaml --nodes 5000
+
+profile: venv ## Where the time goes, by function; ARGS="MODULE ..." profiles another one
+	$(BIN)/python -m cProfile -s tottime -m $(or $(ARGS),$(PROFILED)) | head -n 60
 
 lock: ## Choose the versions in requirements.lock anew
 	$(PYTHON) -m venv $(VENV)-lock

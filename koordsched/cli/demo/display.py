@@ -62,7 +62,7 @@ def _bars(tallies: Mapping[str, Tally]) -> Table:
     rows = table("WORKLOAD", "PLACED", "", "UP", right=["PLACED", "UP"])
     for workload, tally in tallies.items():
         full = _BAR * tally.placed // max(tally.pods, 1)
-        bar = Text("━" * full, style="green") + Text("━" * (_BAR - full), style="dim")
+        bar = Text.assemble(("━" * full, "green"), ("━" * (_BAR - full), "dim"))
         rows.add_row(workload, f"{tally.placed}/{tally.pods}", bar, str(tally.running + tally.succeeded))
     return rows
 
