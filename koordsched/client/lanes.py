@@ -155,6 +155,8 @@ class Lanes:
         self._idle: list[asyncio.Future[None]] = []
         self.limit = limit or AdaptiveLimit()
         self.in_flight = 0
+        self.doubtful_at = float("-inf")
+        """When a write, leases apart, last ended without an answer (monotonic seconds): it may still be carried out."""
         self.stats = {lane: LaneStats() for lane in Lane}
 
     def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
@@ -217,6 +219,10 @@ class Lanes:
                 if write.future is not None and not write.future.done():
                     write.future.set_exception(LanesClosed(f"{write.request.method} {write.request.target}"))
             queue.clear()
+
+    def quiet_for(self, seconds: float) -> bool:
+        """Whether every write, leases apart, has been answered, and none was left in doubt in the last `seconds`."""
+        return not self.in_flight and self._clock.monotonic() - self.doubtful_at > seconds
 
     def refresh_waiting(self) -> None:
         """Brings `waiting` in the statistics up to date; called when metrics are read."""
@@ -331,6 +337,8 @@ class Lanes:
                 stats.failed += 1
             else:
                 stats.ambiguous += 1
+                if write.lane is not Lane.LEASE:
+                    self.doubtful_at = now
         if write.future is not None and not write.future.done():
             write.future.set_exception(error)
 

@@ -77,7 +77,8 @@ class Elector:
     All deadlines are this machine's boot time since a moment that lies before the server's: neither remote clocks nor
     a suspended machine can make us believe in a lease that others may have taken. `on_started` and `on_stopped` are
     called in pairs, `on_new_leader` with the identity of each leader seen, our own included. `write` carries lock
-    writes if they are not to go straight to the transport.
+    writes if they are not to go straight to the transport. `may_release` is asked before the lock is given up: while
+    writes of ours may still be on their way, it must be left to expire, or they could land in the next one's reign.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Elector:
         on_stopped: Callable[[], None],
         on_new_leader: Callable[[str], None] | None = None,
         write: Write | None = None,
+        may_release: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._config = config
         self._transport = transport
@@ -100,6 +102,7 @@ class Elector:
         self._on_stopped = on_stopped
         self._on_new_leader = on_new_leader
         self._write = write
+        self._may_release = may_release
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{config.namespace}/leases"
         self._path = f"{self._collection}/{config.name}"
         self._lock: LeaseLock | None = None
@@ -286,6 +289,9 @@ class Elector:
 
     async def _release(self) -> None:
         """Gives the lock up if it is ours, so that the next leader need not wait for it to expire."""
+        if self._leader == self._config.identity and self._may_release is not None and not await self._may_release():
+            log.info("lease %s/%s is left to expire", self._config.namespace, self._config.name)
+            return
         for _ in range(RELEASE_ATTEMPTS):
             lock = self._lock
             try:
