@@ -1,0 +1,61 @@
+"""`python -m tests.simulation`: many seeds, or one of them step by step."""
+
+import logging
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import click
+
+from tests.simulation import simulation
+
+
+@click.command()
+@click.option("--seed", help="Run this one alone.")
+@click.option("--trace", is_flag=True, help="With --seed: print every step, and what the scheduler logs.")
+@click.option("--seeds", default=300, show_default=True, help="How many to run.")
+@click.option("--first", default=0, show_default=True, help="The first of them.")
+@click.option("--jobs", default=2, show_default=True, help="Processes to run them in.")
+@click.option("--keep-going", is_flag=True, help="Do not end at the first seed that fails.")
+def main(seed, trace, seeds, first, jobs, keep_going):
+    """Simulates a cluster under faults; the exit code is 1 if an invariant was violated."""
+    if seed is not None:
+        sys.exit(replay(seed, trace))
+    sys.exit(run_many(range(first, first + seeds), jobs, keep_going))
+
+
+def replay(seed, trace):
+    """Runs one seed; returns the exit code."""
+    length, level = (None, logging.DEBUG) if trace else (400, logging.ERROR)
+    outcome = simulation.run(seed, trace_length=length, log_level=level)
+    if trace:
+        print("\n".join(outcome.trace))
+        print("\n".join(outcome.log[-200:]))
+    print(outcome.report() if outcome.failed else outcome)
+    return int(outcome.failed)
+
+
+def run_many(seeds, jobs, keep_going):
+    """Runs the seeds; returns the exit code."""
+    began, failed, done, bindings, steps, virtual = time.monotonic(), [], 0, 0, 0, 0.0
+    with ProcessPoolExecutor(jobs) as pool:
+        for outcome in pool.map(simulation.run, seeds, chunksize=5):
+            done += 1
+            bindings += outcome.bindings
+            steps += outcome.steps
+            virtual += outcome.virtual
+            if outcome.failed:
+                failed.append(outcome)
+                print(outcome.report() if len(failed) == 1 else f"seed {outcome.seed}: {outcome.violations[:2]}")
+                if not keep_going:
+                    pool.shutdown(cancel_futures=True)
+                    break
+    print(
+        f"{done} seeds, {len(failed)} failed, {bindings} bindings, {steps} steps, "
+        f"{virtual / 3600:.1f} virtual hours in {time.monotonic() - began:.0f} s"
+    )
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The API server of a simulation, and the record of who wrote what."""
+
+from koordsched.client.inmemory import InMemoryTransport
+from koordsched.fakecluster.messages import Request
+from tests.embedded import Embedded
+
+OUTSIDE = ""
+"""Writer of what users, kubelets and controllers do."""
+
+
+class Server(Embedded):
+    """An embedded API server that knows which replica each write comes from."""
+
+    def __init__(self, seed, trace):
+        super().__init__(seed)
+        self.trace = trace
+        self.writer = OUTSIDE
+        self.request = None
+        """(method, path) of the request of a replica that is being served."""
+        self.calls = {}
+        """(method, path without names) of everything that replicas asked for."""
+
+    def door(self, name, fault):
+        """A replica's transport."""
+
+        async def handler(method, path, query, headers, body):
+            self.writer, self.request = name, (method, path)
+            try:
+                response = self.server.start(Request(method, path, query, headers, body))
+            finally:
+                self.writer, self.request = OUTSIDE, None
+            return response.status, response.headers, response.body
+
+        return InMemoryTransport(handler, fault=fault)
+
+    def state_at(self, path, oldest, rng):
+        """A version between `oldest` and now at which a list can still be had; None if there is none."""
+        resource = self.resource_of(path)
+        newest = self.registry.store.rv
+        oldest = max(oldest, self.registry.collection(resource).compacted)
+        return rng.randint(oldest, newest) if oldest <= newest else None
+
+    def resource_of(self, path):
+        """The resource of a collection's path."""
+        parts = path.strip("/").split("/")
+        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+        return self.registry.resource(group, version, parts[-1])
+
+    def compact(self, path):
+        """Forgets the past of a resource: watches that resume end with 410."""
+        self.registry.collection(self.resource_of(path)).compact()
+
+    # --- what users, kubelets and controllers do -------------------------------------------------------
+
+    def objects(self, kind):
+        """All objects of a kind, shared: read only."""
+        return [record.obj() for record in self.registry.scan(self.resource(kind))]
+
+    def change(self, kind, name, make, namespace="default"):
+        """Replaces an object by `make(copy)`; nothing if it is gone."""
+        resource = self.resource(kind)
+        if self.registry.peek(resource, namespace if resource.namespaced else None, name) is None:
+            return
+        record = self.registry.record(resource, namespace if resource.namespaced else None, name)
+        thing = record.fresh()
+        make(thing)
+        self.registry.replace_record(resource, record, thing)
+
+    def remove(self, kind, name, namespace="default", uid=None, grace=0):
+        """Deletes an object, if it is there."""
+        resource = self.resource(kind)
+        namespace = namespace if resource.namespaced else None
+        found = self.registry.peek(resource, namespace, name)
+        if found is not None and uid in (None, found["metadata"]["uid"]):
+            self.registry.delete(resource, namespace, name, grace_period_seconds=grace)

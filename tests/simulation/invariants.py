@@ -1,0 +1,165 @@
+"""Safety: what must hold after every single write, judged from the API server's own state.
+
+A scheduler may be behind the server; what it decides must be right by some state that it can have seen since. What
+it decided itself, and what its predecessors decided, it must know.
+"""
+
+from tests.reference.profile import Profile
+from tests.reference.world import World, is_deleting
+
+FITTING = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit")
+FINISHED = ("Succeeded", "Failed")
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+class Decision:
+    """What a replica knew when it placed a pod: versions of nodes and pods that it had handled."""
+
+    def __init__(self, writer, node, nodes_version, pods_version):
+        self.writer = writer
+        self.node = node
+        self.nodes_version = nodes_version
+        self.pods_version = pods_version
+
+
+class Invariants:
+    """Listens to the server; `violations` are texts, `on_violation` is called at the first."""
+
+    def __init__(self, server, trace, on_violation):
+        self.server = server
+        self.trace = trace
+        self.violations = []
+        self.holder = ""
+        """Identity in the lease."""
+        self.bindings = 0
+        self.decisions = {}
+        """uid -> Decision, the newest."""
+        self.attempted = {}
+        """Replica -> uids of the pods that it tried to place."""
+        self._on_violation = on_violation
+        self._versions = {}
+        """Node name -> [(version, node or None)], None where it does not exist or cannot be read."""
+        self._bound = {}
+        """uid -> (node, version of the write, whether a replica did it)."""
+        self._plugins = Profile({}).plugins
+        registry = server.registry
+        for kind, check in (("Pod", self._pod), ("Node", self._node)):
+            registry.subscribe_changes(server.resource(kind), check)
+        for group, version, plural in (("coordination.k8s.io", "v1", "leases"), ("events.k8s.io", "v1", "events")):
+            registry.subscribe_changes(registry.resource(group, version, plural), self._other)
+
+    def fail(self, text):
+        self.trace(f"VIOLATION {text}")
+        self.violations.append(text)
+        self._on_violation()
+
+    # --- changes -----------------------------------------------------------------------------------
+
+    def _tell(self, change, more=""):
+        record, writer = change.record, self.server.writer
+        by = f" by {writer}" if writer else ""
+        self.trace(f"{change.type} {'/'.join(record.key)} {record.uid[:8]} v{record.rv}{more}{by}")
+
+    def _other(self, change):
+        lease = "holderIdentity" in (change.new.get("spec") or {})
+        if lease:
+            self.holder = change.new["spec"]["holderIdentity"] or ""
+            self._tell(change, f" holder={self.holder}")
+        else:
+            self._tell(change, f" {change.new.get('reason')}")
+            self._one_acts("an event")
+
+    def _one_acts(self, what):
+        writer = self.server.writer
+        if writer and self.holder and self.holder != writer:
+            self.fail(f"{what} by {writer} while {self.holder} holds the lease")
+
+    def _node(self, change):
+        node = None if change.type == "DELETED" else change.new
+        readable = node is not None and isinstance(node["spec"].get("taints") or [], list)
+        self._tell(change, "" if readable or node is None else " (malformed)")
+        if node is not None and not readable:
+            return  # what was last known of it stays in force
+        self._versions.setdefault(change.record.name, []).append((change.record.rv, node))
+
+    def _pod(self, change):
+        new, old, uid = change.new, change.old, change.record.uid
+        node = new["spec"].get("nodeName", "")
+        status = new.get("status") or {}
+        self._tell(change, f" node={node} nominated={status.get('nominatedNodeName', '')} {status.get('phase', '')}")
+        self._one_acts(f"a write to pod {new['metadata']['name']}")
+        if change.type == "DELETED":
+            self._bound.pop(uid, None)
+            return
+        before = (old or {}).get("spec", {}).get("nodeName", "")
+        if before and before != node:
+            self.fail(f"pod {new['metadata']['name']} moved from {before} to {node or 'nowhere'}")
+        if node and not before:
+            self._bound[uid] = (node, change.record.rv, bool(self.server.writer))
+            if self.server.writer:
+                self._newly_bound(new, node)
+        elif self.server.writer and old is not None and self.server.request[1].endswith("/status"):
+            self._status_written(old, new)
+
+    def _status_written(self, old, new):
+        uid, name = new["metadata"]["uid"], new["metadata"]["name"]
+        if _verdict(new) == _verdict(old):
+            return
+        if uid not in self.attempted.get(self.server.writer, ()):
+            self.fail(f"{self.server.writer} writes the status of pod {name} {uid}, which it never tried to place")
+
+    # --- bindings ----------------------------------------------------------------------------------
+
+    def _newly_bound(self, pod, node):
+        self.bindings += 1
+        writer, uid, name = self.server.writer, pod["metadata"]["uid"], pod["metadata"]["name"]
+        decision = self.decisions.get(uid)
+        if decision is None or decision.node != node:
+            self.fail(f"{writer} binds pod {name} to {node}, which it did not decide")
+            return
+        reasons = []
+        for state in self._states_since(node, decision.nodes_version):
+            reason = self._misfit(pod, state, decision)
+            if reason is None:
+                return
+            reasons.append(reason)
+        self.fail(f"{writer} binds pod {name} to {node}: {'; '.join(reasons) or 'there is no such node'}")
+
+    def _states_since(self, node, version):
+        """The states of a node that somebody who had handled `version` may have believed in."""
+        history = self._versions.get(node, [])
+        current = [state for since, state in history if since <= version][-1:]
+        return [s for s in (*current, *(state for since, state in history if since > version)) if s is not None]
+
+    def _misfit(self, pod, node, decision):
+        """Why the pod does not fit on this state of the node; None if it does."""
+        world = World([node])
+        for other in self.server.objects("Pod"):
+            bound = self._bound.get(other["metadata"]["uid"])
+            if bound is None or other["metadata"]["uid"] == pod["metadata"]["uid"] or is_finished(other):
+                continue
+            if bound[2] or bound[1] <= decision.pods_version:
+                world.add(other)
+        for name in FITTING:
+            plugin = self._plugins[name]
+            status = plugin.filter(pod, node, world)
+            if status is not None:
+                return f"{name}: {', '.join(status.reasons)}"
+        return None
+
+
+def is_finished(pod):
+    return (pod.get("status") or {}).get("phase") in FINISHED
+
+
+def is_gone(pod):
+    """Whether a pod is on its way out or has come to its end."""
+    return is_deleting(pod) or is_finished(pod)
+
+
+def _verdict(pod):
+    """What a scheduler says of a pod in its status. A nomination may be taken back by whoever needs the room."""
+    return [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") == "PodScheduled"]

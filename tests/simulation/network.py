@@ -1,0 +1,183 @@
+"""What lies between one replica and the API server, and what the seed does to it."""
+
+import asyncio
+from random import Random
+
+from koordsched.client.errors import Ambiguous, NotSent
+
+STATUS = b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":"%s","message":"told to fail"}'
+REFUSALS = {409: b"Conflict", 429: b"TooManyRequests", 500: b"InternalError", 503: b"ServiceUnavailable"}
+REMEMBERED = 60
+"""Lines of a watch that may be sent once more."""
+
+CALM, FLAKY, REFUSING, SILENT = "calm", "flaky", "refusing", "silent"
+
+
+class Network:
+    """Faults of every request and watch of one replica. `weather` may be changed at any time."""
+
+    def __init__(self, name, plan, trace, state_at):
+        self.name = name
+        self.plan = plan
+        self.trace = trace
+        self.rng = Random(f"{plan.seed} network {name}")
+        self.weather = CALM
+        self.streams = {}
+        self.requests = 0
+        self.dead = False
+        self._state_at = state_at
+        self._healed = asyncio.Event()
+
+    # --- weather -----------------------------------------------------------------------------------
+
+    def set_weather(self, weather):
+        """Changes the weather; a cut-off may reset the watches or leave them hanging."""
+        self.weather = weather
+        if weather == REFUSING or (weather == SILENT and self.rng.random() < 0.3):
+            self.cut_streams()
+        if weather in (CALM, FLAKY):
+            self._healed.set()
+            self._healed.clear()
+
+    def heal(self):
+        """Good for ever; whatever hung is reset."""
+        self.set_weather(CALM)
+        self.cut_streams()
+
+    def cut_streams(self):
+        for stream in list(self.streams):
+            stream.cut()
+
+    def _check(self, sent):
+        if self.dead:
+            raise NotSent("the process is dead")
+        if self.weather == REFUSING:
+            raise (Ambiguous("connection reset") if sent else NotSent("connection refused"))
+
+    async def _silence(self, sent):
+        while self.weather == SILENT:
+            await self._healed.wait()
+            if self.rng.random() < 0.7:
+                raise Ambiguous("connection reset")
+        self._check(sent)
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    async def __call__(self, call, proceed):
+        """The fault of koordsched.client.inmemory.InMemoryTransport."""
+        self.requests += 1
+        rng, flaky = self.rng, self.weather == FLAKY
+        name = f"{self.name} {call.method} {call.path.rpartition('/api')[2]}"
+        watch = call.query.get("watch") == "1"
+        self._check(False)
+        fate = self._fate(call, watch) if flaky else "fine"
+        if fate != "fine":
+            self.trace(f"{name}: {fate}")
+        if fate == "not sent":
+            raise NotSent("connection refused")
+        await asyncio.sleep(rng.uniform(0, self.plan.latest) if fate == "late" else rng.uniform(0.0002, 0.004))
+        await self._silence(False)
+        if fate == "lost before":
+            raise Ambiguous("connection lost after sending")
+        if isinstance(fate, int):
+            headers = {"retry-after": "1"} if fate == 429 and rng.random() < 0.5 else {}
+            return fate, headers, STATUS % (fate, REFUSALS[fate])
+        if call.method == "GET" and not watch and flaky:
+            self._make_stale(call)
+        status, headers, body = await proceed()
+        if fate == "lost after":
+            raise Ambiguous("connection lost after sending")
+        await asyncio.sleep(rng.uniform(1, 40) if fate == "slow" else rng.uniform(0.0002, 0.004))
+        await self._silence(True)
+        if not isinstance(body, bytes):
+            body = _Stream(self, body) if watch else body
+        return status, headers, body
+
+    def _fate(self, call, watch):
+        draw = self.rng.random()
+        for share, fate in (
+            (0.03, 429), (0.03, 500), (0.03, 503), (0.04, "not sent"), (0.04, "lost before"),
+            (0.05, "lost after"), (0.04, "slow"), (0.08, "late"), (0.02, 409),
+        ):  # fmt: skip
+            draw -= share
+            if draw < 0:
+                return "fine" if fate == 409 and (call.method == "GET" or watch) else fate
+        return "fine"
+
+    def _make_stale(self, call):
+        """A cache of the server may answer a list from any state that the client allows."""
+        oldest = call.query.get("resourceVersion", "")
+        if call.query.get("resourceVersionMatch") == "NotOlderThan" and oldest.isdecimal():
+            state = self._state_at(call.path, int(oldest), self.rng)
+            if state is not None:
+                self.trace(f"{self.name} GET {call.path}: stale at {state}")
+                call.query.update(resourceVersion=str(state), resourceVersionMatch="Exact")
+
+
+class _Stream:
+    """A watch on its way to the client: a buffer that the network fills when it likes."""
+
+    def __init__(self, network, body):
+        self._network = network
+        self._arrived = asyncio.Queue()
+        self._pump = asyncio.get_running_loop().create_task(self._run(body))
+        network.streams[self] = None
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        chunk = await self._arrived.get()
+        if isinstance(chunk, Exception):
+            raise chunk
+        return chunk
+
+    async def aclose(self):
+        self._network.streams.pop(self, None)
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+
+    def cut(self):
+        """The connection is reset."""
+        self._network.streams.pop(self, None)
+        self._pump.cancel()
+        self._arrived.put_nowait(Ambiguous("connection reset"))
+
+    async def _run(self, body):
+        try:
+            await self._forward(body)
+        except Exception as error:
+            self._arrived.put_nowait(error)
+        else:
+            self._arrived.put_nowait(StopAsyncIteration())
+        finally:
+            self._network.streams.pop(self, None)
+            await body.aclose()
+
+    async def _forward(self, body):
+        network, rng, past = self._network, self._network.rng, []
+        async for chunk in body:
+            await asyncio.sleep(rng.uniform(0.0002, 0.004))
+            await network._silence(True)
+            if network.weather != FLAKY:
+                self._arrived.put_nowait(chunk)
+                past = [*past, chunk][-REMEMBERED:]
+                continue
+            draw = rng.random()
+            if draw < 0.03:
+                network.trace(f"{network.name} watch: cut within an event")
+                self._arrived.put_nowait(chunk[: rng.randrange(len(chunk))])
+                raise Ambiguous("connection reset")
+            if draw < 0.05:
+                network.trace(f"{network.name} watch: hangs")
+                await network._healed.wait()
+                raise Ambiguous("connection reset")
+            if draw < 0.20:
+                delay = rng.choice([0.1, 1, 10]) * rng.random()
+                network.trace(f"{network.name} watch: late by {delay:.3f}")
+                await asyncio.sleep(delay)
+            self._arrived.put_nowait(chunk)
+            if draw > 0.85 and past:
+                network.trace(f"{network.name} watch: an old event once more")
+                self._arrived.put_nowait(rng.choice(past))
+            past = [*past, chunk][-REMEMBERED:]

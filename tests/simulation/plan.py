@@ -1,0 +1,54 @@
+"""What a seed decides before anything runs: how large, how long, how bad the weather."""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Times in virtual seconds; chances between 0 and 1.
+
+    `latest` bounds how long a request may travel to the server: a write sent just before its lease's deadline must
+    not arrive after somebody else's lease has begun (docs/reliability.md, "The window").
+    """
+
+    seed: str
+    nodes: int
+    pods: int
+    replicas: int
+    elects: bool
+    chaos: float
+    lease: tuple[float, float, float]
+    weather: tuple[float, float, float]
+    """Weights of calm, flaky and cut off."""
+    pause_between: float
+    trouble_between: float
+    cycle_cost: float
+    page_size: int
+    kinds: tuple[str, ...]
+    """What pods may ask for."""
+
+    @property
+    def latest(self):
+        return 0.8 * (self.lease[0] - self.lease[1])
+
+    @classmethod
+    def of(cls, seed):
+        rng = Random(f"{seed} plan")
+        elects = rng.random() < 0.8
+        kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
+        return cls(
+            seed=str(seed),
+            nodes=rng.randint(2, 7),
+            pods=rng.randint(4, 20),
+            replicas=rng.choice([1, 2, 2, 3]) if elects else 1,
+            elects=elects,
+            chaos=rng.uniform(30, 120),
+            lease=rng.choice([(15.0, 10.0, 2.0), (6.0, 4.0, 1.0), (3.0, 2.0, 0.5)]),
+            weather=rng.choice([(1, 0, 0), (8, 2, 1), (4, 4, 1), (2, 6, 2)]),
+            pause_between=rng.choice([0.3, 1.0, 3.0]),
+            trouble_between=rng.choice([4.0, 10.0, 30.0, 1000.0]),
+            cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
+            page_size=rng.choice([2, 7, 500]),
+            kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
+        )

@@ -1,0 +1,145 @@
+"""The end of a run: faults have stopped, nobody changes anything. What must be true once it has come to rest?"""
+
+from koordsched.framework.interface import Cycle
+from tests.reference.evaluation import evaluate, priority
+from tests.reference.profile import Profile
+from tests.reference.world import World
+from tests.simulation.invariants import is_finished, is_gone
+
+
+class Reckoning:
+    """Compares what is with what should be. Methods return texts, none if all is well."""
+
+    def __init__(self, server, broken):
+        self.server = server
+        self.broken = broken
+        """uids of pods that cannot be understood."""
+
+    # --- liveness ----------------------------------------------------------------------------------
+
+    def unplaced(self):
+        """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
+        profile, world = Profile({}), self._world()
+        waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
+        nominated = [
+            (thing, thing["status"]["nominatedNodeName"]) for thing in waiting
+            if (thing.get("status") or {}).get("nominatedNodeName")
+        ]  # fmt: skip
+        found = []
+        for thing in waiting:
+            name = f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+            places = evaluate(thing, world, profile, nominated).feasible
+            if places:
+                found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
+            elif thing["spec"].get("preemptionPolicy") != "Never":
+                places = self._could_make_room(thing, world, profile)
+                if places:
+                    found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
+        return found
+
+    def _world(self):
+        others = [*self.server.objects("Node"), *self.server.objects("Namespace")]
+        placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
+        return World([*others, *(thing for thing in placed if not is_finished(thing))])
+
+    def _waits(self, thing):
+        spec = thing["spec"]
+        return not (
+            spec.get("nodeName")
+            or spec.get("schedulingGates")
+            or spec["schedulerName"] != "default-scheduler"
+            or thing["metadata"]["uid"] in self.broken
+            or is_gone(thing)
+        )
+
+    def _could_make_room(self, thing, world, profile):
+        """Nodes that would do without their pods of lower priority."""
+        found = []
+        for node in world.nodes:
+            name = node["metadata"]["name"]
+            victims = [p for p in world.pods_on(node) if priority(p) < priority(thing)]
+            if not victims:
+                continue
+            emptied = World(world.nodes)
+            emptied.objects = world.objects
+            emptied.placed = [p for p in world.placed if p not in victims]
+            if name in evaluate(thing, emptied, profile).feasible:
+                found.append(name)
+        return found
+
+    # --- the scheduler's own state -------------------------------------------------------------------
+
+    def strays(self, process):
+        """What a scheduler holds on to that it should have let go of, and pods that it has lost."""
+        scheduler, found = process.scheduler, []
+        if scheduler.cluster.assumed:
+            found.append(f"still assumed: {sorted(pod.key for pod in scheduler.cluster.assumed.values())}")
+        if scheduler.binding.in_flight:
+            found.append(f"{scheduler.binding.in_flight} bindings under way")
+        if scheduler.queue.in_flight_pods():
+            found.append(f"in flight: {[pod.key for pod in scheduler.queue.in_flight_pods()]}")
+        queued = {item.pod.uid for item in scheduler.queue}
+        pending = {pod.uid: pod for pod in scheduler.pending_pods() if not pod.deleting}
+        found += [f"lost: {pod.key}" for uid, pod in pending.items() if uid not in queued]
+        found += [f"queued without reason: {item.key}" for item in scheduler.queue if item.pod.uid not in pending]
+        if scheduler.waiting.get(next(iter(queued), "")) is not None:
+            found.append("a queued pod waits on Permit")
+        return [f"{process.name}: {text}" for text in found]
+
+    @staticmethod
+    def differences(process, fresh):
+        """Where the state of a scheduler differs from one that was just built from the server's objects."""
+        ours, theirs = belief(process.scheduler), belief(fresh.scheduler)
+        found = []
+        for part in theirs:
+            for name in sorted({*ours[part], *theirs[part]}):
+                if ours[part].get(name) != theirs[part].get(name):
+                    found.append(
+                        f"{process.name}: {part} {name}: {ours[part].get(name)}, by a rebuild {theirs[part].get(name)}"
+                    )
+        return found
+
+
+def belief(scheduler):
+    """What a scheduler believes, by names only: comparable between schedulers."""
+    cluster, table = scheduler.cluster, scheduler.cluster.table
+    names = table.resource_names.names
+    nodes = {}
+    for name, row in table.row_of.items():
+        nodes[name] = {
+            "allocatable": {names[i]: int(c.data[row]) for i, c in enumerate(table.allocatable) if c.data[row]},
+            "requested": {names[i]: int(c.data[row]) for i, c in enumerate(table.requested) if c.data[row]},
+            "nonzero": [int(column.data[row]) for column in table.requested_nonzero],
+            "pods": (int(table.pods_count.data[row]), int(table.pods_allocatable.data[row])),
+            "taints": str(table.taint_sets[table.taint_set.data[row]]),
+            "unschedulable": bool(table.unschedulable.data[row]),
+            "on it": sorted(pod.key for pod in cluster.pods_on(row).values()),
+        }
+    return {
+        "node": nodes,
+        "pod on": {pod.uid: pod.node for pod in cluster.assigned.values()},
+        "orphans": {name: sorted(pods) for name, pods in cluster.orphans.items()},
+        "pending": {pod.uid: (pod.key, pod.resource_version) for pod in scheduler.pending_pods()},
+        "nominated": {
+            name: sorted(pod.key for pod in scheduler.queue.nominator.nominated_on(name))
+            for name in sorted(scheduler.queue.nominator.nodes_with_nominated())
+        },
+        "verdicts": _verdicts(scheduler),
+    }
+
+
+def _verdicts(scheduler):
+    """uid -> node name -> reason, for every pending pod: caches and counters included."""
+    table, found = scheduler.cluster.table, {}
+    for pod in scheduler.pending_pods():
+        profile = scheduler.profiles[pod.shape.scheduler_name]
+        verdicts = profile.filtering.filter(Cycle(pod), try_nominated=False)
+        reasons = profile.handle.reasons
+        found[pod.uid] = {
+            name: _reason(reasons, int(verdicts.codes[row])) for name, row in sorted(table.row_of.items())
+        }
+    return found
+
+
+def _reason(reasons, code):
+    return "fits" if code == 0 else f"{reasons[code].plugin}: {', '.join(reasons[code].texts)}"

@@ -1,0 +1,217 @@
+"""One replica of the scheduler: what the daemon wires together, as a process of the simulation.
+
+A process can be ended as by SIGTERM, killed as by SIGKILL at any await, and stopped and resumed as by SIGSTOP and
+SIGCONT. When it ends, its supervisor starts it anew, with nothing but what the API server knows.
+"""
+
+import asyncio
+from contextvars import copy_context
+from random import Random
+
+from koordsched import config
+from koordsched.cli.daemon import SETTLING
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.leaderelection import ElectionConfig, Elector
+from koordsched.observability.metrics import Metrics
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.scheduler import Scheduler
+from tests.simulation.invariants import Decision
+from tests.simulation.loop import OWNER
+from tests.simulation.network import Network
+from tests.virtualtime import VirtualClock
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+NEVER = 1e9
+"""Seconds that a pod may sit unschedulable: the flush is a safety net, and a net would hide what falls."""
+
+RESOLVED = config.resolve(
+    config.load('{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}')
+)
+
+
+
+class WorkingClock(VirtualClock):
+    """Reading the monotonic clock costs time: work takes some, so time slices end."""
+
+    def __init__(self, loop, wall_offset, cost):
+        super().__init__(loop, wall_offset)
+        self._cost = cost
+
+    def monotonic(self):
+        self._loop.burn(self._cost)
+        return super().monotonic()
+
+
+class Process:
+    """One life of a replica."""
+
+    def __init__(self, name, simulation, wall_offset, *, observes=False):
+        """`observes`: it watches and never acts."""
+        self.name = name
+        self.simulation = simulation
+        self.plan = plan = simulation.plan
+        self.trace = simulation.trace
+        self.network = Network(name, plan, simulation.trace, simulation.server.state_at)
+        self.clock = WorkingClock(asyncio.get_running_loop(), wall_offset, plan.cycle_cost)
+        self.scheduler = None
+        self.elector = None
+        self.transport = None
+        self.observes = observes
+        self.synced = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._elected = asyncio.Event()
+        context = copy_context()
+        context.run(OWNER.set, name)
+        self.main = asyncio.get_running_loop().create_task(self._run(), context=context, name=name)
+
+    # --- what is done to it --------------------------------------------------------------------------
+
+    def terminate(self):
+        """SIGTERM."""
+        self._stopping.set()
+
+    def kill(self):
+        """SIGKILL: nothing it does from here on reaches anybody; requests under way may or may not arrive."""
+        loop, rng = asyncio.get_running_loop(), self.network.rng
+        self.trace(f"{self.name} killed")
+        self.network.dead = True
+        if self.transport is not None:
+            for request in list(self.transport._serving):
+                if rng.random() < 0.5:
+                    request.cancel()
+        loop.resume_process(self.name)
+        for task in loop.tasks_of(self.name):
+            task.cancel()
+
+    # --- what it does --------------------------------------------------------------------------------
+
+    async def _run(self):
+        """As koordsched.cli.daemon.Daemon."""
+        rng = Random(f"{self.plan.seed} {self.name}")
+        self.transport = self.simulation.server.door(self.name, self.network)
+        lanes = Lanes(self.transport, self.clock, rng, fence=self._may_write)
+        self.scheduler = Scheduler(
+            RESOLVED,
+            IN_TREE,
+            transport=self.transport,
+            lanes=lanes,
+            clock=self.clock,
+            rng=rng,
+            metrics=Metrics(process_metrics=False),
+            hostname=self.name,
+            max_unschedulable=NEVER,
+        )
+        for reflector in self.scheduler.watches.reflectors.values():
+            reflector._page_size = self.plan.page_size
+        self._watch_decisions()
+        if self.plan.elects and not self.observes:
+            self.elector = self._make_elector(lanes, rng)
+        try:
+            await self._lead()
+        finally:
+            await lanes.close()
+            await self.transport.close()
+
+    async def _lead(self):
+        loop = asyncio.get_running_loop()
+        election = None
+        if self.elector is not None:
+            election = loop.create_task(self.elector.run())
+        elif not self.observes:
+            self._elected.set()
+        work = loop.create_task(self._schedule())
+        stopping = loop.create_task(self._stopping.wait())
+        waiting = {work, stopping, *([election] if election else [])}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        self._stopping.set()
+        work.cancel()
+        stopping.cancel()
+        if work.done() and not work.cancelled() and work.exception() is not None:
+            self.simulation.invariants.fail(f"{self.name}: the scheduling loop ended: {work.exception()!r}")
+        await self.scheduler.stop()
+        if election is not None and not election.done():
+            election.cancel()
+            await asyncio.gather(election, return_exceptions=True)
+
+    async def _schedule(self):
+        self.scheduler.start()
+        await self.scheduler.wait_synced()
+        self.synced.set()
+        self.trace(f"{self.name} synced")
+        await self._elected.wait()
+        self.trace(f"{self.name} leads")
+        await self.scheduler.run()
+
+    def _may_write(self):
+        return not self.observes and (self.elector is None or self.elector.is_leader())
+
+    def _make_elector(self, lanes, rng):
+        duration, deadline, period = self.plan.lease
+
+        async def write(request):
+            return await lanes.submit(Lane.LEASE, request)
+
+        async def may_release():
+            await lanes.drain(SETTLING)
+            return lanes.quiet_for(duration)
+
+        def on_stopped():
+            self.transport.drop_connections()
+            self.trace(f"{self.name} leads no more")
+
+        return Elector(
+            ElectionConfig(self.name, lease_duration=duration, renew_deadline=deadline, retry_period=period),
+            self.transport,
+            self.clock,
+            rng,
+            on_started=self._elected.set,
+            on_stopped=on_stopped,
+            write=write,
+            may_release=may_release,
+        )
+
+    def _watch_decisions(self):
+        """Notes what was known at each decision, for the invariants."""
+        scheduler, invariants = self.scheduler, self.simulation.invariants
+        reflectors, schedule_one = scheduler.watches.reflectors, scheduler.cycle.schedule_one
+        attempted = invariants.attempted.setdefault(self.name, set())
+
+        def observed(queued):
+            uid = queued.pod.uid
+            attempted.add(uid)
+            placement = schedule_one(queued)
+            place = placement.node if placement is not None else "nowhere"
+            self.trace(f"{self.name} places {queued.key} {uid[:8]} on {place}")
+            if placement is not None:
+                versions = [int(reflectors[path].resource_version) for path in (NODES, PODS)]
+                invariants.decisions[uid] = Decision(self.name, place, *versions)
+            return placement
+
+        scheduler.cycle.schedule_one = observed
+
+
+class Replica:
+    """A process and its supervisor, which starts it again whenever it ends."""
+
+    def __init__(self, name, simulation):
+        self.name = name
+        self.simulation = simulation
+        self.rng = Random(f"{simulation.plan.seed} supervisor {name}")
+        self.lives = 0
+        self.process = None
+        self.processes = []
+
+    async def run(self):
+        """Until cancelled."""
+        await asyncio.sleep(self.rng.uniform(0, 3))
+        while True:
+            self.lives += 1
+            skew = self.rng.uniform(-100, 100)
+            self.process = Process(f"{self.name}.{self.lives}", self.simulation, skew)
+            self.processes.append(self.process)
+            await asyncio.wait([self.process.main])
+            main = self.process.main
+            if not main.cancelled() and main.exception() is not None and not self.process.network.dead:
+                self.simulation.invariants.fail(f"{self.process.name} ended: {main.exception()!r}")
+            self.simulation.trace(f"{self.process.name} ended")
+            await asyncio.sleep(self.rng.uniform(0.1, 3))

@@ -1,0 +1,176 @@
+"""One run: a cluster, replicas of the scheduler, users and weather, all of it decided by a seed."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from tests.simulation.apiserver import Server
+from tests.simulation.invariants import Invariants
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.plan import Plan
+from tests.simulation.reckoning import Reckoning
+from tests.simulation.replica import Process, Replica
+from tests.simulation.trace import Trace
+from tests.simulation.users import Kubelets, Users
+from tests.simulation.weather import Weather
+
+SETTLED = 90.0
+"""Virtual seconds from the last fault until everything that fits must have its node."""
+
+EXPECTED = ("lost lease", "cannot get or renew lease")
+"""Errors in the log that faults explain."""
+
+
+@dataclass
+class Outcome:
+    """What came of a run; `violations` is empty if all went well."""
+
+    seed: object
+    violations: list
+    digest: str
+    steps: int
+    bindings: int
+    virtual: float
+    trace: list = field(repr=False)
+    log: list = field(repr=False)
+
+    @property
+    def failed(self):
+        return bool(self.violations)
+
+    def report(self, lines=60):
+        """For people: what is wrong, the last steps, and how to see it again."""
+        head = [f"seed {self.seed}: {len(self.violations)} violations after {self.steps} steps", *self.violations[:10]]
+        again = f"replay: python -m tests.simulation --seed {self.seed} --trace"
+        return "\n".join([*head, "--- the last steps", *self.trace[-lines:], *self.log[-5:], "---", again])
+
+
+class Simulation:
+    """The parts of a run, and its course."""
+
+    def __init__(self, seed, trace_length):
+        loop = asyncio.get_running_loop()
+        self.plan = Plan.of(seed)
+        self.trace = Trace(loop.time, trace_length)
+        self.server = Server(f"{seed} server", self.trace)
+        self._violated = asyncio.Event()
+        self.invariants = Invariants(self.server, self.trace, self._violated.set)
+        self.users = Users(self)
+        self.kubelets = Kubelets(self)
+        self.weather = Weather(self)
+        self.replicas = [Replica(letter, self) for letter in "abc"[: self.plan.replicas]]
+        self.trace(str(self.plan))
+
+    async def run(self):
+        """The whole course; returns at the first violation."""
+        course = asyncio.create_task(self._course())
+        violated = asyncio.create_task(self._violated.wait())
+        await asyncio.wait({course, violated}, return_when=asyncio.FIRST_COMPLETED)
+        violated.cancel()
+        if not course.done():
+            course.cancel()
+        await asyncio.gather(course, violated, return_exceptions=True)
+        if not course.cancelled():
+            course.result()
+
+    async def _course(self):
+        create = asyncio.create_task
+        self.users.settle_in()
+        lasting = [create(self.kubelets.collect_garbage()), *(create(replica.run()) for replica in self.replicas)]
+        trouble = [create(self.users.run()), create(self.weather.networks()), create(self.weather.troubles())]
+        try:
+            await asyncio.sleep(self.plan.chaos)
+            for task in trouble:
+                task.cancel()
+            await asyncio.gather(*trouble, return_exceptions=True)
+            self.trace("faults end")
+            self.weather.clear()
+            self.users.tidy_up()
+            await asyncio.sleep(SETTLED)
+            await self._reckon()
+        finally:
+            for task in [*trouble, *lasting]:
+                task.cancel()
+            await asyncio.gather(*trouble, *lasting, return_exceptions=True)
+            await self._end_all()
+
+    async def _reckon(self):
+        fail = self.invariants.fail
+        reckoning = Reckoning(self.server, self.users.broken)
+        for text in reckoning.unplaced():
+            fail(text)
+        running = [replica.process for replica in self.replicas if not replica.process.main.done()]
+        if len(running) < len(self.replicas):
+            fail("not every replica is running")
+        fresh = Process("rebuild", self, 0.0, observes=True)
+        await fresh.synced.wait()
+        for process in running:
+            for text in [*reckoning.strays(process), *reckoning.differences(process, fresh)]:
+                fail(text)
+        fresh.terminate()
+        await asyncio.wait([fresh.main])
+
+    async def _end_all(self):
+        """Ends every process in an orderly way; what is left of any of them afterwards has leaked."""
+        loop = asyncio.get_running_loop()
+        self.weather.clear()
+        processes = [process for replica in self.replicas for process in replica.processes]
+        for process in processes:
+            loop.resume_process(process.name)
+            process.terminate()
+        await asyncio.wait([asyncio.gather(*(p.main for p in processes), return_exceptions=True)], timeout=60)
+        await asyncio.sleep(45)
+        for process in processes:
+            for task in loop.tasks_of(process.name):
+                self.invariants.fail(f"{process.name} leaked {task.get_coro().__qualname__}")
+                task.cancel()
+
+
+class _Log(logging.Handler):
+    """Keeps what the code under test says; errors that no fault explains are violations."""
+
+    def __init__(self, level):
+        super().__init__(level)
+        self.lines = []
+        self.errors = []
+
+    def emit(self, record):
+        text = f"{record.levelname} {record.name}: {record.getMessage()}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f" ({record.exc_info[1]!r})"
+        self.lines.append(text)
+        if record.levelno >= logging.ERROR and not record.getMessage().startswith(EXPECTED):
+            self.errors.append(text)
+
+
+def run(seed, *, trace_length=400, log_level=logging.ERROR):
+    """Runs one seed; the same seed takes the same steps."""
+    log, logger = _Log(log_level), logging.getLogger("koordsched")
+    level, logger.level = logger.level, log_level
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(log)
+    try:
+        with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+            return runner.run(_run(seed, trace_length, log))
+    finally:
+        logger.removeHandler(log)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+async def _run(seed, trace_length, log):
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    simulation = Simulation(seed, trace_length)
+    await simulation.run()
+    trace, invariants = simulation.trace, simulation.invariants
+    return Outcome(
+        seed=seed,
+        violations=[*invariants.violations, *(f"log: {text}" for text in log.errors), *loop.failures],
+        digest=trace.digest,
+        steps=trace.steps,
+        bindings=invariants.bindings,
+        virtual=loop.time() - began,
+        trace=trace.lines,
+        log=log.lines,
+    )

@@ -1,0 +1,318 @@
+"""What happens in the cluster by itself: users, kubelets and the garbage collector."""
+
+import asyncio
+from random import Random
+
+from tests.plugins.objects import container, node, pod, taint
+from tests.simulation.invariants import is_finished, is_gone
+
+ZONES = ("z1", "z2", "z3")
+APPS = ("web", "db", "cache")
+NAMESPACES = ("default", "other")
+MALFORMED = (
+    {"tolerations": "none"},
+    {"containers": [{"name": "c", "resources": {"requests": {"cpu": "a lot"}}}]},
+    {"priority": "high"},
+    {"affinity": {"nodeAffinity": 7}},
+)
+
+
+class Users:
+    """Creates, changes and deletes pods and nodes at random."""
+
+    def __init__(self, simulation):
+        self.server = simulation.server
+        self.plan = simulation.plan
+        self.trace = simulation.trace
+        self.rng = Random(f"{simulation.plan.seed} users")
+        self.names = 0
+        self.templates = [self._template() for _ in range(6)]
+        self.broken = {}
+        """uid -> name of the pods that nobody can understand."""
+
+    def settle_in(self):
+        """What exists before any scheduler starts."""
+        for namespace in NAMESPACES:
+            if self.server.get("Namespace", namespace) is None:
+                self.server.insert({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        for i in range(self.plan.nodes):
+            self.server.insert(self._node(f"n{i}"))
+        for _ in range(self.rng.randint(0, 5)):
+            self._foreign_pod()
+        for _ in range(self.plan.pods):
+            self._create()
+
+    async def run(self):
+        """Until cancelled."""
+        actions = [
+            (10, self._create), (4, self._burst), (6, self._delete), (2, self._replace), (3, self._relabel),
+            (3, self._open_gate), (3, self._finish), (1, self._foreign_pod), (1, self._steal),
+            (2, self._add_node), (1.5, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
+            (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
+        ]  # fmt: skip
+        weights = [weight for weight, _ in actions]
+        while True:
+            await asyncio.sleep(self.rng.expovariate(1 / self.plan.pause_between))
+            self.rng.choices([action for _, action in actions], weights)[0]()
+
+    def tidy_up(self):
+        """Mends what is malformed and takes away what is too much: the state that remains must come to rest."""
+        for thing in self.server.objects("Node"):
+            if isinstance(thing["spec"].get("taints"), dict):
+                self.server.change("Node", thing["metadata"]["name"], _mend_node)
+        for thing in self.server.objects("Pod"):
+            if thing["metadata"]["uid"] in self.broken and self.rng.random() < 0.5:
+                self.server.remove("Pod", thing["metadata"]["name"], thing["metadata"]["namespace"])
+
+    # --- pods --------------------------------------------------------------------------------------
+
+    def _template(self):
+        """What the replicas of one workload have in common."""
+        rng, kinds = self.rng, self.plan.kinds
+
+        def may(kind, chance):
+            return kind in kinds and rng.random() < chance
+
+        app = rng.choice(APPS)
+        amounts = {"cpu": rng.choice(["100m", "500m", "1", "2"]), "memory": rng.choice(["100Mi", "1Gi", "3Gi", None])}
+        if may("gpu", 0.4):
+            amounts["gpu"] = rng.choice([1, 2])
+        ports = [rng.choice([80, 443])] if may("ports", 0.4) else []
+        spec = {"priority": rng.choice([0, 10, 100]) if may("priority", 0.8) else 0}
+        if spec["priority"] and rng.random() < 0.2:
+            spec["preemptionPolicy"] = "Never"
+        if may("gates", 0.3):
+            spec["schedulingGates"] = [{"name": "wait"}]
+        if may("selector", 0.4):
+            spec["nodeSelector"] = {"disk": rng.choice(["ssd", "hdd"])}
+        if may("tolerations", 0.5):
+            spec["tolerations"] = [{"key": "spot", "operator": "Exists"}]
+        same = {"matchLabels": {"app": app}}
+        if may("spread", 0.5):
+            key = rng.choice(["zone", "kubernetes.io/hostname"])
+            spec["topologySpreadConstraints"] = [
+                {"topologyKey": key, "maxSkew": rng.choice([1, 2]), "whenUnsatisfiable": "DoNotSchedule",
+                 "labelSelector": same}
+            ]  # fmt: skip
+        for kind, name in (("anti", "podAntiAffinity"), ("affinity", "podAffinity")):
+            if may(kind, 0.3):
+                terms = [{"topologyKey": rng.choice(["zone", "kubernetes.io/hostname"]), "labelSelector": same}]
+                spec["affinity"] = {name: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        return app, amounts, ports, spec
+
+    def _pod(self, template, **more):
+        app, amounts, ports, spec = template
+        self.names += 1
+        one = container(ports=ports, **amounts)
+        if "gpu" in amounts:
+            one["resources"]["limits"] = {"ex.com/gpu": str(amounts["gpu"])}
+        made = pod(
+            f"p{self.names}",
+            one,
+            labels={"app": app},
+            namespace=self.rng.choice(NAMESPACES),
+            **{**spec, **more},
+        )
+        del made["metadata"]["uid"]
+        return made
+
+    def _create(self):
+        self.server.insert(self._pod(self.rng.choice(self.templates)))
+
+    def _burst(self):
+        template = self.rng.choice(self.templates)
+        for _ in range(self.rng.randint(2, 8)):
+            self.server.insert(self._pod(template))
+
+    def _some_pod(self, wanted=lambda thing: True):
+        found = [thing for thing in self.server.objects("Pod") if wanted(thing)]
+        return self.rng.choice(found) if found else None
+
+    def _change_pod(self, thing, make):
+        self.server.change("Pod", thing["metadata"]["name"], make, thing["metadata"]["namespace"])
+
+    def _delete(self):
+        thing = self._some_pod()
+        if thing is not None:
+            grace = self.rng.choice([0, None, 5])
+            self.server.remove("Pod", thing["metadata"]["name"], thing["metadata"]["namespace"], grace=grace)
+
+    def _replace(self):
+        """Another pod by the name of an old one, at once."""
+        thing = self._some_pod()
+        if thing is None:
+            return
+        meta = thing["metadata"]
+        self.server.remove("Pod", meta["name"], meta["namespace"])
+        made = self._pod(self.rng.choice(self.templates))
+        made["metadata"] |= {"name": meta["name"], "namespace": meta["namespace"]}
+        self.server.insert(made)
+
+    def _relabel(self):
+        thing = self._some_pod()
+        if thing is not None:
+            app = self.rng.choice(APPS)
+            self._change_pod(thing, lambda changed: changed["metadata"].update(labels={"app": app}))
+
+    def _open_gate(self):
+        thing = self._some_pod(lambda thing: thing["spec"].get("schedulingGates"))
+        if thing is not None:
+            self._change_pod(thing, lambda changed: changed["spec"].pop("schedulingGates"))
+
+    def _finish(self):
+        thing = self._some_pod(lambda thing: thing["spec"].get("nodeName") and not is_gone(thing))
+        if thing is not None:
+            phase = self.rng.choice(["Succeeded", "Failed"])
+            self._change_pod(thing, lambda changed: changed["status"].update(phase=phase))
+
+    def _foreign_pod(self):
+        """A pod that comes with its node (a static pod, say), or waits for another scheduler."""
+        names = [thing["metadata"]["name"] for thing in self.server.objects("Node")]
+        if names and self.rng.random() < 0.7:
+            self.server.insert(self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names)))
+        else:
+            self.server.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
+
+    def _steal(self):
+        """Somebody else binds a pod of ours."""
+        nodes = self.server.objects("Node")
+        thing = self._some_pod(lambda thing: not thing["spec"].get("nodeName") and not is_gone(thing))
+        if thing is None or thing["spec"].get("schedulingGates") or thing["metadata"]["uid"] in self.broken:
+            return
+        if nodes:
+            meta = thing["metadata"]
+            target = self.rng.choice(nodes)["metadata"]["name"]
+            self.server.registry.bind(meta["namespace"], meta["name"], meta["uid"], target)
+
+    def _malformed_pod(self):
+        made = self._pod(self.rng.choice(self.templates))
+        made["spec"] |= self.rng.choice(MALFORMED)
+        record = self.server.insert(made)
+        self.broken[record.uid] = record.name
+
+    # --- nodes -------------------------------------------------------------------------------------
+
+    def _node(self, name):
+        rng = self.rng
+        labels = {"zone": rng.choice(ZONES), "disk": rng.choice(["ssd", "hdd"])}
+        more = {"gpu": rng.choice(["1", "4"])} if rng.random() < 0.4 else {}
+        made = node(name, rng.choice(["1", "2", "4"]), rng.choice(["2Gi", "8Gi"]), labels=labels, **more)
+        made["status"]["allocatable"]["pods"] = rng.choice(["3", "5", "110"])
+        if rng.random() < 0.15:
+            made["spec"]["taints"] = [taint("spot")]
+        return made
+
+    def _some_node(self):
+        found = self.server.objects("Node")
+        return self.rng.choice(found)["metadata"]["name"] if found else None
+
+    def _add_node(self):
+        name = f"n{self.rng.randrange(self.plan.nodes + 3)}"
+        if self.server.get("Node", name) is None:
+            self.server.insert(self._node(name))
+
+    def _remove_node(self):
+        name = self._some_node()
+        if name is not None:
+            self.server.remove("Node", name)
+
+    def _flap_node(self):
+        """Gone and back, perhaps of another size; its pods stay."""
+        name = self._some_node()
+        if name is not None:
+            self.server.remove("Node", name)
+            self.server.insert(self._node(name))
+
+    def _change_node(self):
+        name = self._some_node()
+        if name is None:
+            return
+        fresh = self._node(name)
+        what = self.rng.choice(["cordon", "taint", "size", "labels"])
+
+        def make(thing):
+            if isinstance(thing["spec"].get("taints"), dict):
+                return
+            if what == "cordon":
+                thing["spec"]["unschedulable"] = not thing["spec"].get("unschedulable")
+            elif what == "taint":
+                thing["spec"]["taints"] = [] if thing["spec"].get("taints") else [taint("spot")]
+            elif what == "size":
+                thing["status"]["allocatable"] = fresh["status"]["allocatable"]
+            else:
+                thing["metadata"]["labels"] = fresh["metadata"]["labels"]
+
+        self.server.change("Node", name, make)
+
+    def _heartbeat(self):
+        now = self.server.clock.wall()
+        for thing in self.server.objects("Node"):
+            self.server.change("Node", thing["metadata"]["name"], lambda changed: _beat(changed, now))
+
+    def _malformed_node(self):
+        name = f"m{self.rng.randrange(3)}"
+        if self.server.get("Node", name) is not None or self.rng.random() < 0.5:
+            name = self._some_node()
+        if name is None or self.server.get("Node", name) is None:
+            made = self._node(name or "m0")
+            made["spec"]["taints"] = {"not": "a list"}
+            self.server.insert(made)
+        else:
+            self.server.change("Node", name, lambda thing: thing["spec"].update(taints={"not": "a list"}))
+
+
+def _beat(thing, now):
+    thing["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": str(now)}]
+
+
+def _mend_node(thing):
+    thing["spec"]["taints"] = []
+
+
+class Kubelets:
+    """Starts what was bound, ends what is to be deleted, and clears away what is left on nodes that are gone."""
+
+    def __init__(self, simulation):
+        self.server = simulation.server
+        self.rng = Random(f"{simulation.plan.seed} kubelets")
+        self._loop = asyncio.get_running_loop()
+        self._stranded = {}
+        self.server.registry.subscribe_changes(self.server.resource("Pod"), self._changed)
+
+    def _changed(self, change):
+        new = change.new
+        if change.type == "DELETED" or not new["spec"].get("nodeName"):
+            return
+        old = (change.old or {}).get("metadata", {})
+        if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old:
+            self._later(self.rng.uniform(0.1, 5), self._end, new)
+        elif change.type == "MODIFIED" and not change.old["spec"].get("nodeName"):
+            self._later(self.rng.uniform(0.05, 2), self._start, new)
+
+    def _later(self, delay, action, thing):
+        meta = thing["metadata"]
+        self._loop.call_later(delay, action, meta["namespace"], meta["name"], meta["uid"])
+
+    def _end(self, namespace, name, uid):
+        self.server.remove("Pod", name, namespace, uid=uid)
+
+    def _start(self, namespace, name, uid):
+        def make(thing):
+            if thing["metadata"]["uid"] == uid and not is_finished(thing):
+                thing["status"] |= {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
+
+        self.server.change("Pod", name, make, namespace)
+
+    async def collect_garbage(self):
+        """Deletes pods whose node is gone for a while. Until cancelled."""
+        while True:
+            await asyncio.sleep(5)
+            names = {thing["metadata"]["name"] for thing in self.server.objects("Node")}
+            stranded = {}
+            for thing in self.server.objects("Pod"):
+                if thing["spec"].get("nodeName") and thing["spec"]["nodeName"] not in names:
+                    meta = thing["metadata"]
+                    stranded[meta["uid"]] = self._stranded.get(meta["uid"], 0) + 1
+                    if stranded[meta["uid"]] > 2:
+                        self.server.remove("Pod", meta["name"], meta["namespace"])
+            self._stranded = stranded
