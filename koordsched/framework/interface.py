@@ -53,15 +53,18 @@ class Cycle:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
     `not_pre_filtered`: names of the PreFilter plugins that were not reached because one before them ended
-    the chain. `skipped`: names of those that said Skip in this cycle.
+    the chain. `skipped`: names of those that said Skip in this cycle. `beyond_nodes`: a PreFilter plugin rejected the
+    pod for something that no room on a node can make up for (a quota), so evicting others for the node's sake would
+    be in vain; to be set by that plugin.
     """
 
-    __slots__ = ("not_pre_filtered", "pod", "skipped", "state")
+    __slots__ = ("beyond_nodes", "not_pre_filtered", "pod", "skipped", "state")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.not_pre_filtered: frozenset[str] = frozenset()
         self.skipped: Set[str] = frozenset()
+        self.beyond_nodes = False
         self.state: dict[Hashable, Any] = {}
 
 

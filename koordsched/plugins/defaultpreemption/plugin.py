@@ -22,6 +22,8 @@ from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
+ERRORS_NAMED = 20
+"""How many nodes an error names at most."""
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
@@ -64,7 +66,10 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         refusal = self._ineligible(pod, codes)
         if refusal:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {refusal}",)))
-        candidates, texts = self._search(cycle, codes)
+        candidates, texts, errors = self._search(cycle, codes)
+        if not candidates and errors:
+            text = errors[0] if len(errors) == 1 else f"[{', '.join(errors[:ERRORS_NAMED])}]"
+            return PostFilterResult(Status(Code.ERROR, (f"preemption: {text}",)))
         if not candidates:
             total = self._handle.cluster.table.count
             parts = sorted(f"{count} {text}" for text, count in texts.items())
@@ -107,10 +112,14 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _search(self, cycle: Cycle, codes: Codes) -> tuple[list[Candidate], Counter[str]]:
-        """Candidates among the nodes refused in a way that fewer pods may cure; texts count why others are none."""
+    def _search(self, cycle: Cycle, codes: Codes) -> tuple[list[Candidate], Counter[str], list[str]]:
+        """Candidates among the nodes refused in a way that fewer pods may cure.
+
+        Texts count why others are none; errors name those where the pod would fit with nobody evicted.
+        """
         potential: list[int] = []
         texts: Counter[str] = Counter()
+        errors: list[str] = []
         reasons = self._handle.reasons
         curable = [code for code, _ in reasons.counted(codes) if reasons[code].code is Code.UNSCHEDULABLE]
         for code, count in reasons.counted(codes):
@@ -131,15 +140,17 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 elif isinstance(result, int):
                     for text in reasons[result].texts:
                         texts[text] += 1
-                elif result.victims:
+                elif not result.victims:
+                    name = self._handle.cluster.table.names[row]
+                    errors.append(f'expected at least one victim pod on node "{name}"')
+                elif cycle.beyond_nodes:
+                    texts[NOT_HELPFUL] += 1  # the pod would be refused all the same
+                else:
                     found.append(result)
                     clean |= not result.violations
-                else:
-                    name = self._handle.cluster.table.names[row]
-                    texts[f'expected at least one victim pod on node "{name}"'] += 1
             if clean and len(found) >= wanted:
                 break
-        return found, texts
+        return found, texts, errors
 
     def _wanted(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100

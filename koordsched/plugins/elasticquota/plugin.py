@@ -74,6 +74,7 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         refusal = self.admission.refusal(claimant)
         if refusal is None:
             return SUCCESS
+        cycle.beyond_nodes = True
         return Status(Code.UNSCHEDULABLE, (refusal.message,))
 
     def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:

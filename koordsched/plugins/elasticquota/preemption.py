@@ -146,25 +146,25 @@ class QuotaPreemption:
         together = lockstep.applies(cycle)
         promised = filtering.promised_rows(cycle.pod) if together else set()
         stepped: list[int] = []
-        results: list[tuple[int, Candidate | int]] = []
+        results: list[Candidate | int] = []
         for i, row in enumerate(rows):
             if together and row not in promised and not self._budgets.protect_any(lists[i]):
                 stepped.append(i)
             else:
-                results.append((row, one_by_one.on(cycle, row, lists[i], now, holdings[i])))
+                results.append(one_by_one.on(cycle, row, lists[i], now, holdings[i]))
         if stepped:
             at = [rows[i] for i in stepped]
             verdicts = lockstep.on(cycle, at, [lists[i] for i in stepped], [holdings[i] for i in stepped])
-            results.extend(zip(at, verdicts, strict=True))
+            results.extend(verdicts)
         found: list[Candidate] = []
-        for row, result in results:
+        for result in results:
             if isinstance(result, int):
                 for text in self._handle.reasons[result].texts:
                     texts[text] += 1
             elif result.victims:
                 found.append(result)
             else:
-                texts[f'expected at least one victim pod on node "{cluster.table.names[row]}"'] += 1
+                texts[messages.NOT_HELPFUL] += 1  # what refused the pod is neither this node nor its quota
         return found
 
     def _victims(self, pod: Pod, claimant: Claimant | None) -> dict[int, dict[str, tuple[Pod, Amounts]]]:
