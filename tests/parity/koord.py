@@ -1,0 +1,241 @@
+"""Plays a record of koord-scheduler on the real scheduler over the API of the embedded cluster, on virtual time.
+
+The scheduler runs before the objects appear, and may be restarted on the way; nothing plays the kubelet.
+"""
+
+import asyncio
+import itertools
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import yaml
+
+from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.patching import patcher
+from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
+
+GOLDEN = Path(__file__).parent / "golden-koord"
+CRDS = Path(__file__).parents[2] / "manifests" / "crds"
+
+BETWEEN = 0.05
+"""Virtual seconds between one object and the next."""
+SETTLE = 12.0
+"""Virtual seconds after which nothing is expected to change any more."""
+
+GATED = ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+
+API_VERSIONS = {"ElasticQuota": "scheduling.sigs.k8s.io/v1alpha1", "PodDisruptionBudget": "policy/v1"}
+PREEMPTION = "preemption: "
+
+
+def load(name):
+    """The record of that name."""
+    return json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def names(prefix):
+    """All records whose name begins so."""
+    return sorted(path.stem for path in GOLDEN.glob(f"{prefix}*.json"))
+
+
+def custom_resources():
+    """The custom resource definitions of this project."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        for thing in yaml.safe_load_all(path.read_text()):
+            if thing and thing.get("kind") == "CustomResourceDefinition":
+                yield thing
+
+
+class KoordReplay:
+    """A record under way. `state(name)` is what `look(running)` returned at a checkpoint, `END` in the end."""
+
+    END = "END"
+
+    def __init__(self, record, look):
+        self.record = record
+        self.states = {}
+        self.pods = {}
+        self.embedded = Embedded()
+        self._look = look
+        self._numbers = itertools.count(1)
+        self._running = None
+        self._stack = AsyncExitStack()
+
+    async def play(self):
+        """Plays objects, then steps; returns itself."""
+        for thing in custom_resources():
+            self.embedded.insert(thing)
+        try:
+            await self._start()
+            namespaces = {thing["metadata"].get("namespace", "default") for thing in self.record["objects"]}
+            given = {thing["metadata"]["name"] for thing in self.record["objects"] if thing["kind"] == "Namespace"}
+            for name in sorted((namespaces | {"default", "koordinator-system"}) - given):
+                if self.embedded.get("Namespace", name, None) is None:
+                    self._put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            for thing in self.record["objects"]:
+                self._put(thing)
+                await asyncio.sleep(self._pause_after(thing))
+            await asyncio.sleep(1)
+            for step in self.record.get("steps", ()):
+                await self._do(step)
+            await asyncio.sleep(SETTLE)
+            # Upstream tries refused pods again at every change of a quota, which keeps their messages up to date.
+            scheduler = self._running.scheduler
+            scheduler.queue.activate(scheduler.pending_pods())
+            await asyncio.sleep(1)
+            self._remember(self.END)
+        finally:
+            await self._stack.aclose()
+        return self
+
+    @staticmethod
+    def _pause_after(thing):
+        waits = thing["kind"] == "Pod" and not thing["spec"].get("nodeName")
+        return 3 if waits else BETWEEN
+
+    async def _start(self):
+        gates = [f"{name}={str(on).lower()}" for name, on in self.record.get("featureGates", {}).items()]
+        context = scheduler_on(self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates)
+        self._running = await self._stack.enter_async_context(context)
+
+    async def _do(self, step):
+        for thing in _several(step.get("create")):
+            self._put(thing)
+            await asyncio.sleep(BETWEEN)
+        for patch in _several(step.get("patch")):
+            self._patch(patch)
+            await asyncio.sleep(BETWEEN)
+        for target in _several(step.get("delete")):
+            self._delete(target)
+            await asyncio.sleep(BETWEEN)
+        if step.get("restartScheduler"):
+            await self._stack.aclose()
+            self._stack = AsyncExitStack()
+            await self._start()
+        await asyncio.sleep(step.get("wait", 0) + (SETTLE if step.get("settle") else 0))
+        if "checkpoint" in step:
+            self._remember(step["checkpoint"])
+
+    def _remember(self, name):
+        self.states[name] = self._look(self._running.scheduler)
+        pods = self.embedded.registry.list(self.embedded.resource("Pod"))
+        self.pods[name] = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
+
+    def _put(self, thing):
+        metadata = {"uid": f"uid-{next(self._numbers)}-", **thing["metadata"]}
+        self.embedded.insert({**thing, "metadata": metadata})
+
+    def _resource(self, target):
+        return self.embedded.resource(target["kind"], API_VERSIONS.get(target["kind"], "v1"))
+
+    def _patch(self, target):
+        # Recorded objects lack defaults that a whole update would add, so the patch goes past the update rules.
+        resource = self._resource(target)
+        record = self.embedded.registry.record(resource, target.get("namespace"), target["name"])
+        apply = patcher(resource, "merge", target.get("patch", target.get("merge")))
+        self.embedded.registry.replace_record(resource, record, apply(record.obj()))
+
+    def _delete(self, target):
+        try:
+            self.embedded.registry.delete(
+                self._resource(target),
+                target.get("namespace"),
+                target["name"],
+                grace_period_seconds=target.get("gracePeriodSeconds"),
+            )
+        except ApiStatusError as error:
+            if error.code != 404:
+                raise
+
+
+async def play(record, look):
+    """Plays a record; returns the KoordReplay."""
+    return await KoordReplay(record, look).play()
+
+
+def _several(things):
+    return things if isinstance(things, list) else [] if things is None else [things]
+
+
+def condition_of(pod):
+    """The PodScheduled=False condition as (reason, message), None if there is none."""
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition["reason"], condition.get("message", "")
+    return None
+
+
+def without_job_preemption(record, message):
+    """A recorded message without the part of Coscheduling's preemption, which comes before all others."""
+    args = {
+        config["name"]: config["args"]
+        for profile in record["config"]["profiles"]
+        for config in profile.get("pluginConfig", ())
+    }
+    if not args.get("Coscheduling", {}).get("enablePreemption") or f". {PREEMPTION}" not in message:
+        return message
+    head, _, texts = message.partition(f". {PREEMPTION}")
+    _, _, others = texts.partition(f", {PREEMPTION}")
+    return f"{head}. {PREEMPTION}{others}" if others else f"{head}."
+
+
+def pod_differences(record, replay, expectations=None):
+    """What differs from the record in the pods, as texts."""
+    found = []
+    pods = replay.pods[replay.END]
+    for key, expected in (expectations or record["expected"]).items():
+        if "/" not in key:
+            continue
+        pod = pods.get(key)
+        if pod is None:
+            if not (expected.get("gone") or expected.get("deleted")):
+                found.append(f"{key} is gone")
+            continue
+        bound = pod["spec"].get("nodeName")
+        if bound != expected["bound"] and bound not in (expected["anyOf"] or ()):
+            found.append(f"{key}: bound to {bound}, expected {expected['bound']}")
+        found += _condition_differences(record, key, pod, expected["condition"])
+        nominated = pod.get("status", {}).get("nominatedNodeName")
+        if nominated != expected["nominatedNode"]:
+            found.append(f"{key}: nominated to {nominated}, expected {expected['nominatedNode']}")
+    changed = record["expected"].get("boundPodsChanged", {}) if expectations is None else {}
+    for key, fate in changed.items():
+        found += _fate_differences(key, pods.get(key), fate)
+    evicted = {key for key, pod in pods.items() if _was_preempted(pod)}
+    found.extend(f"{key} was preempted, which was not recorded" for key in sorted(evicted - set(changed)))
+    return found
+
+
+def _condition_differences(record, key, pod, expected):
+    actual = condition_of(pod)
+    if actual is None and pod["spec"].get("schedulingGates"):
+        actual = GATED  # written by the API server when the pod is created
+    if expected is None or actual is None:
+        return [] if expected is None and actual is None else [f"{key}: condition {actual}, expected {expected}"]
+    texts = expected.get("messageAnyOf") or [expected["message"]]
+    allowed = {(expected["reason"], without_job_preemption(record, text)) for text in texts}
+    if actual in allowed:
+        return []
+    return [f"{key}: condition\n  {actual}, expected\n  {sorted(allowed)}"]
+
+
+def _fate_differences(key, pod, fate):
+    if fate.get("gone"):
+        return [] if pod is None else [f"{key} is not gone"]
+    if pod is None:
+        return [f"{key} is gone"]
+    found = []
+    if bool(fate.get("terminating")) != ("deletionTimestamp" in pod["metadata"]):
+        found.append(f"{key}: terminating is {'deletionTimestamp' in pod['metadata']}")
+    if "disruption" in fate:
+        shown = [c for c in pod["status"].get("conditions", ()) if c["type"] == "DisruptionTarget"]
+        actual = {"reason": shown[0]["reason"], "message": shown[0]["message"]} if shown else None
+        if actual != fate["disruption"]:
+            found.append(f"{key}: disruption {actual}, expected {fate['disruption']}")
+    return found
+
+
+def _was_preempted(pod):
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in conditions)
