@@ -116,9 +116,12 @@ class Running:
 
 
 @asynccontextmanager
-async def scheduler_on(embedded, configuration=None, *, seed=1, fault=None):
-    """Starts a scheduler and waits until it has seen everything; stops it at the end."""
-    resolved = config.resolve(config.load(json.dumps(configuration or DEFAULT_CONFIG)))
+async def scheduler_on(
+    embedded, configuration=None, *, seed=1, fault=None, gates=(), controllers=None, own_pod=("", "")
+):
+    """Starts a scheduler and waits until it has seen everything; stops it at the end. `gates`: `Name=true` texts."""
+    features = config.FeatureGates.parse(gates)
+    resolved = config.resolve(config.load(json.dumps(configuration or DEFAULT_CONFIG), gates=features), gates=features)
     transport = embedded.transport(fault)
     lanes = Lanes(transport, embedded.clock, Random(seed))
     scheduler = Scheduler(
@@ -130,6 +133,8 @@ async def scheduler_on(embedded, configuration=None, *, seed=1, fault=None):
         rng=Random(seed),
         metrics=Metrics(process_metrics=False),
         hostname="test",
+        own_pod=own_pod,
+        controllers=controllers or {},
     )
     scheduler.start()
     running = Running(scheduler, lanes, transport)
