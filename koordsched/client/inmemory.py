@@ -53,7 +53,7 @@ class InMemoryTransport:
         self._headers = dict(headers or {})
         # Dictionaries, because they keep their order: a simulation that is repeated must take the same steps.
         self._serving: dict[asyncio.Task[Reply], None] = {}
-        self._sending: dict[asyncio.Task[None], None] = {}
+        self._sending: dict[asyncio.Task[Response], None] = {}
         self._closing: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
@@ -71,20 +71,21 @@ class InMemoryTransport:
         return self._exchange(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
 
     def send(self, request: Request, done: Done) -> None:
-        task = asyncio.get_running_loop().create_task(self._send(request, done))
+        task = asyncio.get_running_loop().create_task(self._exchange(request))
         self._sending[task] = None
-        task.add_done_callback(self._sending.pop)
 
-    async def _send(self, request: Request, done: Done) -> None:
-        outcome: Response | ClientError
-        try:
-            outcome = await self._exchange(request)
-        except ClientError as error:
-            outcome = error
-        except asyncio.CancelledError:
-            done(Ambiguous(f"{request.method} {request.target}: the connection was dropped"))
-            raise
-        done(outcome)
+        def finished(task: asyncio.Task[Response]) -> None:
+            # A callback and not the task's own last step: a task that is cancelled at once never takes a step.
+            del self._sending[task]
+            if task.cancelled():
+                done(Ambiguous(f"{request.method} {request.target}: the connection was dropped"))
+                return
+            error = task.exception()
+            if error is not None and not isinstance(error, ClientError):
+                raise error
+            done(task.result() if error is None else error)
+
+        task.add_done_callback(finished)
 
     async def _exchange(self, request: Request) -> Response:
         async with self._stream(request) as stream:

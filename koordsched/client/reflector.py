@@ -340,15 +340,16 @@ class Reflector(Generic[T]):
         try:
             obj = self._decoded(data, line)
         except Exception as error:
-            key, version = self._reject(data, line, error)
-            if key is not None:
+            key, is_new = self._reject(data, line, error)
+            if key is not None and is_new:
                 self._sink.delete_key(key)
-                self._advance(version)
             return key
         meta = obj.metadata
         key = ObjectKey(meta.namespace, meta.name, meta.uid)
-        if self._streaming is None:
-            self._advance(meta.resource_version)
+        if self._streaming is None and not self._advance(meta.resource_version):
+            # Its name may have been taken again since.
+            self.stale_events += 1
+            return key
         try:
             self._sink.delete(obj)
         except Exception as error:
@@ -368,18 +369,17 @@ class Reflector(Generic[T]):
                 raise
             return self._decode(parsed)
 
-    def _reject(self, data: bytes | msgspec.Raw, line: bytes | None, error: Exception) -> tuple[ObjectKey | None, str]:
-        """Reports an object that cannot be decoded. Its key and version, as far as they can be told.
+    def _reject(self, data: bytes | msgspec.Raw, line: bytes | None, error: Exception) -> tuple[ObjectKey | None, bool]:
+        """Reports an object that cannot be decoded. Its key, if it can be told, and whether this was news.
 
         An older, sound state of it stays with the sink: the object exists, and nothing better is known of it.
         """
         meta = meta_of(data)
         key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
         self._malformed(key, error)
-        version = meta.resource_version if meta is not None else ""
-        if line is not None and self._streaming is None:
-            self._advance(version)
-        return key, version
+        if line is None or self._streaming is not None or meta is None:
+            return key, True
+        return key, self._advance(meta.resource_version)
 
     def _malformed(self, key: ObjectKey | None, error: Exception) -> None:
         self.malformed += 1

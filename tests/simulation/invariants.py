@@ -162,4 +162,5 @@ def is_gone(pod):
 
 def _verdict(pod):
     """What a scheduler says of a pod in its status. A nomination may be taken back by whoever needs the room."""
-    return [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") == "PodScheduled"]
+    said = [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") == "PodScheduled"]
+    return [(condition["status"], condition.get("reason"), condition.get("message")) for condition in said]

@@ -71,7 +71,10 @@ class Process:
         self._stopping.set()
 
     def kill(self):
-        """SIGKILL: nothing it does from here on reaches anybody; requests under way may or may not arrive."""
+        """SIGKILL: nothing it does from here on reaches anybody; requests under way may or may not arrive.
+
+        Returns the task that clears away what is left of it.
+        """
         loop, rng = asyncio.get_running_loop(), self.network.rng
         self.trace(f"{self.name} killed")
         self.network.dead = True
@@ -80,8 +83,15 @@ class Process:
                 if rng.random() < 0.5:
                     request.cancel()
         loop.resume_process(self.name)
-        for task in loop.tasks_of(self.name):
-            task.cancel()
+        return loop.create_task(self._bury())
+
+    async def _bury(self):
+        """Ends its tasks, and those that they start when they end."""
+        loop = asyncio.get_running_loop()
+        while tasks := loop.tasks_of(self.name):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     # --- what it does --------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Weather:
         for _ in range(self.rng.randrange(12)):
             await asyncio.sleep(0)
         if not process.main.done():
-            process.kill()
+            await process.kill()
 
     async def _terminate(self):
         process = self._one()
