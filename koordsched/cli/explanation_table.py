@@ -7,7 +7,9 @@ alike are named below. Refused nodes are grouped by plugin and reasons.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 
+import yaml
 from rich.console import Console
 
 from koordsched.cli.output import counted, table
@@ -23,6 +25,10 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
     refused = [node for node in explanation.nodes if not node.feasible]
     out.print(f"Pod {explanation.pod}, profile {explanation.profile}", style="bold")
     out.print(_headline(explanation, len(feasible)), soft_wrap=True)
+    if explanation.refusal is not None:
+        out.print()
+        out.print(f"{explanation.rejected_by} says:", style="bold")
+        out.print(indent(yaml.safe_dump(explanation.refusal, sort_keys=False, allow_unicode=True), "  "), end="")
     if feasible:
         out.print()
         _print_scores(out, explanation, feasible, top)

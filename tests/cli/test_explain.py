@@ -7,12 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
 from pathlib import Path
 
 import orjson
 import pytest
+from rich.console import Console
 
+from koordsched.cli.explanation_table import print_explanation
 from koordsched.fakecluster.tls import self_signed
+from koordsched.framework.explain import Explanation
 from tests.cli.clusters import bound, node, pod, run, run_json, write
 
 SCORES = {
@@ -102,6 +106,7 @@ def test_schema(cluster: str, fit_only: str) -> None:
         "message": "",
         "reason": "",
         "rejectedBy": "",
+        "refusal": None,
         "gatedBy": "",
         "nominatedNode": None,
         "victims": [],
@@ -183,6 +188,16 @@ def test_unknown_pod(cluster: str) -> None:
     assert result.stderr == "error: no pod default/bi for this scheduler in the input; there is default/big\n"
     result = run("explain", "other/a", "-f", cluster)
     assert "(schedulerName must be one of default-scheduler)" in result.stderr
+
+
+def test_what_a_plugin_says_about_its_refusal_is_shown() -> None:
+    out = Console(file=StringIO(), width=100)
+    refusal = {"quota": "team-a", "exceeded": ["cpu"]}
+    explanation = Explanation("ns/p", "koord", [], [], message="m", reason="R", rejected_by="Quota", refusal=refusal)
+    print_explanation(out, explanation, None, 5)
+    assert isinstance(out.file, StringIO)
+    text = "Pod ns/p, profile koord\nR: m\n\nQuota says:\n  quota: team-a\n  exceeded:\n  - cpu\n"
+    assert out.file.getvalue() == text
 
 
 # --- a running scheduler ---------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koordsched.cli import COMMANDS
+from koordsched.framework.explain import NodeVerdict, Score
+from koordsched.scheduling.advice import Advice, Advised, Change, Remedy
 from tests.cli.clusters import run
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +27,13 @@ def test_links_and_paths(document: Path) -> None:
     missing = [link for link in links if not (document.parent / link).exists()]
     missing += [path for path in _PATH.findall(text) if not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("struct", [Advised, NodeVerdict, Score, Advice, Remedy, Change], ids=lambda s: s.__name__)
+def test_the_schema_of_explanations_is_documented(struct: type[msgspec.Struct]) -> None:
+    text = (ROOT / "docs" / "explain.md").read_text()
+    names = [field.encode_name for field in msgspec.structs.fields(struct)]
+    assert [name for name in names if not re.search(rf"`(nodes\[\]\.)?{name}(\[\])?`", text)] == []
 
 
 def test_cases_of_the_deviations_exist() -> None:
