@@ -130,15 +130,19 @@ class BindingCycle:
                 return status
         self._queue.done(pod.uid)
         for pre_bind in work:
+            began = self._clock()
             status = await self._pre_bind(placement, pre_bind)
+            self._metrics.extension_point("PreBind", profile.name, status.code.text).observe(self._clock() - began)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
         if self._bind_first is not None and (taken := await self._bind_first(pod, node)) is not None:
             return taken
         for bind in profile.bind_plugins:
+            began = self._clock()
             status = await bind.bind(cycle, pod, node)
             if status.code is Code.SKIP:
                 continue
+            self._metrics.extension_point("Bind", profile.name, status.code.text).observe(self._clock() - began)
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"')
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 

@@ -25,6 +25,7 @@ from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.pluginsampling import PluginSampling
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class SchedulingCycle:
         self._voice = voice
         self._metrics = metrics
         self._decisions = decisions
+        self._sampling = PluginSampling(metrics, clock)
         self._evaluated = {name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()}
         self._clock = clock
         self._rng = rng
@@ -146,6 +148,7 @@ class SchedulingCycle:
             self._evaluated[profile.name].scored(verdicts.plan)
         self._metrics.scheduling_algorithm_duration.observe(scored - started)
         self._decisions.record(cycle, table, verdicts, row, total, scored, profile.chains)
+        self._sampling.placed(cycle, table, verdicts, row, total is not None)
         return self._take(cycle, profile, queued, row, started, verdicts.feasible)
 
     @staticmethod
@@ -162,10 +165,15 @@ class SchedulingCycle:
         node = self._cluster.table.names[row]
         self._cluster.assume(pod, row)
         self._queue.nominator.delete(pod.uid)
+        began = self._clock()
         status = profile.run_reserve(cycle, pod, row)
+        if profile.reserve_plugins:
+            self._took("Reserve", profile, status, began)
         waits: dict[str, float] = {}
         if status.ok and profile.permit_plugins:
+            began = self._clock()
             status, waits = profile.run_permit(cycle, pod, row)
+            self._took("Permit", profile, status, began)
         if status.ok or status.code is Code.WAIT:
             return Placement(cycle, profile, queued, row, node, waits, started, feasible)
         profile.run_unreserve(cycle, pod, row)
@@ -191,10 +199,15 @@ class SchedulingCycle:
         """Runs the PostFilter plugins, and sets going what they decided."""
         if profile.post_filters:
             self._metrics.preemption_attempts.value += 1
+        began = self._clock()
         outcome = profile.run_post_filter(cycle, verdicts.codes)
+        self._took("PostFilter", profile, outcome.status, began)
         if outcome.actuate is not None:
             outcome.actuate()
         return outcome.status, NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
+
+    def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
+        self._metrics.extension_point(point, profile.name, status.code.text).observe(self._clock() - began)
 
     def _reject(
         self,

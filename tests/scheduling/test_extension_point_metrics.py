@@ -1,0 +1,45 @@
+"""Extension points and plugins are timed, plugins in a tenth of the cycles."""
+
+import asyncio
+
+from koordsched.observability.exposition import render
+from koordsched.scheduling.pluginsampling import EVERY
+from tests.embedded import Embedded, scheduler_on
+from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
+
+
+async def text_of(metrics):
+    return (await render(metrics, lambda: 0.0)).decode()
+
+
+def count(text, name, **labels):
+    """The count of a histogram series, None if it is not there."""
+    for line in text.splitlines():
+        if line.startswith(f"{name}_count{{") and all(f'{key}="{value}"' in line for key, value in labels.items()):
+            return float(line.rsplit(" ", 1)[1])
+    return None
+
+
+def test_what_is_timed_and_how_often():
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "birch"):
+            embedded.insert(node(name, cpu="64"))
+        async with scheduler_on(embedded) as running:
+            for i in range(3 * EVERY):
+                embedded.insert(pod(f"p{i}", container(cpu="100m")))
+            embedded.insert(pod("never", container(cpu="900")))
+            await asyncio.sleep(5)
+            text = await text_of(running.scheduler.metrics)
+        points = "scheduler_framework_extension_point_duration_seconds"
+        assert count(text, points, extension_point="Filter", status="Success") == 3 * EVERY + 1
+        assert count(text, points, extension_point="Score", status="Success") == 3 * EVERY
+        assert count(text, points, extension_point="Bind", status="Success") == 3 * EVERY
+        assert count(text, points, extension_point="PostFilter", status="Unschedulable") == 1
+        plugins = "scheduler_plugin_execution_duration_seconds"
+        assert count(text, plugins, plugin="NodeResourcesFit", extension_point="Filter") == 3
+        assert count(text, plugins, plugin="NodeResourcesFit", extension_point="Score") == 3
+        assert count(text, plugins, plugin="NodePorts", extension_point="Filter") is None
+
+    run(main())
