@@ -18,6 +18,7 @@ from koordsched.fakecluster.clock import SystemClock
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.resources import Resource
+from koordsched.scheduling.offline import OTHER_KINDS
 
 DEFAULT_NAMESPACE = "default"
 
@@ -34,12 +35,22 @@ class Admission:
         self.strangers: dict[str, int] = {}
 
     def admit_all(self, objects: Iterable[Sourced]) -> list[Sourced]:
-        """The objects as stored, without those of unknown kinds; the order stays. Raises InputError."""
-        known = [(resource, sourced) for sourced in objects if (resource := self._resource(sourced)) is not None]
+        """The objects as stored, custom ones first, without those of unknown kinds. Raises InputError."""
+        known: list[tuple[Resource, Sourced]] = []
+        custom: list[Sourced] = []
+        for sourced in objects:
+            resource = self._resource(sourced)
+            if resource is not None:
+                known.append((resource, sourced))
+            elif _type(sourced) in OTHER_KINDS:
+                custom.append(self._admit_custom(sourced))
+            else:
+                kind = f"{sourced.kind} ({sourced.api_version})"
+                self.strangers[kind] = self.strangers.get(kind, 0) + 1
         order = sorted(range(len(known)), key=lambda i: _CONTEXT.get(_type(known[i][1]), len(_CONTEXT)))
         self._ensure_namespaces(sourced for _, sourced in known)
         stored: dict[int, Sourced] = {index: self._admit(*known[index]) for index in order}
-        return [stored[index] for index in range(len(known))]
+        return [*custom, *(stored[index] for index in range(len(known)))]
 
     def admit(self, sourced: Sourced) -> Sourced:
         """One more object of a known kind, made from another. Raises InputError."""
@@ -49,8 +60,6 @@ class Admission:
         try:
             resource = self._registry.resource_for_kind(sourced.api_version, sourced.kind)
         except ApiStatusError:
-            kind = f"{sourced.kind} ({sourced.api_version})"
-            self.strangers[kind] = self.strangers.get(kind, 0) + 1
             return None
         if resource.namespaced:
             sourced.meta["namespace"] = sourced.namespace or DEFAULT_NAMESPACE
@@ -65,11 +74,21 @@ class Admission:
                     namespaces, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 )
 
-    def _admit(self, resource: Resource, sourced: Sourced) -> Sourced:
-        key = (resource.storage, sourced.namespace, sourced.name)
+    def _admit_custom(self, sourced: Sourced) -> Sourced:
+        """An object of a kind that plugins read and no server knows without its definition: taken as it is."""
+        if OTHER_KINDS[_type(sourced)].namespaced:
+            sourced.meta["namespace"] = sourced.namespace or DEFAULT_NAMESPACE
+        self._note_once(_type(sourced)[1], sourced)
+        return sourced
+
+    def _note_once(self, storage: str, sourced: Sourced) -> None:
+        key = (storage, sourced.namespace, sourced.name)
         if key in self._seen:
             raise InputError(f"{sourced.where}: {sourced.kind} {sourced.name} is also in {self._seen[key]}")
         self._seen[key] = sourced.where
+
+    def _admit(self, resource: Resource, sourced: Sourced) -> Sourced:
+        self._note_once(resource.storage, sourced)
         try:
             if sourced.meta.get("uid"):
                 if _type(sourced) in _CONTEXT:

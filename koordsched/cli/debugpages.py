@@ -12,6 +12,7 @@ from itertools import islice
 import msgspec
 from aiohttp import web
 
+from koordsched.cli.quotapages import quota_endpoints
 from koordsched.cluster.pod import Pod
 from koordsched.framework.explain import explain
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
@@ -31,12 +32,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
-    """/debug/explain, /debug/decisions and /debug/snapshot."""
+    """/debug/explain, /debug/decisions and /debug/snapshot; with elastic quotas also theirs."""
     pages = _Pages(scheduler)
     return [
         Endpoint("/debug/explain", pages.explain),
         Endpoint("/debug/decisions", pages.decisions),
         Endpoint("/debug/snapshot", pages.snapshot),
+        *quota_endpoints(scheduler.profiles),
     ]
 
 
