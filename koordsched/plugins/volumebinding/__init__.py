@@ -1,6 +1,7 @@
 """VolumeBinding: chooses nodes where the pod's volumes are or can be, and has its claims bound before the pod is.
 
-`claims` sorts the pod's claims; `placing` decides on every node at once, from the free volumes (`freevolumes`) and
-the room for new ones (`capacity`); `assumed` remembers what was promised and not written yet; `writing` writes it
-and waits for the binder; `plugin` ties them to the extension points.
+`claims` sorts the pod's claims by what has to be done for them; `placing` decides on every node at once, from the
+`volumes` there are (the free ones in `freevolumes`) and the `capacity` for new ones. `reservation` promises volumes
+to a pod that was placed, which `assumed` remembers; `binder` writes the promises and waits until they are kept;
+`plugin` ties all this to the extension points.
 """

@@ -17,6 +17,7 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.plugins.matching.nodeselector import NodeSelectors
 from koordsched.plugins.matching.rows import Mask
 from koordsched.plugins.volumebinding.claims import Demand
+from koordsched.plugins.volumebinding.offer import Offer, offer_of
 from koordsched.plugins.volumebinding.rowgroups import Ids, RowGroups
 
 _NONE = -1
@@ -26,28 +27,6 @@ _ANYWHERE = -1
 _FIRST_CAPACITY = 16
 _SPARE = 64
 """There may be as many slots of volumes that are not free any more as there are free volumes, and this many more."""
-
-Offer = tuple[str, str, frozenset[str]]
-"""Volume mode, volume attributes class, access modes."""
-
-
-def _offer_of(volume: PersistentVolume) -> Offer:
-    spec = volume.spec
-    return (
-        spec.volume_mode or "Filesystem",
-        spec.volume_attributes_class_name or "",
-        frozenset(spec.access_modes),
-    )
-
-
-def _accepts(demand: Demand, offer: Offer) -> bool:
-    mode, attributes, access = offer
-    spec = demand.claim.spec
-    return (
-        mode == (spec.volume_mode or "Filesystem")
-        and attributes == (spec.volume_attributes_class_name or "")
-        and access.issuperset(spec.access_modes)
-    )
 
 
 class Assignment:
@@ -105,7 +84,7 @@ class FreeVolumes:
         affinity = volume.spec.node_affinity
         required = affinity.required if affinity is not None else None
         selector = _ANYWHERE if required is None else self._groups.add(required)
-        offer = self._offers.setdefault(_offer_of(volume), len(self._offers))
+        offer = self._offers.setdefault(offer_of(volume), len(self._offers))
         slot = self._slot_of.get(name)
         if slot is not None and (size, offer, selector) != self._laid_out(slot):
             self._is_free.data[slot] = False
@@ -160,7 +139,7 @@ class FreeVolumes:
     def _fits(self, demand: Demand) -> Mask:
         """Which slots hold a free volume that would do for the claim, wherever it is."""
         count = len(self._volumes)
-        accepted = np.array([_accepts(demand, offer) for offer in self._offers], dtype=np.bool_)
+        accepted = np.array([offer.suits(demand.claim) for offer in self._offers], dtype=np.bool_)
         fits = self._is_free.data[:count] & (self._size.data[:count] >= demand.size)
         fits &= accepted[self._offer.data[:count]]
         if demand.selector is not None:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from koordsched.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import SELECTED_NODE
+from koordsched.plugins.volumebinding.offer import refers_to
 from koordsched.plugins.volumebinding.placing import Placing
-from koordsched.plugins.volumebinding.volumes import refers_to
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 

@@ -1,12 +1,11 @@
-"""What volumes offer: where they can be used, to which claims they may go, and which are free."""
+"""All volumes: where they can be used, which are free, and which are meant for a claim already."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from koordsched.api.core import NodeSelector
-from koordsched.api.quantity import QuantityError, value
-from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
+from koordsched.api.storage import PersistentVolume
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
 from koordsched.plugins.matching.rows import Mask, count_of
@@ -14,6 +13,7 @@ from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.freevolumes import FreeVolumes
 from koordsched.plugins.volumebinding.migration import MigratedPlugins, plugin_of, translated
+from koordsched.plugins.volumebinding.offer import capacity_of, is_free, offer_of, refers_to
 from koordsched.plugins.volumes.claims import ClaimKey, class_of_volume
 
 
@@ -21,40 +21,6 @@ def required_affinity(volume: PersistentVolume) -> NodeSelector | None:
     """The nodes from which the volume can be used; None for all."""
     affinity = volume.spec.node_affinity
     return affinity.required if affinity is not None else None
-
-
-def capacity_of(volume: PersistentVolume) -> int | None:
-    """Bytes of storage; None if the quantity cannot be read."""
-    try:
-        return value(volume.spec.capacity.get("storage", 0))
-    except QuantityError:
-        return None
-
-
-def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume is meant for this claim; without a uid it is for whichever claim has the name."""
-    reference, meta = volume.spec.claim_ref, claim.metadata
-    return (
-        reference is not None
-        and (reference.namespace, reference.name) == (meta.namespace, meta.name)
-        and reference.uid in ("", meta.uid)
-    )
-
-
-def is_free(volume: PersistentVolume) -> bool:
-    """Whether it is there for the taking."""
-    return (
-        volume.spec.claim_ref is None
-        and volume.status.phase == "Available"
-        and volume.metadata.deletion_timestamp is None
-    )
-
-
-def same_kind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether volume mode and attributes class are the ones the claim asks for."""
-    return (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem") and (
-        volume.spec.volume_attributes_class_name or ""
-    ) == (claim.spec.volume_attributes_class_name or "")
 
 
 class Volumes:
@@ -112,7 +78,7 @@ class Volumes:
                 and refers_to(volume, demand.claim)
                 and class_of_volume(volume) == demand.class_name
                 and (capacity_of(volume) or 0) >= demand.size
-                and same_kind(volume, demand.claim)
+                and offer_of(volume).is_of_kind(demand.claim)
                 and volume.metadata.deletion_timestamp is None
             ):
                 return volume

@@ -12,7 +12,7 @@ from koordsched.plugins.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.freevolumes import FreeVolumes
-from koordsched.plugins.volumebinding.volumes import capacity_of
+from koordsched.plugins.volumebinding.offer import capacity_of
 from tests.plugins.harness import Bench
 from tests.plugins.volumes.objects import HOSTNAME, ZONE, claim, node, volume
 from tests.reference.plugins.volumebinding import match
