@@ -1,8 +1,9 @@
 """How many volumes of each CSI driver a node has, kept in step with pods, claims and attachments.
 
-`count[row]` of a driver: the distinct volumes that pods on the row use, and those attached to the node that
-none of them uses. `limit[row]`: what the node's CSINode allows. What a claim stands for changes (it gets
-bound, its volume goes): then the rows where it is used are moved from one volume to the other.
+Per driver, `count[row]`: the distinct volumes that pods on the row use, and those attached to the node that none of
+them uses; `limit[row]`: what the node's CSINode allows; `installed[row]`: whether it lists the driver. What a claim
+stands for changes (it gets bound, its volume goes): then the rows where it is used are moved from one volume to the
+other.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ M = TypeVar("M")
 class Driver:
     """The columns of one driver."""
 
-    __slots__ = ("count", "limit")
+    __slots__ = ("count", "installed", "limit")
 
     def __init__(self, table: NodeTable) -> None:
         self.count = table.column(np.int64)
         self.limit = table.column(np.int64, fill=NO_LIMIT)
+        self.installed = table.column(np.bool_, fill=False)
 
 
 class ClaimUse(NamedTuple):
@@ -108,7 +110,7 @@ class AttachedVolumes:
     # --- questions -------------------------------------------------------------------------------
 
     def driver(self, name: str) -> Driver | None:
-        """The columns of a driver; None if no node has, or limits, any of its volumes."""
+        """The columns of a driver; None if no node has it or any of its volumes."""
         return self._drivers.get(name)
 
     def rows_using(self, volume: VolumeId) -> Mapping[int, int]:
@@ -234,7 +236,7 @@ class AttachedVolumes:
             return
         self._known.data[row] = True
         name = node.metadata.name
-        self._set_limits(row, self._csi_nodes.get("", name))
+        self._store(row, self._csi_nodes.get("", name))
         for volume in self._attached.get(name, ()):
             self._columns(volume[0]).count.data[row] += 1
 
@@ -243,14 +245,16 @@ class AttachedVolumes:
         assert changed is not None, "a change has an object"
         row = self._table.row_of.get(changed.metadata.name)
         if row is not None:
-            self._set_limits(row, new)
+            self._store(row, new)
 
-    def _set_limits(self, row: int, csi_node: CSINode | None) -> None:
+    def _store(self, row: int, csi_node: CSINode | None) -> None:
         limits = limits_of(csi_node)
-        for name in limits:
+        installed = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
+        for name in installed:
             self._columns(name)
         for name, driver in self._drivers.items():
             driver.limit.data[row] = limits.get(name, NO_LIMIT)
+            driver.installed.data[row] = name in installed
 
     # --- attachments -----------------------------------------------------------------------------
 

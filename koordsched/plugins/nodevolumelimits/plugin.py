@@ -18,7 +18,7 @@ from koordsched.cluster.events import (
     ClusterEvent,
 )
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS
+from koordsched.cluster.objects import CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
@@ -39,6 +39,10 @@ from koordsched.plugins.volumes.intree import VolumeId, is_migratable
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) exceed max volume count"
+NOT_INSTALLED = " CSI driver is not installed on the node"
+
+GATE = "VolumeLimitScaling"
+"""Feature gate: drivers may ask that pods with their volumes stay away from nodes without them."""
 
 
 def takes_part(shape: PodShape) -> bool:
@@ -63,6 +67,7 @@ class NodeVolumeLimits(PreFilter, Filter):
         """Takes no arguments."""
         self._claims = handle.cluster.objects.of(PERSISTENT_VOLUME_CLAIMS)
         self._attached = handle.cluster.shared(AttachedVolumes)
+        self._csi_drivers = handle.cluster.objects.of(CSI_DRIVERS) if GATE in handle.features else None
         self._reasons = handle.reasons
         self._code = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON)
 
@@ -80,10 +85,25 @@ class NodeVolumeLimits(PreFilter, Filter):
         if isinstance(volumes, Status):
             code = self._reasons.intern(self.name, volumes.code, *volumes.reasons)
             return np.full(len(rows), code, dtype=np.int32)
+        drivers = list(dict.fromkeys(driver for driver, _ in volumes))
         exceeded = np.zeros(len(rows), dtype=np.bool_)
-        for driver in dict.fromkeys(driver for driver, _ in volumes):
+        for driver in drivers:
             exceeded |= self._exceeded(driver, [volume for volume in volumes if volume[0] == driver], table, rows)
-        return refused(exceeded, self._code)
+        codes = refused(exceeded, self._code)
+        for driver in drivers if self._csi_drivers is not None else ():
+            missing = self._missing(driver, rows)
+            if missing is not None:
+                code = self._reasons.intern(self.name, Code.UNSCHEDULABLE, f"{driver}{NOT_INSTALLED}")
+                codes = np.where(missing, np.int32(code), 0 if codes is None else codes).astype(np.int32)
+        return codes
+
+    def _missing(self, name: str, rows: RowArray) -> Mask | None:
+        """The rows where the driver is not installed, if it must be for pods to be placed there."""
+        known = self._csi_drivers.get("", name) if self._csi_drivers is not None else None
+        if known is None or not known.spec.prevent_pod_scheduling_if_missing:
+            return None
+        driver = self._attached.driver(name)
+        return ~driver.installed.data[rows] if driver is not None else np.ones(len(rows), dtype=np.bool_)
 
     def _exceeded(self, name: str, volumes: list[VolumeId], table: NodeTable, rows: RowArray) -> Mask:
         driver = self._attached.driver(name)

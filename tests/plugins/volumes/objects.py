@@ -94,12 +94,12 @@ def csi_node(name, migrated=None, **limits):
     return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": metadata, "spec": {"drivers": drivers}}
 
 
-def csi_driver(name=DRIVER, storage_capacity=True):
+def csi_driver(name=DRIVER, storage_capacity=True, **spec):
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": name},
-        "spec": {"storageCapacity": storage_capacity},
+        "spec": {"storageCapacity": storage_capacity, **spec},
     }
 
 

@@ -8,6 +8,7 @@ from tests.plugins.volumes.objects import (
     attachment,
     bound,
     claim,
+    csi_driver,
     csi_node,
     ebs,
     iscsi,
@@ -116,3 +117,16 @@ def test_a_victim_makes_room_for_a_volume():
     state += [pod("e", "a", on="n1", priority=20), pod("f", "b", on="n2", priority=1)]
     found = explain(state, pod("p", "c", priority=10))
     assert (found.nominated_node, found.victims) == ("n2", ["default/f"])
+
+
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize("gate", [True, False])
+def test_nodes_without_the_driver(gate, required):
+    state = [node("has"), node("full"), node("lacks"), node("bare"), storage_class(), *bound("a")]
+    state += [csi_node("has", disk_test=None), csi_node("full", disk_test=0), csi_node("lacks", file_test=1)]
+    bench = Bench(*state, csi_driver(preventPodSchedulingIfMissing=required))
+    bench.handle.features = frozenset({"VolumeLimitScaling"} if gate else ())
+    found = bench.filter(bench.plugin("NodeVolumeLimits"), pod("p", "a"))
+    full = ("Unschedulable", "node(s) exceed max volume count")
+    missing = ("Unschedulable", "disk.test CSI driver is not installed on the node") if gate and required else None
+    assert found == {"has": None, "full": full, "lacks": missing, "bare": missing}
