@@ -19,6 +19,9 @@ _log = logging.getLogger(__name__)
 
 REASON = "preempting to accommodate a higher priority pod"
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
+"""Seconds before a preemptor is activated for which the API server keeps refusing to evict; the first time none."""
+
 
 class EvictionWrites(Protocol):
     """The API side of an eviction."""
@@ -58,6 +61,8 @@ class PreemptionEvictions:
         self._wall = wall
         self._cancel_binding = cancel_binding
         self._running: set[str] = set()
+        self._failures: dict[str, int] = {}
+        """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def running_for(self, uid: str) -> bool:
@@ -98,14 +103,30 @@ class PreemptionEvictions:
             # From here on the preemptor may enter the queue: the deletion of the last victim will bring it there.
             self._running.discard(preemptor.uid)
             await self._evict(last, preemptor, node)
+            self._failures.pop(preemptor.key, None)
             outcome = "success"
         except WriteFailed as error:
             _log.warning("preemption for %s on %s failed: %s", preemptor.key, node, error)
             self._running.discard(preemptor.uid)
-            self._queue.activate([preemptor])
+            self._try_again(preemptor)
             outcome = "error"
         self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
+
+    def _try_again(self, preemptor: Pod) -> None:
+        """Activates the preemptor: at once, unless evictions for it failed before.
+
+        It would choose the same victims again, so a server that refuses for good (an admission webhook, say) must not
+        be asked as fast as it answers. Meanwhile the preemptor waits for events like any other pod.
+        """
+        before = self._failures.get(preemptor.key, 0)
+        waiting = {key: count for key, count in self._failures.items() if self._queue.get(key) is not None}
+        self._failures = {**waiting, preemptor.key: before + 1}
+        if not before:
+            self._queue.activate([preemptor])
+            return
+        pause = min(_FIRST_PAUSE * 2.0 ** min(before - 1, 8), _LONGEST_PAUSE)
+        asyncio.get_running_loop().call_later(pause, self._queue.activate, [preemptor])
 
     async def _evict(self, victim: Pod, preemptor: Pod, node: str) -> None:
         waiting = self._waiting.get(victim.uid)

@@ -1,0 +1,33 @@
+"""Seeds for random states: fresh ones in every run, the same ones if a run is to be repeated.
+
+KOORDSCHED_TEST_SEED fixes the seed of the run; it is printed in the header, and the seed of a state in the name of its
+test. KOORDSCHED_TEST_SECONDS is how long the tests with a time budget look for a state that is decided wrongly.
+"""
+
+import os
+from random import Random, SystemRandom
+
+SEED, SECONDS = "KOORDSCHED_TEST_SEED", "KOORDSCHED_TEST_SECONDS"
+DEFAULT_SECONDS = 60.0
+
+
+def choose_seed():
+    """Settles the seed of this run, also for processes started from here; returns it."""
+    return int(os.environ.setdefault(SEED, str(SystemRandom().randrange(2**32))))
+
+
+def seconds():
+    """The time budget."""
+    return float(os.environ.get(SECONDS, DEFAULT_SECONDS))
+
+
+def seed_stream(name):
+    """The seeds of this run for the tests of that name, without end."""
+    rng = Random(f"{choose_seed()} {name}")
+    while True:
+        yield rng.randrange(2**32)
+
+
+def fresh_seeds(name, count):
+    """The first of them."""
+    return [seed for seed, _ in zip(seed_stream(name), range(count), strict=False)]
