@@ -6,10 +6,10 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo simulate test verify lint format bench profile lock clean
+.PHONY: help venv demo simulate test verify lint format bench bench-engine profile lock clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Installed again only when the lock, or what the package declares, has changed.
 $(VENV)/.locked: requirements.lock
@@ -46,8 +46,15 @@ format: venv ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: venv ## Measure, next to the yardstick
+bench: venv ## Measure on the embedded cluster, next to the yardstick, and the engine alone
 	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m bench.engine --quick
+
+bench-engine: venv ## Measure the engine alone: all workloads, 1,000 to 100,000 nodes
+	$(BIN)/python -m bench.engine $(ARGS)
+
+profile: venv ## Show where the time of one pod goes
+	$(BIN)/python -m bench.profiling $(ARGS)
 
 PROFILED = koordsched simulate -f config/examples/burst.yaml --nodes 5000
 

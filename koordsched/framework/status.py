@@ -31,15 +31,8 @@ class Code(IntEnum):
         return _TEXTS[self]
 
 
-_TEXTS = {
-    Code.SUCCESS: "Success",
-    Code.ERROR: "Error",
-    Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNRESOLVABLE: "UnschedulableAndUnresolvable",
-    Code.WAIT: "Wait",
-    Code.SKIP: "Skip",
-    Code.PENDING: "Pending",
-}
+_TEXTS = ("Success", "Error", "Unschedulable", "UnschedulableAndUnresolvable", "Wait", "Skip", "Pending")
+"""By code: asked for several times per cycle, where hashing an enum is slow."""
 
 
 @dataclass(frozen=True, slots=True)
