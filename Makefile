@@ -56,11 +56,6 @@ bench-engine: venv ## Measure the engine alone: all workloads, 1,000 to 100,000 
 profile: venv ## Show where the time of one pod goes
 	$(BIN)/python -m bench.profiling $(ARGS)
 
-PROFILED = koordsched simulate -f config/examples/burst.yaml --nodes 5000
-
-profile: venv ## Where the time goes, by function; ARGS="MODULE ..." profiles another one
-	$(BIN)/python -m cProfile -s tottime -m $(or $(ARGS),$(PROFILED)) | head -n 60
-
 lock: ## Choose the versions in requirements.lock anew
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
