@@ -59,6 +59,7 @@ class BindingCycle:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
+        self._closing = False
 
     @property
     def in_flight(self) -> int:
@@ -84,9 +85,15 @@ class BindingCycle:
             await self._drained.wait()
 
     async def close(self) -> None:
-        """Lets what is under way finish; waiting pods are refused, so that none is left in doubt."""
+        """Lets bindings that are on their way to the API server finish.
+
+        Pods that still wait, on Permit or in PreBind, are let go: the next scheduler takes them up where they are.
+        """
+        self._closing = True
         for waiting in self._waiting:
-            waiting.reject("", "scheduler is shutting down", Code.ERROR)
+            waiting.reject("", "the scheduler is shutting down", Code.ERROR)
+        for work in self._pre_binding.values():
+            work.cancel()
         await self.drained_below(1)
 
     # --- one pod ---------------------------------------------------------------------------------
@@ -102,7 +109,10 @@ class BindingCycle:
             status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
         now = self._clock()
         if not status.ok:
-            self._inbox.put(self._undo, placement, status, now)
+            if self._closing:
+                self._release(placement)
+            else:
+                self._inbox.put(self._undo, placement, status, now)
             return
         queued = placement.queued
         self._voice.scheduled(pod, placement.node)
@@ -182,10 +192,13 @@ class BindingCycle:
         self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
         return status
 
+    def _release(self, placement: Placement) -> None:
+        placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
+        self._cluster.forget(placement.pod)
+
     def _undo(self, placement: Placement, status: Status, now: float) -> None:
         pod, profile = placement.pod, placement.profile
-        profile.run_unreserve(placement.cycle, pod, placement.row)
-        self._cluster.forget(pod)
+        self._release(placement)
         rejected = status.code.rejects
         self._queue.move_all(ASSIGNED_DELETE, pod, None, exclude_uid=pod.uid if rejected else None)
         self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)

@@ -316,3 +316,22 @@ def test_core_case_29_foreign_pods_are_in_no_queue():
             assert embedded.events() == []
 
     run(main())
+
+
+def test_a_stop_lets_waiting_pods_go_without_a_word(picky):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded) as running:
+            picky[0].wait = 600.0
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(1)
+            began = embedded.clock.monotonic()
+            await running.scheduler.stop()
+            assert embedded.clock.monotonic() - began < 1
+            assert picky[0].unreserved == ["default/p"]
+            assert running.scheduler.cluster.assumed == {}
+        assert condition_of(embedded, "p") is None
+        assert embedded.events() == []
+
+    run(main())
