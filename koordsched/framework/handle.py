@@ -53,6 +53,17 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
 
+class Count(Protocol):
+    """Counts up a metric."""
+
+    def __call__(self, metric: str, *labels: str) -> None:
+        """One more of `metric`, a counter by its full name, with these label values."""
+
+
+def uncounted(metric: str, *labels: str) -> None:
+    """For evaluations that nobody scrapes."""
+
+
 @dataclass(slots=True)
 class Handle:
     """Given to every plugin at construction; one per profile.
@@ -73,4 +84,5 @@ class Handle:
     rng: Random
     features: frozenset[str] = frozenset()
     own_replicas: Container[Pod] = ()
+    count: Count = uncounted
     filtering: Filtering = field(init=False)

@@ -262,6 +262,9 @@ class Metrics(MetricRegistry):
             _PAUSE_BUCKETS,
         )
 
+        self._counted: dict[str, CounterFamily] = {
+            family.name: family for family in (self.resource_claim_creates, self.volume_scheduling_stage_error)
+        }
         self._attempts: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._sli = [self.pod_scheduling_sli_duration.labels(a) for a in self._attempt_labels()]
 
@@ -297,6 +300,10 @@ class Metrics(MetricRegistry):
         """Attempts that evaluated exactly these plugins. Kept per plan, so an attempt costs one increment, not one
         per plugin; the plans are taken apart at scrape."""
         return self._evaluations.setdefault((profile, plan), Counter())
+
+    def count(self, metric: str, *labels: str) -> None:
+        """One more of a counter of ours, by name: for plugins. Raises KeyError for an unknown one."""
+        self._counted[metric].labels(*labels).value += 1
 
     def running(self, operation: str) -> Gauge:
         """How many pieces of this work are under way."""

@@ -9,7 +9,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Profile as ProfileConfig
 from koordsched.config.resolving import Resolved
-from koordsched.framework.handle import Clock, Evictions, Handle, Writes
+from koordsched.framework.handle import Clock, Count, Evictions, Handle, Writes, uncounted
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.profile import PluginFactory, Profile, ProfileSpec
 from koordsched.framework.status import ReasonTable
@@ -37,6 +37,7 @@ def build_profiles(
     clock: Clock,
     rng: Random,
     own_replicas: Container[Pod] = (),
+    count: Count = uncounted,
 ) -> dict[str, Profile]:
     """All profiles by scheduler name. Raises ProfileError."""
     reasons = ReasonTable()
@@ -53,6 +54,7 @@ def build_profiles(
             rng=rng,
             features=resolved.features,
             own_replicas=own_replicas,
+            count=count,
         )
         profiles[config.scheduler_name] = Profile(profile_spec(config), registry, handle)
     return profiles

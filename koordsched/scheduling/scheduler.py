@@ -112,6 +112,7 @@ class Scheduler:
             clock=clock,
             rng=rng,
             own_replicas=replicas,
+            count=metrics.count,
         )
         offered = ControllerHandle(self.cluster, ObjectWrites(lanes), self.voice, clock, metrics, replicas)
         self._controllers = build_controllers(resolved, self.profiles, controllers, offered)

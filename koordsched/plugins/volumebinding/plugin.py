@@ -83,6 +83,7 @@ class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
         """The arguments must be valid."""
         args = args or VolumeBindingArgs()
         self._table = handle.cluster.table
+        self._count = handle.count
         self._books = handle.cluster.shared(VolumeBooks)
         self._binder = Binder(handle.cluster, self._books.volumes, handle.writes, float(args.bind_timeout_seconds))
         codes = [
@@ -177,7 +178,9 @@ class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
         try:
             await self._binder.bind(pod, node, state.reservation)
         except WriteFailed as error:
+            self._count("scheduler_volume_scheduling_stage_error_total", "bind")
             return Status(Code.ERROR, (str(error),))
         except BindingFailed as error:
+            self._count("scheduler_volume_scheduling_stage_error_total", "bind")
             return Status(Code.ERROR, (f"binding volumes: {error}",))
         return SUCCESS
