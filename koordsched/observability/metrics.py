@@ -13,7 +13,7 @@ from typing import Protocol
 from prometheus_client.process_collector import ProcessCollector
 
 from koordsched.cluster.state import ClusterState
-from koordsched.observability.instruments import Counter, Gauge, Histogram, exponential_buckets
+from koordsched.observability.instruments import Counter, CounterFamily, Gauge, Histogram, exponential_buckets
 from koordsched.observability.metric_options import MetricOptions
 from koordsched.observability.metric_registry import MetricRegistry
 
