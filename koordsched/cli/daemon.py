@@ -195,6 +195,8 @@ class Daemon:
         )
         _settle_memory()
         await self._elected.wait()
+        if self._elector is not None:
+            await scheduler.catch_up()
         await scheduler.run()
 
     def _make_elector(self, transport: NetworkTransport, lanes: Lanes, metrics: Metrics) -> Elector:

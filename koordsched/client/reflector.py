@@ -142,6 +142,10 @@ class Reflector(Generic[T]):
         self._version = ""
         self._streaming: set[ObjectKey] | None = None
         self._slice_end = 0.0
+        self._interruption: asyncio.Timeout | None = None
+        self._outdated = False
+        self._refreshing = False
+        self._refreshed = asyncio.Event()
         self.path = path
         self.state = State.SYNCING
         self.error: ClientError | None = None
@@ -161,13 +165,32 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Lists, watches, recovers, until cancelled."""
         while True:
-            delay = await self._step()
-            if delay > 0:
-                await asyncio.sleep(delay)
+            try:
+                async with asyncio.timeout(None) as self._interruption:
+                    delay = await self._step()
+                    if delay > 0:
+                        await asyncio.sleep(delay)
+            except TimeoutError:
+                if not self._interruption.expired():
+                    raise
+
+    async def relist(self) -> None:
+        """Lists the newest state once more, whatever is under way, and returns when it has been handled.
+
+        A watch says nothing of how far behind it is; who must know everything that was written until now has to list.
+        """
+        self._outdated, self._refreshing = True, False
+        self._refreshed.clear()
+        if self._interruption is not None:
+            self._interruption.reschedule(asyncio.get_running_loop().time())
+        await self._refreshed.wait()
 
     async def _step(self) -> float:
         """One list or one watch. Returns how long to wait before the next, in seconds."""
         began = self._clock.monotonic()
+        if self._outdated:
+            self._outdated, self._refreshing = False, True
+            self._listed, self._newest_only = False, True
         try:
             if not self._listed and not self._stream_lists:
                 await self._list()
@@ -247,6 +270,9 @@ class Reflector(Generic[T]):
         self._version = version
         self._listed, self._newest_only = True, False
         self.synced.set()
+        if self._refreshing:
+            self._refreshing = False
+            self._refreshed.set()
         self._report(State.SYNCED, None)
 
     # --- watching ---

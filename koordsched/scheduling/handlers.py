@@ -189,7 +189,10 @@ class PodHandler:
         before = self._cluster.set_pod(pod)
         if before is None or was_assumed:
             self._queue.move_all(ASSIGNED_ADD, None, pod)
-        elif before.resource_version != pod.resource_version:
+            if before is None or (before.labels is pod.labels and before.requests is pod.requests):
+                return
+            # It changed while its binding was under way: what it was until now may have kept others out.
+        if before.resource_version != pod.resource_version:
             for event in pod_events(before, pod):
                 self._queue.move_all(event, before, pod)
 

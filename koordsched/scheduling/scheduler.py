@@ -201,6 +201,10 @@ class Scheduler:
             self._progress.clear()
             await self._progress.wait()
 
+    async def catch_up(self) -> None:
+        """To be awaited between winning an election and `run`: our watches may be behind what the predecessor did."""
+        await self.watches.catch_up()
+
     async def run(self) -> None:
         """Schedules until cancelled."""
         await self.wait_synced()

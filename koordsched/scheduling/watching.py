@@ -235,6 +235,10 @@ class Watches:
             loop.create_task(reflector.run(), name=f"reflector {path}") for path, reflector in self.reflectors.items()
         ]
 
+    async def catch_up(self) -> None:
+        """Handles every pod as it is now: what another scheduler bound until this moment is known afterwards."""
+        await self.reflectors["/api/v1/pods"].relist()
+
     async def stop(self) -> None:
         """Ends all watches."""
         for task in self._tasks:

@@ -62,7 +62,7 @@ class SimulationLoop(VirtualTimeLoop):
     # --- asyncio -----------------------------------------------------------------------------------
 
     def call_soon(self, callback, *args, context=None):
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         owner = context.get(OWNER, "")
         if not owner:
             return super().call_soon(callback, *args, context=context)
@@ -74,7 +74,7 @@ class SimulationLoop(VirtualTimeLoop):
         return handle
 
     def call_at(self, when, callback, *args, context=None):
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         owner = context.get(OWNER, "")
         if not owner:
             return super().call_at(when, callback, *args, context=context)

@@ -55,9 +55,10 @@ class Network:
             raise (Ambiguous("connection reset") if sent else NotSent("connection refused"))
 
     async def _silence(self, sent):
+        """While nothing gets through. What has not arrived by then never will; an answer may."""
         while self.weather == SILENT:
             await self._healed.wait()
-            if self.rng.random() < 0.7:
+            if not sent or self.rng.random() < 0.7:
                 raise Ambiguous("connection reset")
         self._check(sent)
 

@@ -15,6 +15,7 @@ class Plan:
     seed: str
     nodes: int
     pods: int
+    most_pods: int
     replicas: int
     elects: bool
     chaos: float
@@ -40,15 +41,16 @@ class Plan:
         return cls(
             seed=str(seed),
             nodes=rng.randint(2, 7),
-            pods=rng.randint(4, 20),
+            pods=rng.randint(4, 15),
+            most_pods=rng.choice([15, 25, 40]),
             replicas=rng.choice([1, 2, 2, 3]) if elects else 1,
             elects=elects,
-            chaos=rng.uniform(30, 120),
+            chaos=rng.uniform(20, 80),
             lease=rng.choice([(15.0, 10.0, 2.0), (6.0, 4.0, 1.0), (3.0, 2.0, 0.5)]),
             weather=rng.choice([(1, 0, 0), (8, 2, 1), (4, 4, 1), (2, 6, 2)]),
-            pause_between=rng.choice([0.3, 1.0, 3.0]),
+            pause_between=rng.choice([0.2, 0.5, 2.0]),
             trouble_between=rng.choice([4.0, 10.0, 30.0, 1000.0]),
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
-            page_size=rng.choice([2, 7, 500]),
+            page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
         )

@@ -150,6 +150,8 @@ class Process:
         self.trace(f"{self.name} synced")
         await self._elected.wait()
         self.trace(f"{self.name} leads")
+        if self.elector is not None:
+            await self.scheduler.catch_up()
         await self.scheduler.run()
 
     def _may_write(self):

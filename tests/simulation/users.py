@@ -45,8 +45,8 @@ class Users:
     async def run(self):
         """Until cancelled."""
         actions = [
-            (10, self._create), (4, self._burst), (6, self._delete), (2, self._replace), (3, self._relabel),
-            (3, self._open_gate), (3, self._finish), (1, self._foreign_pod), (1, self._steal),
+            (10, self._create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
+            (3, self._open_gate), (4, self._finish), (1, self._foreign_pod), (1, self._steal),
             (2, self._add_node), (1.5, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
             (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
         ]  # fmt: skip
@@ -116,12 +116,17 @@ class Users:
         del made["metadata"]["uid"]
         return made
 
+    def _room(self):
+        """How many more pods there may be."""
+        return self.plan.most_pods - len(self.server.objects("Pod"))
+
     def _create(self):
-        self.server.insert(self._pod(self.rng.choice(self.templates)))
+        if self._room() > 0:
+            self.server.insert(self._pod(self.rng.choice(self.templates)))
 
     def _burst(self):
         template = self.rng.choice(self.templates)
-        for _ in range(self.rng.randint(2, 8)):
+        for _ in range(min(self.rng.randint(2, 8), self._room())):
             self.server.insert(self._pod(template))
 
     def _some_pod(self, wanted=lambda thing: True):
@@ -270,7 +275,7 @@ def _mend_node(thing):
 
 
 class Kubelets:
-    """Starts what was bound, ends what is to be deleted, and clears away what is left on nodes that are gone."""
+    """Starts what was bound, ends what is to be deleted, clears away what has finished or lost its node."""
 
     def __init__(self, simulation):
         self.server = simulation.server
@@ -286,6 +291,8 @@ class Kubelets:
         old = (change.old or {}).get("metadata", {})
         if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old:
             self._later(self.rng.uniform(0.1, 5), self._end, new)
+        elif is_finished(new):
+            self._later(self.rng.uniform(1, 20), self._end, new)
         elif change.type == "MODIFIED" and not change.old["spec"].get("nodeName"):
             self._later(self.rng.uniform(0.05, 2), self._start, new)
 
