@@ -98,7 +98,8 @@ def _has_raw(definition: str) -> bool:
             if _OPAQUE[name] is msgspec.Raw:
                 return True
             continue
-        for declared in definitions()[name].get("properties", {}).values():
+        # A definition without properties is a type like any other, or an object of which nothing is known.
+        for declared in definitions()[name].get("properties", {"": definitions()[name]}).values():
             inner = declared
             while isinstance(inner.get("items") or inner.get("additionalProperties"), dict):
                 inner = inner.get("items") or inner["additionalProperties"]
