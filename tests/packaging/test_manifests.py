@@ -86,6 +86,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
     [
         ("base", "koordsched", "koordsched-system/koordsched"),
         ("only-scheduler", "default-scheduler", "kube-system/kube-scheduler"),
+        ("with-elastic-quota", "koordsched", "koordsched-system/koordsched"),
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
@@ -99,6 +100,10 @@ def test_the_container_is_locked_in() -> None:
     spec = documents("base/deployment.yaml")[0]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]} == {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+    }
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -140,6 +145,14 @@ def test_they_can_be_applied(tmp_path: Path) -> None:
         assert all(line.endswith(" created") for line in applied)
         again = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "only-scheduler"))
         assert "role.rbac.authorization.k8s.io/koordsched-lease created" in again
+        quotas = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "with-elastic-quota"))
+        for created in (
+            "customresourcedefinition.apiextensions.k8s.io/elasticquotas.scheduling.sigs.k8s.io",
+            "customresourcedefinition.apiextensions.k8s.io/elasticquotaprofiles.quota.koordinator.sh",
+            "clusterrole.rbac.authorization.k8s.io/koordsched-elastic-quota",
+            "namespace/koordinator-system",
+        ):
+            assert f"{created} created" in quotas
         pods = kubectl(
             "--kubeconfig",
             kubeconfig,
