@@ -65,13 +65,6 @@ def key(pod):
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
-def before_post_filter(message):
-    """A FailedScheduling message without what the PostFilter plugins added."""
-    for mark in (" no new claims to deallocate", " preemption:", " not found"):
-        message = message.partition(mark)[0]
-    return message
-
-
 def preempted_for(expected):
     """Whether the decision was made after victims had gone: no statement about the recorded cluster state."""
     return bool(expected["bound"] and expected["victims"])

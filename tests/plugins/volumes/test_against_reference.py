@@ -1,17 +1,14 @@
-"""The volume plugins, one by one and as a profile, decide as the naive reference on random cluster states."""
+"""The volume plugins, one by one, decide as the naive reference on random cluster states."""
 
 from random import Random
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import Code
-from tests.plugins.harness import Bench, scheduler
-from tests.reference.evaluation import evaluate, fit_error
+from tests.plugins.harness import Bench
 from tests.reference.plugins import REGISTRY
-from tests.reference.profile import profiles_of
 from tests.reference.randomvolumes import RandomVolumes
 from tests.reference.status import SKIP, Status
 from tests.reference.world import World
@@ -56,25 +53,3 @@ def test_each_plugin_answers_as_the_reference(seed):
             assert answer.ok, (name, answer)
             verdicts = {node["metadata"]["name"]: naive.filter(wanted, node, world) for node in world.nodes}
             assert bench.filter(plugin, wanted) == {n: v and (v.code, *v.reasons) for n, v in verdicts.items()}, name
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_profile_decides_as_the_reference_one_pod_after_the_other(seed):
-    rng = Random(seed)
-    state = RandomVolumes(rng, rng.randint(1, 7))
-    pods = [state.pod(f"p{i}") for i in range(6)]
-    objects = state.cluster(6)
-    profile = profiles_of({"profiles": [{}]})["default-scheduler"]
-    world, offline = World(objects), scheduler(objects)
-    for wanted in pods:
-        expected = evaluate(wanted, world, profile)
-        key = offline.add(wanted).key
-        found = offline.explain(key)
-        assert [node.name for node in found.nodes if node.feasible] == sorted(expected.feasible)
-        assert set(found.any_of) == set(expected.any_of)
-        if not expected.feasible:
-            assert found.message.startswith(fit_error(expected, world))
-            continue
-        chosen = min(expected.any_of)
-        offline.place(key, chosen)
-        world.place(wanted, chosen)

@@ -1,0 +1,76 @@
+"""On random clusters the scheduler decides as the naive reference, plugin by plugin, one pod after the other."""
+
+import time
+from random import Random
+
+import pytest
+
+from tests.parity.comparing import decided_alike, key
+from tests.parity.fresh import SEED, choose_seed, fresh_seeds, seconds, seed_stream
+from tests.plugins.harness import scheduler
+from tests.reference.profile import profiles_of
+from tests.reference.randomconfig import random_config
+from tests.reference.randomeverything import RandomEverything
+from tests.reference.world import World
+
+SMALL, MEDIUM, LARGE = (1, 8), (20, 60), (200, 500)
+
+
+def play(seed, size, attempts=5):
+    """Twins of a few pods, so that later ones find what was computed for the first; nodes change in between."""
+    rng = Random(seed)
+    count = rng.randint(*size)
+    state = RandomEverything(rng, count)
+    config = random_config(rng)
+    kinds = [state.pod(f"kind{i}") for i in range(4)]
+    objects = state.cluster(2 * count + 4)
+    world, offline = World(objects), scheduler(objects, config)
+    profile = profiles_of({"profiles": [config]})["default-scheduler"]
+    for pod in [*kinds, *(named(rng.choice(kinds), f"p{i}") for i in range(attempts))]:
+        offline.add(pod)
+        expected, _, _ = decided_alike(offline, pod, world, profile)
+        if expected.feasible:
+            offline.place(key(pod), min(expected.any_of))
+            world.place(pod, min(expected.any_of))
+            if pod in kinds:
+                # As long as a pod has the shape, what was computed for it stays.
+                offline.add(named(pod, f"twin-of-{pod['metadata']['name']}"))
+        if rng.random() < 0.4:
+            changed = state.node(rng.choice(world.nodes)["metadata"]["name"])
+            offline.add(changed)
+            world.replace(changed)
+
+
+def named(pod, name):
+    """The same pod under another name."""
+    metadata = {**pod["metadata"], "name": name, "uid": f"uid-{name}"}
+    return {**pod, "metadata": metadata}
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("states", 60))
+def test_small_clusters(seed):
+    play(seed, SMALL)
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("medium states", 6))
+def test_medium_clusters(seed):
+    play(seed, MEDIUM)
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("large states", 2))
+def test_large_clusters(seed):
+    play(seed, LARGE, attempts=2)
+
+
+def test_as_many_clusters_as_there_is_time_for():
+    """KOORDSCHED_TEST_SECONDS of them, most of them small."""
+    end = time.monotonic() + seconds()
+    for number, seed in enumerate(seed_stream("states against the clock")):
+        size = LARGE if number % 150 == 149 else MEDIUM if number % 15 == 14 else SMALL
+        try:
+            play(seed, size)
+        except Exception as error:
+            error.add_note(f"state {number}: play({seed}, {size}); {SEED}={choose_seed()}")
+            raise
+        if time.monotonic() >= end:
+            return
