@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from koordsched.controllers.elasticquota.loans import Position, loans
-from koordsched.plugins.elasticquota.amounts import text, to_units, unit
+from koordsched.plugins.elasticquota.amounts import Amounts, take_from, text, texts, to_units, unit
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.tree import Quota, QuotaTree
 
@@ -84,8 +84,16 @@ Problems = dict[tuple[str, str], tuple[str, ...]]
 
 
 def _tree(books: QuotaBooks, tree: QuotaTree, problems: Problems) -> TreeReport:
-    total = {name: text(name, units * unit(name)) for name, units in sorted(tree.root.runtime_units.items())}
-    return TreeReport(tree.id, total, _children(books, tree.root, problems))
+    return TreeReport(tree.id, texts(_distributed(tree)), _children(books, tree.root, problems))
+
+
+def _distributed(tree: QuotaTree) -> Amounts:
+    """What the topmost quotas share: the total without what default and system quota use (elasticquota spec 3.4)."""
+    available = dict(tree.total)
+    for quota in tree.root.children.values():
+        if not quota.takes_part:
+            take_from(available, quota.used)
+    return available
 
 
 def _children(books: QuotaBooks, parent: Quota, problems: Problems) -> list[QuotaReport]:
@@ -119,13 +127,13 @@ def _quota(books: QuotaBooks, quota: Quota, resources: list[ResourceReport], pro
 
 def _lines(parent: Quota, children: list[Quota], name: str) -> list[tuple[Quota, ResourceReport]]:
     sharing = [child for child in children if child.takes_part]
-    # Loading the runtimes of the children brings that of the parent up to date.
     runtimes = {child.name: child.runtime.get(name) for child in sharing}
     positions = {
         child.name: Position(to_units(name, child.min.get(name, 0)), to_units(name, child.used.get(name, 0)))
         for child in sharing
     }
-    lent = loans(positions, parent.runtime_units.get(name, 0))
+    shared = _distributed(parent.tree) if parent.is_root else parent.runtime
+    lent = loans(positions, shared.get(name, 0) // unit(name))
 
     def shown(amount: int) -> str:
         return text(name, amount)
