@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.sealed import Sealed
 from koordsched.fakecluster.store import Object, Record
 
 
@@ -37,4 +38,5 @@ def bound_pod(record: Record, uid: str | None, node: str, annotations: dict[str,
     }
     conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     status["conditions"] = [*conditions, scheduled]
-    return {**old, "metadata": meta, "spec": {**spec, "nodeName": node}, "status": status}
+    placed = spec.having("nodeName", node) if isinstance(spec, Sealed) else {**spec, "nodeName": node}
+    return {**old, "metadata": meta, "spec": placed, "status": status}

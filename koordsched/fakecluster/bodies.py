@@ -10,7 +10,7 @@ import yaml
 from koordsched.fakecluster import errors, protobuf
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.resources import Object, Resource
-from koordsched.fakecluster.typed import OBJECT_META, WrongBody, decode
+from koordsched.fakecluster.typed import OBJECT_META, WrongBody, decode, decode_new
 
 JSON_TYPES = ("application/json", "application/yaml")
 ACCEPTED = (*JSON_TYPES, protobuf.MEDIA_TYPE)
@@ -70,7 +70,8 @@ def read_json(request: Request, what: str) -> Object:
 def read_object(request: Request, resource: Resource, warnings: list[str], opaque: bool = False) -> Object:
     """The body as an object of the resource's kind, checked against its schema; adds warnings for the client.
 
-    `opaque` leaves managedFields encoded (see `typed.decode`): for new objects only.
+    `opaque` leaves managedFields encoded (see `typed.decode`) and seals the spec where the kind's strategy can take
+    that: for new objects only.
 
     400 for a wrong kind, wrong types or (fieldValidation=Strict) unknown fields; 415 for a media type not understood.
     """
@@ -97,6 +98,8 @@ def check(body: bytes, resource: Resource, validation: str, warnings: list[str],
         if isinstance(value.get("metadata"), dict):
             _check_metadata(value, resource, validation, warnings)
         return value
+    if opaque and resource.seals_spec and (known := decode_new(body, resource.definition)) is not None:
+        return known
     try:
         obj, unknown = decode(body, resource.definition, opaque)
     except WrongBody as problem:

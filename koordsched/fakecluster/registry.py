@@ -21,6 +21,7 @@ from koordsched.fakecluster.deletion import with_propagation
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
 from koordsched.fakecluster.resources import Resource
+from koordsched.fakecluster.sealed import encode
 from koordsched.fakecluster.selectors import compile_selectors
 from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Collection, Object, Record, Store
 from koordsched.fakecluster.strategy import Strategy
@@ -414,7 +415,7 @@ class Registry(Catalog):
         key = old.key if old is not None else (meta.get("namespace") or "", meta["name"])
         fields = tuple([read(obj) for _, read in resource.fields]) if resource.fields else ()
         deleting = "deletionTimestamp" in meta
-        record = Record(key, meta["uid"], rv, orjson.dumps(obj), meta.get("labels") or {}, fields, deleting)
+        record = Record(key, meta["uid"], rv, encode(obj), meta.get("labels") or {}, fields, deleting)
         if dry_run:
             return record
         store.remember(record, obj)

@@ -39,6 +39,8 @@ class Resource:
     """The apiVersion objects are stored under; conversion happens where it differs from `api_version`."""
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
+    seals_spec: bool = False
+    """New objects come with a sealed spec; the strategy leaves one that is complete."""
     custom: bool = False
     """Defined by a CustomResourceDefinition."""
 
@@ -257,6 +259,7 @@ def builtin_resources() -> list[Resource]:
             "po",
             "all",
             fields=_POD_FIELDS,
+            seals_spec=True,
         ),
         _kind("", "v1", "podtemplates", "PodTemplate", True),
         _kind(

@@ -5,13 +5,14 @@ The schemas become msgspec structs, so that a body is checked at the speed of it
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any
 
 import msgspec
 import orjson
 
 from koordsched.fakecluster.schemas import PREFIX, Schema, definitions, resolve
+from koordsched.fakecluster.sealed import Sealed, seal
 
 Object = dict[str, Any]
 
@@ -140,15 +141,76 @@ def decode(body: bytes, definition: str, opaque: bool = False) -> tuple[Object, 
         except msgspec.ValidationError as problem:
             raise WrongBody(str(problem).replace("$.", "").replace(" | null", "")) from None
         _collect_unknown(orjson.loads(body), {"$ref": PREFIX + definition}, "", unknown)
-    path = _managed_fields(definition) if opaque else None
-    meta = getattr(typed, path[0]) if path is not None else None
-    if path is None or meta is None or not (managed := getattr(meta, path[1])):
-        obj: Object = orjson.loads(_encoder.encode(typed))
-        return obj, unknown
-    setattr(meta, path[1], None)
-    obj = orjson.loads(_encoder.encode(typed)) if _has_raw(definition) else msgspec.to_builtins(typed)
-    obj["metadata"]["managedFields"] = orjson.Fragment(_encoder.encode(managed))
+    if opaque:
+        return _with_opaque_managed_fields(typed, definition), unknown
+    obj: Object = orjson.loads(_encoder.encode(typed))
     return obj, unknown
+
+
+def _with_opaque_managed_fields(typed: Any, definition: str) -> Object:
+    path = _managed_fields(definition)
+    meta = getattr(typed, path[0]) if path is not None else None
+    managed = None
+    if path is not None and meta is not None and (managed := getattr(meta, path[1])):
+        setattr(meta, path[1], None)
+    obj: Object = orjson.loads(_encoder.encode(typed)) if _has_raw(definition) else msgspec.to_builtins(typed)
+    if managed:
+        obj["metadata"]["managedFields"] = orjson.Fragment(_encoder.encode(managed))
+    return obj
+
+
+@cache
+def _split(definition: str) -> tuple[msgspec.json.Decoder[Any], str, str] | None:
+    """A strict decoder that leaves the spec encoded, the struct attribute of the spec, and the spec's definition."""
+    declared = definitions()[definition].get("properties", {}).get("spec", {})
+    attribute = _attribute(definition, "spec")
+    if attribute is None or "$ref" not in declared:
+        return None
+    whole = _struct(definition, True)
+    fields: list[tuple[str, Any, Any]] = [
+        (f.name, msgspec.Raw if f.name == attribute else f.type, None) for f in msgspec.structs.fields(whole)
+    ]
+    rename = {f.name: f.encode_name for f in msgspec.structs.fields(whole)}
+    name = f"Split{whole.__name__}"
+    struct = msgspec.defstruct(name, fields, rename=rename, omit_defaults=True, forbid_unknown_fields=True, gc=False)
+    return msgspec.json.Decoder(struct), attribute, declared["$ref"].removeprefix(PREFIX)
+
+
+_KNOWN_SPECS = 256
+"""Specs of recent requests that are remembered."""
+
+
+@lru_cache(_KNOWN_SPECS)
+def _sealed_spec(encoded: bytes, definition: str) -> Sealed:
+    spec, unknown = decode(encoded, definition)
+    if unknown:
+        raise WrongBody(f"unknown fields {unknown}")
+    return seal(spec)
+
+
+def decode_new(body: bytes, definition: str) -> Object | None:
+    """As `decode` with `opaque`, for a body in which nothing is unknown; the spec comes sealed.
+
+    A spec that came before, byte for byte, is not decoded again. None when the body has no spec or `decode` has
+    something to say about it.
+    """
+    split = _split(definition)
+    if split is None:
+        return None
+    decoder, attribute, spec_definition = split
+    try:
+        typed = decoder.decode(body)
+        raw = getattr(typed, attribute)
+        if raw is None:
+            return None
+        spec = _sealed_spec(bytes(raw), spec_definition)
+    except ValueError:
+        # Also of msgspec.ValidationError; the exact complaint comes from a decoding of the whole.
+        return None
+    setattr(typed, attribute, None)
+    obj = _with_opaque_managed_fields(typed, definition)
+    obj["spec"] = spec
+    return obj
 
 
 def _collect_unknown(value: Any, schema: Schema, path: str, found: list[str]) -> None:

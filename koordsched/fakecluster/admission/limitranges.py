@@ -36,6 +36,10 @@ class LimitRangeAdmission:
         else:
             ranges[record.name] = change.new
 
+    def concern(self, namespace: str) -> bool:
+        """Whether there are limit ranges for the pods of a namespace."""
+        return namespace in self._ranges
+
     def admit(self, resource: Resource, pod: Object) -> None:
         """Fill requests and limits in place, then 403 where the pod is out of bounds."""
         ranges = self._ranges.get(pod["metadata"]["namespace"])

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
 
 from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
-from koordsched.fakecluster.errors import FieldError
+from koordsched.fakecluster.errors import ApiStatusError, FieldError
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
 from koordsched.fakecluster.quantities import positive
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Resource
+from koordsched.fakecluster.sealed import Sealed, seal
 from koordsched.fakecluster.strategy import Strategy
 
 Object = dict[str, Any]
 
 _DEFAULT_TOLERATION_SECONDS = 300
 _DEFAULT_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_KNOWN_SPECS = 256
+"""Specs of recent pods whose completion is remembered."""
+
+
+class _Completed(NamedTuple):
+    """What admission makes of a spec."""
+
+    spec: Sealed
+    qos: str
 
 
 class PodStrategy(Strategy):
-    """core/v1 Pod."""
+    """core/v1 Pod.
+
+    A new pod may come with a sealed spec, as the client sent it; what admission makes of it is remembered for the next
+    pod that is sent alike. A sealed spec of a stored pod is complete and valid: nothing is left to do.
+    """
 
     counts_generations = True
     returns_deleted = True
@@ -30,9 +47,13 @@ class PodStrategy(Strategy):
     def __init__(self, registry: Registry) -> None:
         self._priority = PriorityAdmission(registry)
         self._limits = LimitRangeAdmission(registry)
+        self._pods = registry.pods
+        self._completed = lru_cache(_KNOWN_SPECS)(self._complete)
 
     def defaults(self, obj: Object) -> None:
         spec = obj.get("spec")
+        if spec.__class__ is Sealed:
+            return
         if spec is None:
             spec = obj["spec"] = {}
         default_pod_spec(spec)
@@ -41,18 +62,48 @@ class PodStrategy(Strategy):
 
     def admit(self, registry: Registry, resource: Resource, obj: Object) -> None:
         spec, meta = obj["spec"], obj["metadata"]
+        completed = None
+        if isinstance(spec, Sealed):
+            if _depends_on_spec_alone(spec) and not self._limits.concern(meta["namespace"]):
+                completed = self._completed(spec.encoded, self._priority.epoch)
+            if completed is None:
+                obj["spec"] = orjson.loads(spec.encoded)
+                self.defaults(obj)
+            else:
+                obj["spec"] = completed.spec
+        if completed is None:
+            self._admit_spec(resource, obj)
+        spec = obj["spec"]
         status: Object = {"phase": "Pending"}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_gated_condition(meta)]
+        status["qosClass"] = qos_class(spec) if completed is None else completed.qos
+        # A status in the request is of the past life of a copied manifest.
+        obj["status"] = status
+
+    def _admit_spec(self, resource: Resource, obj: Object) -> None:
+        spec = obj["spec"]
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         _tolerate_node_failures(spec)
         self._priority.admit(resource, obj)
         self._limits.admit(resource, obj)
-        _merge_label_keys(spec, meta.get("labels") or {})
-        if spec.get("schedulingGates"):
-            status["conditions"] = [_gated_condition(meta)]
-        status["qosClass"] = qos_class(spec)
-        # A status in the request is of the past life of a copied manifest.
-        obj["status"] = status
+        _merge_label_keys(spec, obj["metadata"].get("labels") or {})
+
+    def _complete(self, encoded: bytes, epoch: int) -> _Completed | None:
+        """The spec with defaults, admitted and valid; None when it is refused, which then is said of the pod itself.
+
+        `epoch` is that of the PriorityClasses, on which the outcome depends.
+        """
+        pod: Object = {"metadata": {"namespace": ""}, "spec": orjson.loads(encoded)}
+        self.defaults(pod)
+        try:
+            self._admit_spec(self._pods, pod)
+        except ApiStatusError:
+            return None
+        spec = pod["spec"]
+        qos = qos_class(spec)
+        return None if pod_spec_errors(spec, "spec") else _Completed(seal(spec), qos)
 
     def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
         if subresource == "status":
@@ -72,7 +123,8 @@ class PodStrategy(Strategy):
             obj["status"] = status
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return pod_spec_errors(obj["spec"], "spec")
+        spec = obj["spec"]
+        return [] if spec.__class__ is Sealed else pod_spec_errors(spec, "spec")
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
         return pod_update_errors(obj, old) if not subresource else []
@@ -119,6 +171,11 @@ def _gated_condition(meta: Object) -> Object:
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _depends_on_spec_alone(spec: Sealed) -> bool:
+    """Whether admission looks at nothing of the pod but its spec: no (mis)matchLabelKeys, which refer to its labels."""
+    return b"atchLabelKeys" not in spec.encoded
 
 
 def _merge_label_keys(spec: Object, labels: dict[str, str]) -> None:

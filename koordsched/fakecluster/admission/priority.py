@@ -21,11 +21,14 @@ class PriorityAdmission:
     """Resolves priorities; follows the PriorityClasses so that a pod costs a look-up."""
 
     def __init__(self, registry: Registry) -> None:
+        self.epoch = 0
+        """Grows with every change of a class: what was admitted before may come out differently now."""
         self._classes: dict[str, Object] = {}
         self._default: Object | None = None
         registry.subscribe_changes(registry.resource("scheduling.k8s.io", "v1", "priorityclasses"), self._changed)
 
     def _changed(self, change: ChangeView) -> None:
+        self.epoch += 1
         name = change.record.name
         if change.type == "DELETED":
             self._classes.pop(name, None)

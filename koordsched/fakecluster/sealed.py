@@ -1,0 +1,50 @@
+"""Parts of objects that many objects share, kept decoded and encoded at once.
+
+The pods of a workload have one spec. Read from its request, checked, completed and encoded once, it costs the next pod
+a look-up; writing any later version of the pod (its status, its binding) copies the spec's bytes instead of encoding
+what did not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import orjson
+
+Object = dict[str, Any]
+
+
+class Sealed(dict[str, Any]):
+    """A decoded JSON object with its encoding. Shared and read only, as is all within it: to change it, copy it."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, content: Object, encoded: bytes) -> None:
+        super().__init__(content)
+        self.encoded = encoded
+
+    def having(self, key: str, value: Any) -> Sealed:
+        """A copy in which `key` is `value`."""
+        content = {**self, key: value}
+        if not self or key in self:
+            return seal(content)
+        return Sealed(content, b"%s,%s:%s}" % (self.encoded[:-1], orjson.dumps(key), orjson.dumps(value)))
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("a sealed part is shared and cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+def seal(content: Object) -> Sealed:
+    """The object sealed; what is in it must no longer be changed by anybody."""
+    return Sealed(content, orjson.dumps(content))
+
+
+def encode(obj: Object) -> bytes:
+    """An API object as JSON; a sealed spec is copied, not encoded again."""
+    spec = obj.get("spec")
+    if spec.__class__ is Sealed:
+        obj = {**obj, "spec": orjson.Fragment(spec.encoded)}
+    return orjson.dumps(obj)
