@@ -37,9 +37,14 @@ def hints(plugin: str, books: QuotaBooks, admission: Admission) -> list[HintRegi
         fits = claimant is None or admission.refusal(claimant) is None
         return QueueingHint.QUEUE if fits else QueueingHint.SKIP
 
+    def after_deletion(pod: Pod, old: Any, new: Any) -> QueueingHint:
+        # Room was announced before this, but a preemptor that waits for its victims listens to deletions alone.
+        return after_room(pod, None, None)
+
     own = ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_SCALE_DOWN
     return [
         HintRegistration(plugin, ROOM, after_room, GroupBy(_group)),
+        HintRegistration(plugin, ClusterEvent(POD, ActionType.DELETE), after_deletion, GroupBy(_group)),
         HintRegistration(plugin, ClusterEvent(POD, own), after_own_change, Scope.OWN_POD),
     ]
 
