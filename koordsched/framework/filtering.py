@@ -7,14 +7,15 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.state import ClusterState
+from koordsched.cluster.state import ClusterState, WhatIf
 from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
 from koordsched.framework.nominations import Nominations
@@ -237,6 +238,12 @@ class Filtering:
     def promised_rows(self, pod: Pod) -> set[int]:
         """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
         return self._promises.rows(pod)
+
+    def as_promised(self, pod: Pod, rows: Iterable[int]) -> AbstractContextManager[WhatIf]:
+        """A what-if in which the pods nominated to these rows are there, each row a world of its own."""
+        return self._cluster.what_if(
+            add=[(row, other) for row in rows for other in self._promises.nominated_on(row, pod)]
+        )
 
     def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""

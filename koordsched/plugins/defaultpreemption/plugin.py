@@ -17,6 +17,7 @@ from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.plugins.preemption.candidates import Candidate, by_importance
 from koordsched.plugins.preemption.dryrun import DryRun
 from koordsched.plugins.preemption.lockstep import Lockstep, VictimLists
+from koordsched.plugins.preemption.remembered import RememberedRuns
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -46,6 +47,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         self._handle = handle
         self._budgets = Budgets(handle.cluster.objects.of(POD_DISRUPTION_BUDGETS))
         self._lists = VictimLists(handle.cluster)
+        self._remembered = RememberedRuns(handle.cluster.table, handle.nominations)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """A deleted pod: never by itself; the plugins that rejected the pod decide."""
@@ -163,17 +165,24 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         lockstep = Lockstep(cluster, filtering)
         one_by_one = DryRun(cluster, filtering, self._budgets)
         together = lockstep.applies(cycle)
-        promised = filtering.promised_rows(cycle.pod) if together else set()
         stepped: list[int] = []
         lists: list[list[Pod]] = []
         for row in rows:
             lower = self._lists.on(row, cycle.pod.priority, now)
             if not lower:
                 yield row, None
-            elif together and row not in promised and not self._budgets.protect_any(lower):
+            elif not together or self._budgets.protect_any(lower):
+                yield row, one_by_one.on(cycle, row, lower, now)
+            elif (known := self._remembered.of(cycle.pod, row)) is not None:
+                yield row, known
+            else:
                 stepped.append(row)
                 lists.append(lower)
-            else:
-                yield row, one_by_one.on(cycle, row, lower, now)
-        if stepped:
-            yield from zip(stepped, lockstep.on(cycle, stepped, lists), strict=True)
+        if not stepped:
+            return
+        # Where only room matters, a pod that fits beside the nominated ones fits without them, too.
+        with filtering.as_promised(cycle.pod, stepped):
+            results = lockstep.on(cycle, stepped, lists)
+        for row, result in zip(stepped, results, strict=True):
+            self._remembered.keep(cycle.pod, row, result)
+            yield row, result

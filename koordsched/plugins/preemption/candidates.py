@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from koordsched.cluster.pod import Pod
 
@@ -31,10 +32,17 @@ def start_of(pod: Pod, now: float) -> float:
     """When the pod started, seconds since the epoch; a pod that has not started counts as starting now."""
     if pod.start_time is None:
         return now
+    seconds = _seconds_of(pod.start_time)
+    return now if seconds is None else seconds
+
+
+@lru_cache(maxsize=1 << 16)
+def _seconds_of(text: str) -> float | None:
+    """A timestamp in seconds since the epoch; None if it is none. The same few are asked for over and over."""
     try:
-        return datetime.fromisoformat(pod.start_time).timestamp()
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return now
+        return None
 
 
 def by_importance(pods: list[Pod], now: float) -> list[Pod]:
