@@ -29,7 +29,6 @@ RESOLVED = config.resolve(
 )
 
 
-
 class WorkingClock(VirtualClock):
     """Reading the monotonic clock costs time: work takes some, so time slices end."""
 
@@ -191,15 +190,38 @@ class Process:
         def observed(queued):
             uid = queued.pod.uid
             attempted.add(uid)
+            promises = self._promises(queued.pod)
             placement = schedule_one(queued)
             place = placement.node if placement is not None else "nowhere"
             self.trace(f"{self.name} places {queued.key} {uid[:8]} on {place}")
             if placement is not None:
                 versions = [int(reflectors[path].resource_version) for path in (NODES, PODS)]
                 invariants.decisions[uid] = Decision(self.name, place, *versions)
+                self._check_promises(queued.pod, placement, promises.get(place, ()))
             return placement
 
         scheduler.cycle.schedule_one = observed
+
+    def _promises(self, pod):
+        """Node name -> pods of at least the same priority that are to go there."""
+        nominator = self.scheduler.queue.nominator
+        return {
+            node: [other for other in nominator.nominated_on(node, pod.priority) if other.uid != pod.uid]
+            for node in sorted(nominator.nodes_with_nominated())
+        }
+
+    def _check_promises(self, pod, placement, promised):
+        """The room that a node was cleared for must not go to anybody less important."""
+        table, row = self.scheduler.cluster.table, placement.row
+        for index, _ in pod.requests.amounts if promised else ():
+            due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
+            used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
+            if used + due > there:
+                name = table.resource_names.names[index]
+                self.simulation.invariants.fail(
+                    f"{self.name} places pod {pod.key} on {placement.node}, where {name} is promised to "
+                    f"{', '.join(other.key for other in promised)}: {used} + {due} of {there}"
+                )
 
 
 class Replica:

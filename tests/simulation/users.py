@@ -174,7 +174,9 @@ class Users:
         """A pod that comes with its node (a static pod, say), or waits for another scheduler."""
         names = [thing["metadata"]["name"] for thing in self.server.objects("Node")]
         if names and self.rng.random() < 0.7:
-            self.server.insert(self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names)))
+            made = self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names))
+            made["spec"].pop("schedulingGates", None)
+            self.server.insert(made)
         else:
             self.server.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
 

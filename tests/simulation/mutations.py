@@ -1,0 +1,254 @@
+"""Deliberate defects, by name: proof that the simulation finds what it claims to look for.
+
+Each is a small change of the code under test, of a kind that a hurried hand could make.
+"""
+
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import orjson
+
+from koordsched.client.errors import Ambiguous, ClientError
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.leaderelection import Elector
+from koordsched.client.reflector import Reflector
+from koordsched.client.transport import Request
+from koordsched.cluster.changelog import ChangeLog, Facet
+from koordsched.cluster.ports import HostPorts
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import WriteFailed
+from koordsched.queue.inflight import InFlight
+from koordsched.queue.nominator import Nominator
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling import handlers
+from koordsched.scheduling.apiwrites import ApiWrites
+from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.scheduler import Scheduler
+
+MUTATIONS = {}
+"""Name -> (object, attribute, made from the original)."""
+
+
+def mutation(where, attribute):
+    """Registers a function that makes the defective attribute from the sound one."""
+
+    def register(make):
+        MUTATIONS[make.__name__.replace("_", "-")] = (where, attribute, make)
+        return make
+
+    return register
+
+
+@contextmanager
+def mutated(name):
+    """Inside, the named defect is in force."""
+    where, attribute, make = MUTATIONS[name]
+    with patch.object(where, attribute, make(getattr(where, attribute))):
+        yield
+
+
+# --- cluster state ---------------------------------------------------------------------------------
+
+
+@mutation(ClusterState, "forget")
+def failed_binding_not_forgotten(original):
+    return lambda self, pod: False
+
+
+@mutation(ClusterState, "assume")
+def assumed_twice(original):
+    def assume(self, pod, row):
+        original(self, pod, row)
+        self._account(pod, row, 1)
+
+    return assume
+
+
+@mutation(ClusterState, "_account")
+def pod_count_not_taken_back(original):
+    def account(self, pod, row, sign):
+        facets = original(self, pod, row, sign)
+        if sign < 0:
+            self.table.pods_count.data[row] += 1
+        return facets
+
+    return account
+
+
+@mutation(ClusterState, "upsert_node")
+def orphans_left_behind_when_their_node_returns(original):
+    def upsert_node(self, node):
+        kept = self.orphans.pop(node.metadata.name, None)
+        answer = original(self, node)
+        if kept is not None:
+            self.orphans[node.metadata.name] = kept
+        return answer
+
+    return upsert_node
+
+
+@mutation(HostPorts, "add")
+def host_ports_not_given_back(original):
+    return lambda self, row, ports, sign: original(self, row, ports, sign) if sign > 0 else None
+
+
+@mutation(ChangeLog, "touch")
+def taint_changes_not_logged(original):
+    return lambda self, row, facets: original(self, row, facets & ~Facet.TAINTS)
+
+
+# --- handlers and queue ----------------------------------------------------------------------------
+
+
+@mutation(PodHandler, "_assigned")
+def confirmation_of_an_assumed_pod_ignored(original):
+    def assigned(self, pod):
+        if not self._cluster.is_assumed(pod.uid):
+            original(self, pod)
+
+    return assigned
+
+
+@mutation(PodHandler, "_drop_assumed")
+def deleted_while_assumed_keeps_its_place(original):
+    return lambda self, uid, pod: None
+
+
+@mutation(PodHandler, "retain")
+def pods_missing_in_a_list_stay(original):
+    return lambda self, uids: None
+
+
+@mutation(NodeHandler, "retain")
+def nodes_missing_in_a_list_stay(original):
+    return lambda self, names: None
+
+
+@mutation(handlers, "pod_events")
+def changes_of_waiting_pods_move_nothing(original):
+    return lambda old, new: []
+
+
+@mutation(InFlight, "record")
+def events_during_an_attempt_dropped(original):
+    return lambda self, event, old, new: None
+
+
+@mutation(SchedulingQueue, "flush_backoff")
+def back_off_never_ends(original):
+    return lambda self: 0
+
+
+@mutation(SchedulingQueue, "move_all")
+def unschedulable_pods_never_woken(original):
+    return lambda self, event, old=None, new=None, **more: 0
+
+
+@mutation(SchedulingQueue, "add_unschedulable_if_not_present")
+def failed_pod_not_queued_again(original):
+    def give_up_on_errors(self, queued, *plugins, pod=None):
+        if not any(plugins):
+            self.done(queued.pod.uid)
+            return queued.place
+        return original(self, queued, *plugins, pod=pod)
+
+    return give_up_on_errors
+
+
+@mutation(Nominator, "nodes_nominated_at_least")
+def nominated_pods_ignored(original):
+    return lambda self, priority: []
+
+
+# --- writes ----------------------------------------------------------------------------------------
+
+
+def _bind(on_ambiguous):
+    async def bind(self, pod, node):
+        target = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
+        meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"kind": "Node", "name": node}}
+        try:
+            await self._lanes.submit(Lane.BINDING, Request("POST", target, orjson.dumps(body)))
+        except Ambiguous as error:
+            on_ambiguous(error)
+        except ClientError as error:
+            raise WriteFailed(str(error)) from error
+
+    return bind
+
+
+@mutation(ApiWrites, "bind")
+def binding_in_doubt_taken_for_a_failure(original):
+    def fail(error):
+        raise WriteFailed(str(error)) from error
+
+    return _bind(fail)
+
+
+@mutation(ApiWrites, "bind")
+def binding_in_doubt_taken_for_a_success(original):
+    return _bind(lambda error: None)
+
+
+@mutation(ApiWrites, "_is_bound")
+def conflict_never_looked_into(original):
+    async def is_bound(self, pod, node):
+        return True
+
+    return is_bound
+
+
+@mutation(PodStatusWriter, "_body")
+def status_written_to_whoever_has_the_name(original):
+    def body(self, wish):
+        patch = orjson.loads(original(self, wish))
+        del patch["metadata"]
+        return orjson.dumps(patch)
+
+    return body
+
+
+# --- watching and leading --------------------------------------------------------------------------
+
+
+@mutation(Reflector, "_advance")
+def stale_watch_events_applied(original):
+    def advance(self, version):
+        original(self, version)
+        return True
+
+    return advance
+
+
+@mutation(Elector, "is_leader")
+def writes_not_fenced(original):
+    return lambda self: True
+
+
+@mutation(Elector, "_take")
+def lease_believed_in_for_too_long(original):
+    def take(self, response, began):
+        original(self, response, began)
+        self._deadline = self._clock.boottime() + 2 * self._config.lease_duration
+
+    return take
+
+
+@mutation(Elector, "_taken")
+def lease_taken_before_it_expires(original):
+    return lambda self: False
+
+
+@mutation(Lanes, "quiet_for")
+def lease_released_while_writes_are_under_way(original):
+    return lambda self, seconds: True
+
+
+@mutation(Scheduler, "catch_up")
+def new_leader_starts_from_what_it_has(original):
+    async def catch_up(self):
+        pass
+
+    return catch_up

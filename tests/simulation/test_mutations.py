@@ -1,0 +1,32 @@
+"""The simulation finds deliberate defects (tests/simulation/mutations.py), each within 200 seeds."""
+
+import pytest
+
+from tests.simulation import simulation
+from tests.simulation.mutations import MUTATIONS, mutated
+
+MOST_SEEDS = 200
+
+
+def first_caught(name):
+    """(seed, what was violated) of the first seed that fails with the defect; None if none does."""
+    with mutated(name):
+        for seed in range(MOST_SEEDS):
+            outcome = simulation.run(seed)
+            if outcome.failed:
+                return seed, outcome.violations[0]
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_defect_is_caught(name):
+    caught = first_caught(name)
+    assert caught is not None, f"{name} survived {MOST_SEEDS} seeds"
+    print(f"{name}: seed {caught[0]}: {caught[1]}")
+
+
+def test_the_coarsest_defects_are_caught_at_once():
+    for name in ("assumed-twice", "unschedulable-pods-never-woken", "confirmation-of-an-assumed-pod-ignored"):
+        with mutated(name):
+            assert any(simulation.run(seed).failed for seed in range(10)), name
