@@ -27,9 +27,13 @@ venv: $(VENV)/.installed ## Install into .venv
 demo: venv ## Start an embedded cluster and the scheduler, place the example workloads
 	$(BIN)/koordsched demo $(ARGS)
 
-simulate: venv ## Place the example workloads offline, on the example nodes
+simulate: venv ## Place the example workloads offline; SEEDS=1000: run that many clusters under faults
+ifdef SEEDS
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(WORKERS) $(ARGS)
+else
 	$(BIN)/koordsched simulate -f config/examples/workloads --nodes 100 \
 		--node-template config/examples/node-templates/demo.yaml $(ARGS) || [ $$? -eq 3 ]
+endif
 
 test: venv ## The tests, without the slow ones
 	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(ARGS)

@@ -90,14 +90,12 @@ class Reckoning:
     def differences(process, fresh):
         """Where the state of a scheduler differs from one that was just built from the server's objects."""
         ours, theirs = belief(process.scheduler), belief(fresh.scheduler)
-        found = []
-        for part in theirs:
-            for name in sorted({*ours[part], *theirs[part]}):
-                if ours[part].get(name) != theirs[part].get(name):
-                    found.append(
-                        f"{process.name}: {part} {name}: {ours[part].get(name)}, by a rebuild {theirs[part].get(name)}"
-                    )
-        return found
+        return [
+            f"{process.name}: {part} {name}: {ours[part].get(name)}, by a rebuild {theirs[part].get(name)}"
+            for part in theirs
+            for name in sorted({*ours[part], *theirs[part]})
+            if ours[part].get(name) != theirs[part].get(name)
+        ]
 
 
 def belief(scheduler):
