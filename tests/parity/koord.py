@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from koordsched.controllers import IN_TREE
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.patching import patcher
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
@@ -96,7 +97,9 @@ class KoordReplay:
 
     async def _start(self):
         gates = [f"{name}={str(on).lower()}" for name, on in self.record.get("featureGates", {}).items()]
-        context = scheduler_on(self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates)
+        context = scheduler_on(
+            self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates, controllers=IN_TREE
+        )
         self._running = await self._stack.enter_async_context(context)
 
     async def _do(self, step):

@@ -30,8 +30,6 @@ REFRESHED = ("runtime", "autoScaleMin")
 """Upstream works these out every ten seconds, or when a pod is tried."""
 
 
-REVOKED = ("quota-revoke-keep-more-important", "quota-revoke-nonpreemptible")
-
 WITHOUT_CONSEQUENCE = ("quota-tree-total-change",)
 """Records of a defect that shows in nothing that is compared here."""
 
@@ -203,14 +201,7 @@ def corrected(record):
     return record
 
 
-def cases():
-    """All records; those that need what is not there yet must fail until it is."""
-    for name in names("quota-"):
-        marks = [pytest.mark.xfail(strict=True, reason="over-use is not revoked yet")] if name in REVOKED else []
-        yield pytest.param(name, marks=marks)
-
-
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", names("quota-"))
 def test_record_replays_as_recorded(name):
     record = corrected(load(name))
     replay = run(play(record, look))

@@ -54,8 +54,10 @@ class ElasticQuotaController:
         self._args = args
         self._writes = handle.writes
         self._store: Store[ElasticQuota] = handle.cluster.objects.of(ELASTIC_QUOTAS)
-        timed = observe_quotas(handle.metrics, books)
-        self._status = StatusWriter(books, self._store, handle.writes, handle.clock, timed)
+        timed = observe_quotas(handle.metrics, books, by_runtime=args.enable_runtime_quota)
+        self._status = StatusWriter(
+            books, self._store, handle.writes, handle.clock, timed, by_runtime=args.enable_runtime_quota
+        )
         self._complaints = Complaints(books, self._store, handle.voice)
         self._profiles = ProfileController(handle.cluster, handle.writes, handle.voice)
         self._revocation: Revocation | None = None

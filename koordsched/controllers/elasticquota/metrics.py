@@ -20,12 +20,12 @@ LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
 _BUCKETS = exponential_buckets(0.001, 2, 15)
 
 
-def observe_quotas(metrics: MetricRegistry, books: QuotaBooks) -> Callable[[float], None]:
+def observe_quotas(metrics: MetricRegistry, books: QuotaBooks, *, by_runtime: bool) -> Callable[[float], None]:
     """Shows the quotas; returns what is to be told the seconds that writing a status took."""
     metrics.read_groups(
         "scheduler_elastic_quota_status",
         "What a quota may use, requests and uses: cpu in milli, other resources in their unit.",
-        lambda: (_series(books, quota) for quota in books.quotas()),
+        lambda: (_series(books, quota, by_runtime) for quota in books.quotas()),
         LABELS,
     )
     return (
@@ -40,17 +40,17 @@ def observe_quotas(metrics: MetricRegistry, books: QuotaBooks) -> Callable[[floa
     )
 
 
-def _series(books: QuotaBooks, quota: Quota) -> Iterator[tuple[LabelValues, float]]:
+def _series(books: QuotaBooks, quota: Quota, by_runtime: bool) -> Iterator[tuple[LabelValues, float]]:
     parent = quota.parent.name if quota.parent is not None else ""
     is_parent = "true" if quota.is_parent else "false"
-    for field, amounts in _fields(books, quota):
+    for field, amounts in _fields(books, quota, by_runtime):
         for resource, amount in amounts.items():
             labels = (quota.name, resource, quota.tree.id, is_parent, parent, field)
             yield labels, float(to_units(resource, amount))
 
 
-def _fields(books: QuotaBooks, quota: Quota) -> Iterable[tuple[str, Amounts]]:
-    for key, amounts in numbers(quota).items():
+def _fields(books: QuotaBooks, quota: Quota, by_runtime: bool) -> Iterable[tuple[str, Amounts]]:
+    for key, amounts in numbers(quota, by_runtime=by_runtime).items():
         yield key.removeprefix(PREFIX), amounts
     yield "used", quota.used
     yield "min", quota.min

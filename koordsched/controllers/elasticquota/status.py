@@ -31,7 +31,7 @@ from koordsched.api.quota import (
 from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
 from koordsched.controllers.controller import ObjectWrites
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.plugins.elasticquota.amounts import Amounts, parse, texts
+from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, add_to, parse, texts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.tree import Quota
 
@@ -54,17 +54,28 @@ _QUOTAS_AT_ONCE = 50
 _ANNOTATIONS = (RUNTIME, REQUEST, CHILD_REQUEST, GUARANTEED, ALLOCATED, NON_PREEMPTIBLE_REQUEST, NON_PREEMPTIBLE_USED)
 
 
-def numbers(quota: Quota) -> dict[str, Amounts]:
-    """What the annotations of a quota have to show, by their keys."""
+def numbers(quota: Quota, *, by_runtime: bool = True) -> dict[str, Amounts]:
+    """What the annotations of a quota have to show, by their keys.
+
+    `by_runtime`: argument enableRuntimeQuota; without it there are no runtimes.
+    """
     return {
-        RUNTIME: quota.runtime,
+        RUNTIME: quota.runtime if by_runtime else EMPTY,
         REQUEST: quota.request,
         CHILD_REQUEST: quota.child_request,
         GUARANTEED: quota.guaranteed,
-        ALLOCATED: quota.allocated,
+        ALLOCATED: _allocated_below(quota) if quota.is_root else quota.allocated,
         NON_PREEMPTIBLE_REQUEST: quota.non_preemptible_request,
         NON_PREEMPTIBLE_USED: quota.non_preemptible_used,
     }
+
+
+def _allocated_below(root: Quota) -> Amounts:
+    """Of a root: what is guaranteed to the topmost quotas, as of any parent (elasticquota spec 3.8)."""
+    total: Amounts = {}
+    for quota in root.children.values():
+        add_to(total, quota.guaranteed)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ class Shown:
         )
 
 
-def changes(quota: Quota, shown: Shown) -> tuple[dict[str, Any], Shown]:
+def changes(quota: Quota, shown: Shown, *, by_runtime: bool = True) -> tuple[dict[str, Any], Shown]:
     """The merge patch that brings an object up to date ({} if it is), and what it shows afterwards.
 
     An entry that is zero equals one that is missing. Resources that the quota still names go down to 0, others vanish.
@@ -91,7 +102,7 @@ def changes(quota: Quota, shown: Shown) -> tuple[dict[str, Any], Shown]:
     patch: dict[str, Any] = {}
     after = dict(shown.annotations)
     annotations: dict[str, str] = {}
-    for key, amounts in numbers(quota).items():
+    for key, amounts in numbers(quota, by_runtime=by_runtime).items():
         before = shown.annotations.get(key, {})
         if before is None or _nonzero(before) != _nonzero(amounts):
             after[key] = now = _completed(amounts, before or {}, quota)
@@ -116,12 +127,15 @@ class StatusWriter:
         writes: ObjectWrites,
         clock: Clock,
         observe: Callable[[float], None],
+        *,
+        by_runtime: bool = True,
     ) -> None:
         self._books = books
         self._store = store
         self._writes = writes
         self._clock = clock
         self._observe = observe
+        self._by_runtime = by_runtime
         self._shown: dict[tuple[str, str], tuple[str, Shown]] = {}
         """By namespace and name: the version of the object that was read, and what it shows or will show."""
         self._next = ""
@@ -160,7 +174,7 @@ class StatusWriter:
                 self._next = quota.name
                 break
             for obj in self._books.objects(quota.name):
-                patch, after = changes(quota, self._on(obj))
+                patch, after = changes(quota, self._on(obj), by_runtime=self._by_runtime)
                 if patch:
                     wishes.append((obj, patch, after))
         if len(self._shown) > 2 * len(quotas) + _QUOTAS_AT_ONCE:
