@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from copy import copy
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE
@@ -198,9 +199,10 @@ class BindingCycle:
 
     def _undo(self, placement: Placement, status: Status, now: float) -> None:
         pod, profile = placement.pod, placement.profile
+        gone = copy(pod)  # as it was on its node: hints ask whether the room that is free now is on one
         self._release(placement)
         rejected = status.code.rejects
-        self._queue.move_all(ASSIGNED_DELETE, pod, None, exclude_uid=pod.uid if rejected else None)
+        self._queue.move_all(ASSIGNED_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
         self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
         if rejected:
             self._failures.handle(

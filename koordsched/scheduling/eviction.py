@@ -52,7 +52,11 @@ class PreemptionEvictions:
         metrics: Metrics,
         wall: Callable[[], float],
         cancel_binding: Callable[[str], bool],
+        has_node: Callable[[str], bool],
     ) -> None:
+        """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `has_node(uid)`: whether a pod is
+        on a node, as far as the scheduler has heard.
+        """
         self._queue = queue
         self._waiting = waiting
         self._writes = writes
@@ -60,6 +64,7 @@ class PreemptionEvictions:
         self._metrics = metrics
         self._wall = wall
         self._cancel_binding = cancel_binding
+        self._has_node = has_node
         self._running: set[str] = set()
         self._failures: dict[str, int] = {}
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
@@ -102,7 +107,11 @@ class PreemptionEvictions:
                     raise result
             # From here on the preemptor may enter the queue: the deletion of the last victim will bring it there.
             self._running.discard(preemptor.uid)
-            await self._evict(last, preemptor, node)
+            if self._has_node(last.uid):
+                await self._evict(last, preemptor, node)
+            else:
+                # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
+                self._queue.activate([preemptor])
             self._failures.pop(preemptor.key, None)
             outcome = "success"
         except WriteFailed as error:
@@ -110,6 +119,8 @@ class PreemptionEvictions:
             self._running.discard(preemptor.uid)
             self._try_again(preemptor)
             outcome = "error"
+        finally:
+            self._running.discard(preemptor.uid)
         self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
 

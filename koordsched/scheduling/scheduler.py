@@ -162,7 +162,14 @@ class Scheduler:
             inbox,
         )
         self._evictions = evictions.executor = PreemptionEvictions(
-            self.queue, self.waiting, self.writes, self.voice, metrics, clock.wall, self.binding.cancel
+            self.queue,
+            self.waiting,
+            self.writes,
+            self.voice,
+            metrics,
+            clock.wall,
+            self.binding.cancel,
+            self.cluster.assigned.__contains__,
         )
         self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
         self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
