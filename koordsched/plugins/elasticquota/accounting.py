@@ -1,108 +1,109 @@
 """Requests and usage on their way up a tree (elasticquota spec 3.3, 3.8).
 
-Every function leaves all numbers of the tree as a computation from scratch would have them, and marks stale what
-quotas may use where that may have changed. The cost is the depth of the tree, not its size.
+Every function leaves all numbers of the tree as a computation from scratch would have them, and takes away what was
+worked out (`Quota.fresh`) where it may not hold any more. The cost is the depth of the tree, not its size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, to_units
+from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, unit
 from koordsched.plugins.elasticquota.tree import Definition, Quota, QuotaTree
 
+# --- pods ---------------------------------------------------------------------------------------------
 
-def add_request(quota: Quota, amounts: Amounts, *, non_preemptible: bool = False) -> None:
+
+def add_request(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
     """Pods of this quota request more."""
-    add_to(quota.self_request, amounts)
+    if quota.requested is not quota.self_request:
+        add_to(quota.self_request, amounts)
+    _pass_up(quota, amounts)
     if non_preemptible:
         add_to(quota.self_non_preemptible_request, amounts)
-        for level in _upwards(quota):
+        for level in quota.lineage:
             add_to(level.non_preemptible_request, amounts)
-    _requests_changed(quota, amounts)
 
 
-def remove_request(quota: Quota, amounts: Amounts, *, non_preemptible: bool = False) -> None:
+def remove_request(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
     """Pods of this quota request less; undoes `add_request`."""
-    take_from(quota.self_request, amounts)
+    if quota.requested is not quota.self_request:
+        take_from(quota.self_request, amounts)
+    _pass_up(quota, _negative(amounts))
     if non_preemptible:
         take_from(quota.self_non_preemptible_request, amounts)
-        for level in _upwards(quota):
+        for level in quota.lineage:
             take_from(level.non_preemptible_request, amounts)
-    _requests_changed(quota, {name: -amount for name, amount in amounts.items()})
 
 
-def add_used(quota: Quota, amounts: Amounts, *, non_preemptible: bool = False) -> None:
+def add_used(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
     """Pods of this quota have a node now."""
     add_to(quota.self_used, amounts)
-    for level in _upwards(quota):
-        add_to(level.used, amounts)
+    quota.tree.unsettled.add(quota)
     if non_preemptible:
         add_to(quota.self_non_preemptible_used, amounts)
-        for level in _upwards(quota):
+        for level in quota.lineage:
             add_to(level.non_preemptible_used, amounts)
     if quota.tree.guarantees:
-        _allocation_changed(quota, amounts)
+        _allocate(quota, amounts)
 
 
-def remove_used(quota: Quota, amounts: Amounts, *, non_preemptible: bool = False) -> None:
+def remove_used(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
     """Pods of this quota have a node no more; undoes `add_used`."""
     take_from(quota.self_used, amounts)
-    for level in _upwards(quota):
-        take_from(level.used, amounts)
+    quota.tree.unsettled.add(quota)
     if non_preemptible:
         take_from(quota.self_non_preemptible_used, amounts)
-        for level in _upwards(quota):
+        for level in quota.lineage:
             take_from(level.non_preemptible_used, amounts)
     if quota.tree.guarantees:
-        _allocation_changed(quota, {name: -amount for name, amount in amounts.items()})
+        _allocate(quota, _negative(amounts))
+
+
+# --- quotas -------------------------------------------------------------------------------------------
 
 
 def declare(quota: Quota, definition: Definition) -> None:
     """Takes over what is declared of a quota, its place and the amounts of its pods excepted."""
     tree = quota.tree
+    _reshaped(tree)
     if quota.takes_part and quota.max.keys() != definition.max.keys():
-        tree.resources.subtract(quota.max.keys())
+        _names_less(tree, quota)
         tree.resources.update(definition.max.keys())
-        _drop_zeros(tree)
-        _all_stale(tree.root)
-    parent = quota.parent
-    if parent is not None:
-        _all_stale(parent)
-        _withdraw_want(quota, parent)
-    for child in quota.children.values():
-        child.mark_stale()
-    before = dict(quota.limited)
-    guaranteed_before = quota.guaranteed
+    limited, guaranteed = quota.limited, quota.guaranteed
     quota.max, quota.min, quota.weight = definition.max, definition.min, definition.weight
     quota.max_names = frozenset(definition.max)
     quota.lent = definition.lent and not tree.guarantees
     quota.is_parent, quota.is_tree_root, quota.binary = definition.is_parent, definition.is_root, definition.binary
-    _limit(quota, {**quota._requested, **quota.min, **quota.limited})
+    if quota.takes_part and _is_irregular(definition):
+        tree.irregular = True
+    _count_over(quota)
     if tree.guarantees and quota.takes_part:
-        _guarantee(quota)
+        quota.guaranteed = larger(quota.allocated, quota.min)
+    parent = quota.parent
     if parent is not None:
-        _register_want(quota, parent)
-        _requests_changed(parent, difference(quota.limited, before))
+        _pass_up(parent, difference(quota.limited, limited), quota)
         if tree.guarantees and quota.takes_part:
-            _allocation_changed(parent, difference(quota.guaranteed, guaranteed_before))
+            _allocate(parent, difference(quota.guaranteed, guaranteed))
 
 
 def attach(quota: Quota, parent: Quota) -> None:
     """Puts a quota, with all below it, under a parent. It must be in no tree, the parent not below it."""
+    tree = quota.tree
+    _reshaped(tree)
+    if not parent.children:
+        if parent.requested is parent.self_request:
+            parent.requested = dict(parent.self_request)
+        parent._used = dict(parent.self_used)
     quota.parent = parent
     parent.children[quota.name] = quota
     parent.forget_order()
-    quota.mark_stale()
-    _all_stale(parent)
-    _register_want(quota, parent)
-    for level in _upwards(parent):
-        add_to(level.used, quota.used)
+    quota.moved()
+    for level in parent.lineage:
+        add_to(level._used, quota.used)
         add_to(level.non_preemptible_used, quota.non_preemptible_used)
         add_to(level.non_preemptible_request, quota.non_preemptible_request)
-    _requests_changed(parent, quota.limited)
-    if quota.tree.guarantees and quota.takes_part:
-        _allocation_changed(parent, quota.guaranteed)
+    _pass_up(parent, quota.limited, quota)
+    if tree.guarantees and quota.takes_part:
+        _allocate(parent, quota.guaranteed)
 
 
 def detach(quota: Quota) -> None:
@@ -110,180 +111,212 @@ def detach(quota: Quota) -> None:
     parent = quota.parent
     if parent is None:
         return
-    _all_stale(parent)
-    _withdraw_want(quota, parent)
+    tree = quota.tree
+    _reshaped(tree)
+    quota.mark_stale()
+    _pass_up(parent, _negative(quota.limited), quota)
+    if tree.guarantees and quota.takes_part:
+        _allocate(parent, _negative(quota.guaranteed))
+    for level in parent.lineage:
+        take_from(level._used, quota.used)
+        take_from(level.non_preemptible_used, quota.non_preemptible_used)
+        take_from(level.non_preemptible_request, quota.non_preemptible_request)
     quota.parent = None
     del parent.children[quota.name]
     parent.forget_order()
-    for level in _upwards(parent):
-        take_from(level.used, quota.used)
-        take_from(level.non_preemptible_used, quota.non_preemptible_used)
-        take_from(level.non_preemptible_request, quota.non_preemptible_request)
-    _requests_changed(parent, {name: -amount for name, amount in quota.limited.items()})
-    if quota.tree.guarantees and quota.takes_part:
-        _allocation_changed(parent, {name: -amount for name, amount in quota.guaranteed.items()})
+    quota.moved()
+    if not parent.children and not parent.is_root:
+        parent.requested = parent.self_request
 
 
 def join(quota: Quota, tree: QuotaTree) -> None:
-    """Makes a detached quota one of a tree; those below it are not taken along."""
-    if quota.takes_part:
-        quota.tree.resources.subtract(quota.max.keys())
-        _drop_zeros(quota.tree)
-        _all_stale(quota.tree.root)
-        tree.resources.update(quota.max.keys())
-        _all_stale(tree.root)
+    """Makes a detached quota one of another tree; those below it are not taken along."""
+    leave(quota)
     quota.tree = tree
+    _reshaped(tree)
+    if quota.takes_part:
+        tree.resources.update(quota.max.keys())
+    tree.capped += quota.over > 0
 
 
 def leave(quota: Quota) -> None:
-    """A detached quota without children is no more."""
-    quota.tree.resources.subtract(quota.max.keys())
-    _drop_zeros(quota.tree)
-    _all_stale(quota.tree.root)
+    """A detached quota is none of its tree any more."""
+    tree = quota.tree
+    _reshaped(tree)
+    if quota.takes_part:
+        _names_less(tree, quota)
+    tree.capped -= quota.over > 0
 
 
 def offer(tree: QuotaTree, available: Amounts) -> None:
     """What the root has to give from now on; may be negative."""
-    units = {name: to_units(name, amount) for name, amount in available.items()}
-    root = tree.root
-    if units == root.runtime_units:
+    units = {name: -(-amount // unit(name)) for name, amount in available.items()}
+    if units == tree.available:
         return
-    # Without want in either state nobody notices.
-    affected = root.contended or _any_short(root, root.wanted)
-    root.runtime_units = units
-    if affected or _any_short(root, root.wanted):
-        _all_stale(root)
+    was_watched = tree.is_watched
+    tree.available = units
+    _tighten(tree, {**tree.root.requested, **units})
+    if was_watched or tree.is_watched:
+        tree.shifted = True
+        if not tree.unmarked:
+            tree.root.mark_children_stale()
 
 
 # --- on the way up -----------------------------------------------------------------------------------
 
 
-def _upwards(quota: Quota | None) -> Iterable[Quota]:
-    """The quota and everything above it, the root included."""
-    while quota is not None:
-        yield quota
-        quota = quota.parent
+def _pass_up(start: Quota, delta: Amounts, child: Quota | None = None) -> None:
+    """`delta` came to what is requested of a quota, from a child of it or from pods of its own.
 
-
-def _requests_changed(quota: Quota | None, delta: Amounts) -> None:
-    """`delta` came to the requests below a quota: each level passes on what its max lets through."""
-    while quota is not None and delta:
-        requested = quota._requested
-        add_to(requested, delta)
-        if quota.is_root:
+    Each level passes on what its max lets through; most of the time that is all of it.
+    """
+    tree = start.tree
+    root = tree.root
+    marking = False
+    if not (tree.tight or tree.irregular or tree.capped):
+        tree.unmarked = True
+    elif tree.unmarked:
+        tree.shifted = True
+    else:
+        marking = True
+    check: list[str] | None = None  # where what is left for the siblings of `child` may be different now
+    for level in start.lineage:
+        if not delta:
             return
-        delta = _limit(quota, delta)
-        if quota.parent is None:
-            return  # in no tree for the moment: what it passes on counts when it is attached
-        _want_changed(quota, delta)
-        quota = quota.parent
-
-
-def _limit(quota: Quota, names: Iterable[str]) -> Amounts:
-    """Brings `limited` up to date in some resources; returns by how much it changed."""
-    requested, limited = quota._requested, quota.limited
-    passed: Amounts = {}
-    for name in names:
-        amount = requested.get(name, 0)
-        if not quota.lent and quota.takes_part:
-            amount = max(amount, quota.min.get(name, 0))
-        cap = quota.max.get(name)
-        if cap is not None and amount > cap:
-            amount = cap
-        before = limited.get(name, 0)
-        if amount != before:
-            passed[name] = amount - before
-            if amount:
-                limited[name] = amount
+        requested = level.requested
+        if level is root:
+            add_to(requested, delta)
+            if child is not None and not child.takes_part:
+                add_to(level.apart, delta)
+            _tighten(tree, delta)
+            if check:
+                _recheck(level, check)
+            return
+        bounds = level.max
+        unbounded = level.lent and not level.over
+        for name, amount in delta.items():
+            value = requested.get(name, 0) + amount
+            if value:
+                requested[name] = value
             else:
-                del limited[name]
+                requested.pop(name, None)
+            bound = bounds.get(name)
+            if bound is None:
+                tree.irregular = True  # the siblings' sum is of more than what they share
+            elif value > bound:
+                unbounded = False
+        if check:
+            _recheck(level, check)
+            check = None
+        passed = delta if unbounded else _passed(level, delta)
+        if marking:
+            check = _unsettled_by(level, passed)
+        delta, child = passed, level
+
+
+def _passed(level: Quota, delta: Amounts) -> Amounts:
+    """By how much `limited` of a quota changed when what is requested of it changed by `delta`."""
+    was_over = level.over > 0
+    bounds, requested = level.max, level.requested
+    least = level.min if not level.lent and level.takes_part else None
+    passed: Amounts = {}
+    for name, amount in delta.items():
+        after = requested.get(name, 0)
+        before = after - amount
+        bound = bounds.get(name)
+        if bound is not None:
+            level.over += (after > bound) - (before > bound)
+        if least is not None:
+            floor = least.get(name, 0)
+            after, before = max(after, floor), max(before, floor)
+        if bound is not None:
+            after, before = min(after, bound), min(before, bound)
+        if after != before:
+            passed[name] = after - before
+    level.tree.capped += (level.over > 0) - was_over
     return passed
 
 
-def _allocation_changed(quota: Quota | None, delta: Amounts) -> None:
-    """`delta` came to what is allocated of a quota: each level passes on what that adds to its guarantee."""
-    while quota is not None and quota.takes_part and delta:
-        add_to(quota.allocated, delta)
-        delta = _guarantee(quota)
-        if quota.parent is None:
-            return
-        _want_changed(quota, delta)
-        quota = quota.parent
+def _unsettled_by(level: Quota, passed: Amounts) -> list[str]:
+    """The resources in which a changed request may change what anybody may use.
+
+    Who was given less than it wanted, and still wants more than that, makes no difference by wanting more or less.
+    """
+    if not level.takes_part:
+        return []
+    if not level.fresh:
+        return list(passed)
+    found: list[str] = []
+    for name, amount in passed.items():
+        after = level.limited_in(name)
+        given = level.shares.get(name)
+        if given is None or given * unit(name) >= min(after, after - amount):
+            found.append(name)
+    if found:
+        level.mark_stale()
+    return found
 
 
-def _guarantee(quota: Quota) -> Amounts:
-    """Brings `guaranteed` up to date; returns by how much it changed."""
-    before = quota.guaranteed
-    quota.guaranteed = larger(quota.allocated, quota.min)
-    return difference(quota.guaranteed, before)
+def _recheck(parent: Quota, names: list[str]) -> None:
+    """A child wants more or less than before, and was or will be satisfied: do the others notice?"""
+    tree = parent.tree
+    if not parent.fresh:
+        tree.shifted = True
+    elif parent.contended or any(tree.is_short(parent, name) for name in names):
+        parent.mark_children_stale()
 
 
-# --- what children want of their parent ---------------------------------------------------------------
-
-
-def _want_of(quota: Quota, name: str) -> int:
-    want = to_units(name, quota.limited.get(name, 0))
-    if quota.tree.guarantees:
-        want = max(want, to_units(name, quota.guaranteed.get(name, 0)))
-    return want
-
-
-def _want_changed(quota: Quota, names: Iterable[str]) -> None:
-    """What a quota wants of its parent may have changed in these resources; marks stale what depends on it."""
-    if not quota.takes_part:
-        return
-    parent = quota.parent
-    assert parent is not None, "only asked of quotas in a tree"
-    changed: list[str] = []
+def _tighten(tree: QuotaTree, names: Amounts) -> None:
+    root, available = tree.root, tree.available
     for name in names:
-        want = _want_of(quota, name)
-        before = quota.want.get(name, 0)
-        if want != before:
-            _set_want(quota, parent, name, before, want)
-            changed.append(name)
-    if quota.tree.guarantees and names:
-        _all_stale(parent)  # a floor may have moved although the want did not
-    if not changed:
-        return
-    quota.mark_stale()
-    if not parent.fresh or parent.contended or _any_short(parent, changed):
-        _all_stale(parent)
+        if root.asked_by_children(name) > available.get(name, 0) * unit(name):
+            tree.tight.add(name)
+        else:
+            tree.tight.discard(name)
 
 
-def _set_want(quota: Quota, parent: Quota, name: str, before: int, want: int) -> None:
-    if want:
-        quota.want[name] = want
-    else:
-        del quota.want[name]
-    parent.wanted[name] += want - before
-    if quota.weight.get(name, 0) <= 0:
-        parent.starved[name] += (want > 0) - (before > 0)
+def _allocate(quota: Quota, delta: Amounts) -> None:
+    """`delta` came to what is allocated of a quota: each level passes on what that adds to its guarantee (spec 3.8)."""
+    tree = quota.tree
+    for level in quota.lineage:
+        if not delta or not level.takes_part:
+            break
+        add_to(level.allocated, delta)
+        before = level.guaranteed
+        level.guaranteed = larger(level.allocated, level.min)
+        delta = difference(level.guaranteed, before)
+    _reshaped(tree)
 
 
-def _register_want(quota: Quota, parent: Quota) -> None:
-    if quota.takes_part:
-        for name in {**quota.limited, **quota.guaranteed}:
-            if want := _want_of(quota, name):
-                _set_want(quota, parent, name, 0, want)
+# --- shapes -------------------------------------------------------------------------------------------
 
 
-def _withdraw_want(quota: Quota, parent: Quota) -> None:
-    """To be called before the weight changes: it decides what was registered."""
-    for name, want in list(quota.want.items()):
-        _set_want(quota, parent, name, want, 0)
+def _reshaped(tree: QuotaTree) -> None:
+    """More changed than requests: nothing that was worked out holds for certain."""
+    tree.settle()
+    tree.unmarked = True
+    tree.shifted = True
 
 
-def _any_short(parent: Quota, names: Iterable[str]) -> bool:
-    return any(parent.is_short_of(name) for name in names)
+def _count_over(quota: Quota) -> None:
+    was_over = quota.over > 0
+    quota.over = sum(quota.requested.get(name, 0) > bound for name, bound in quota.max.items())
+    quota.tree.capped += (quota.over > 0) - was_over
 
 
-def _all_stale(parent: Quota) -> None:
-    """The children may get something else now, more for some."""
-    parent.tree.shifted = True
-    for child in parent.children.values():
-        child.mark_stale()
+def _is_irregular(definition: Definition) -> bool:
+    """Whether shares cannot be told from sums of requests: some weight is zero, some bound no whole number of steps."""
+    for name, bound in definition.max.items():
+        if bound % unit(name) or (bound and definition.weight.get(name, 0) <= 0):
+            return True
+    return any(amount % unit(name) for name, amount in definition.min.items())
 
 
-def _drop_zeros(tree: QuotaTree) -> None:
+def _names_less(tree: QuotaTree, quota: Quota) -> None:
+    tree.resources.subtract(quota.max.keys())
     for name in [name for name, count in tree.resources.items() if count <= 0]:
         del tree.resources[name]
+
+
+def _negative(amounts: Amounts) -> Amounts:
+    return {name: -amount for name, amount in amounts.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.elasticquota.amounts import Amounts, exceeded, fits, masked
@@ -22,13 +23,17 @@ class Bound(Enum):
     ANCESTOR = "ancestor"
 
 
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """A pod as a quota sees it. `counted`: what it requests of the resources that count there."""
+class Claimant(NamedTuple):
+    """A pod as a quota sees it.
+
+    `counted`: what it requests of the resources that count there. `waits`: it is counted in the quota's request, and
+    not in its usage.
+    """
 
     quota: Quota
     counted: Amounts
     non_preemptible: bool
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class Admission:
         self._books = books
         self.by_runtime = by_runtime
         self.checks_parents = checks_parents
+        self._trusts_requests = by_runtime and not checks_parents
 
     def limit_of(self, quota: Quota) -> Amounts:
         """What a quota may use. The default and the system quota have no runtime, hence no limit by runtime."""
@@ -89,20 +95,24 @@ class Admission:
         member = self._books.member(pod.uid)
         if member is not None:
             quota = member.quota
-            return Claimant(quota, member.counted, member.non_preemptible) if quota is not None else None
+            if quota is None:
+                return None
+            return Claimant(quota, member.counted, member.non_preemptible, not member.assigned)
         quota = self._books.quota_of(pod)
         if quota is None:
             return None
-        return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod))
+        return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod), False)
 
     def refusal(self, claimant: Claimant) -> Refusal | None:
         """The first bound that the pod does not fit, None if it fits all."""
-        quota, counted = claimant.quota, claimant.counted
+        quota, counted, non_preemptible, waits = claimant
+        if waits and not non_preemptible and self._trusts_requests and self._fits_calmly(quota, counted):
+            return None
         limit = self.limit_of(quota)
         if not fits(quota.used, counted, limit):
             resources = tuple(exceeded(quota.used, counted, limit))
             return Refusal(claimant, Bound.LIMIT, quota, limit, quota.used, resources, self._binary(quota))
-        if claimant.non_preemptible and not fits(quota.non_preemptible_used, counted, quota.min):
+        if non_preemptible and not fits(quota.non_preemptible_used, counted, quota.min):
             used = quota.non_preemptible_used
             return Refusal(claimant, Bound.MIN, quota, quota.min, used, tuple(exceeded(used, counted, quota.min)))
         if self.checks_parents:
@@ -115,6 +125,11 @@ class Admission:
                     bound, binary = Bound.ANCESTOR, self._binary(ancestor)
                     return Refusal(claimant, bound, ancestor, limit, ancestor.used, resources, binary)
         return None
+
+    @staticmethod
+    def _fits_calmly(quota: Quota, counted: Amounts) -> bool:
+        """The usual case: requests are granted, and they include this one, so that only max is left to look at."""
+        return quota.tree.is_calm_for(quota) and fits(quota.used, counted, quota.max)
 
     def shortage(self, claimant: Claimant) -> Amounts | None:
         """How much usage of the quota's own pods would have to go for the pod to fit; None if that would not help.

@@ -250,8 +250,9 @@ class QuotaBooks:
                 self.pod_gone(pod.uid)
             return
         if member is None:
-            self._join(pod, assigned)
-            self._shifted()  # one more that wants something leaves nobody more than before
+            quota = self._join(pod, assigned)
+            if quota is not None:
+                quota.tree.shifted = False  # one more that wants something leaves nobody more than before
             return
         before = member.pod
         member.pod = pod
@@ -260,8 +261,7 @@ class QuotaBooks:
                 self._set_assigned(member, assigned)
             return
         left = self._leave(member)
-        self._join(pod, assigned)
-        self._changed([left, self._members[pod.uid].quota])
+        self._changed([left, self._join(pod, assigned)])
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See `PodObserver`."""
@@ -284,7 +284,7 @@ class QuotaBooks:
         deadline = pod.deletion_deadline
         return self.settings.ignores_overdue and deadline is not None and self._wall() > deadline
 
-    def _join(self, pod: Pod, assigned: bool) -> None:
+    def _join(self, pod: Pod, assigned: bool) -> Quota | None:
         claim = claim_of(pod)
         party = self._parties.get(claim)
         if party is None:
@@ -295,6 +295,7 @@ class QuotaBooks:
         party.members[pod.uid] = self._members[pod.uid] = member
         self._count(member)
         self.version += 1
+        return member.quota
 
     def _leave(self, member: Member) -> Quota | None:
         self._uncount(member)
@@ -325,33 +326,39 @@ class QuotaBooks:
         if quota is None:
             return
         change = accounting.add_used if assigned else accounting.remove_used
-        change(quota, member.counted, non_preemptible=member.non_preemptible)
-        self.trees.usage_changed(quota)
+        change(quota, member.counted, member.non_preemptible)
+        if not quota.takes_part:
+            self.trees.usage_changed()
         if not assigned:
             self._changed([quota])
-        elif self.settings.guarantees:
+        elif quota.tree.guarantees:
             self._changed([])  # what runs is guaranteed, and with the floor the share may grow
         else:
-            self._shifted()
+            quota.tree.shifted = False
 
     def _count(self, member: Member) -> None:
         quota = member.quota
         if quota is None:
             return
-        member.counted = member.requested.counted_in(quota)
-        accounting.add_request(quota, member.counted, non_preemptible=member.non_preemptible)
+        asked = member.requested
+        member.counted = asked.counted_in(quota)
+        if not asked.is_whole:
+            quota.tree.irregular = True
+        accounting.add_request(quota, member.counted, member.non_preemptible)
         if member.assigned:
-            accounting.add_used(quota, member.counted, non_preemptible=member.non_preemptible)
-            self.trees.usage_changed(quota)
+            accounting.add_used(quota, member.counted, member.non_preemptible)
+            if not quota.takes_part:
+                self.trees.usage_changed()
 
     def _uncount(self, member: Member) -> None:
         quota = member.quota
         if quota is None:
             return
         if member.assigned:
-            accounting.remove_used(quota, member.counted, non_preemptible=member.non_preemptible)
-            self.trees.usage_changed(quota)
-        accounting.remove_request(quota, member.counted, non_preemptible=member.non_preemptible)
+            accounting.remove_used(quota, member.counted, member.non_preemptible)
+            if not quota.takes_part:
+                self.trees.usage_changed()
+        accounting.remove_request(quota, member.counted, member.non_preemptible)
 
     # --- nodes ------------------------------------------------------------------------------------------
 

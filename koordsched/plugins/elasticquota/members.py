@@ -6,18 +6,22 @@ from koordsched.api.quota import PREEMPTIBLE
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import effective_requests
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.elasticquota.amounts import Amounts, masked, renamed
+from koordsched.plugins.elasticquota.amounts import Amounts, masked, renamed, unit
 from koordsched.plugins.elasticquota.mapping import Claim
 from koordsched.plugins.elasticquota.tree import Quota
 
 
 class Requested:
-    """What pods of one shape request, exactly; and what of it counts in a quota."""
+    """What pods of one shape request, exactly; and what of it counts in a quota.
 
-    __slots__ = ("_counted", "amounts")
+    `is_whole`: in whole steps of runtime arithmetic, as nearly all pods do.
+    """
+
+    __slots__ = ("_counted", "amounts", "is_whole")
 
     def __init__(self, amounts: Amounts) -> None:
         self.amounts = amounts
+        self.is_whole = not any(amount % unit(name) for name, amount in amounts.items())
         self._counted: dict[frozenset[str], Amounts] = {}
 
     def counted_in(self, quota: Quota) -> Amounts:

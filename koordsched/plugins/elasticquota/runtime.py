@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Share(NamedTuple):
-    """One sibling's claim to a resource.
+class Stake(NamedTuple):
+    """One sibling's stake to a resource.
 
     `floor` is guaranteed: with a request above it, the sibling takes part in the distribution of the rest by its
     `weight`; with one below it, what is not requested is free for the others, if it lends.
@@ -19,7 +19,7 @@ class Share(NamedTuple):
     lent: bool
 
 
-def redistribute(available: int, shares: Sequence[Share]) -> list[int]:
+def redistribute(available: int, stakes: Sequence[Stake]) -> list[int]:
     """What each of the siblings, given in the order of their names, may use.
 
     The rest is shared by weight, exactly; steps that cannot be divided go to the largest remainders, then by name.
@@ -28,17 +28,17 @@ def redistribute(available: int, shares: Sequence[Share]) -> list[int]:
     """
     runtimes: list[int] = []
     hungry: list[int] = []
-    for index, share in enumerate(shares):
-        if share.request > share.floor:
-            runtimes.append(share.floor)
-            if share.weight > 0:
+    for index, stake in enumerate(stakes):
+        if stake.request > stake.floor:
+            runtimes.append(stake.floor)
+            if stake.weight > 0:
                 hungry.append(index)
         else:
-            runtimes.append(share.request if share.lent else share.floor)
+            runtimes.append(stake.request if stake.lent else stake.floor)
     left = available - sum(runtimes)
     while left > 0 and hungry:
-        total = sum(shares[index].weight for index in hungry)
-        parts = [divmod(shares[index].weight * left, total) for index in hungry]
+        total = sum(stakes[index].weight for index in hungry)
+        parts = [divmod(stakes[index].weight * left, total) for index in hungry]
         indivisible = left - sum(part for part, _ in parts)
         extra: set[int] = set()
         if indivisible:
@@ -48,7 +48,7 @@ def redistribute(available: int, shares: Sequence[Share]) -> list[int]:
         still_hungry: list[int] = []
         for position, index in enumerate(hungry):
             runtime = runtimes[index] + parts[position][0] + (position in extra)
-            request = shares[index].request
+            request = stakes[index].request
             if runtime >= request:
                 left += runtime - request
                 runtime = request

@@ -224,10 +224,9 @@ class QuotaTrees:
                 del self._offering[name], self.node_total[name]
         self._offer_default()
 
-    def usage_changed(self, quota: Quota) -> None:
-        """To be called when the usage of a quota changed: what default and system quota use, the others do not get."""
-        if not quota.takes_part:
-            self._offer_default()
+    def usage_changed(self) -> None:
+        """To be called when the usage of the default or the system quota changed: what they use, others do not get."""
+        self._offer_default()
 
     def _offer(self) -> None:
         for tree_id, tree in self.trees.items():

@@ -229,13 +229,14 @@ def never_more_than_there_is(parent, reference):
     children = parent.ordered_children
     names = parent.tree.resources if parent is parent.tree.root else parent.max
     for name in names:
-        together = sum(child.runtime_units.get(name, 0) for child in children if child.runtime is not None)
+        together = sum(to_units(name, child.runtime.get(name, 0)) for child in children)
         floors = 0
         for child in children:
             claim = max(reference.scaled_min[child.name].get(name, 0), to_units(name, child.guaranteed.get(name, 0)))
             limited = to_units(name, child.limited.get(name, 0))
             floors += min(limited, claim) if child.lent else claim
-        assert together <= max(parent.runtime_units.get(name, 0), floors, 0)
+        given = parent.tree.available if parent.is_root else {k: to_units(k, v) for k, v in parent.runtime.items()}
+        assert together <= max(given.get(name, 0), floors, 0)
 
 
 @settings(max_examples=150, deadline=None)
