@@ -29,7 +29,10 @@ except AttributeError:
 
 def media_type(request: Request) -> str:
     """The content type without parameters; JSON when none is given."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+    stated = request.headers.get("content-type", "")
+    if stated == "application/json":
+        return stated
+    return stated.partition(";")[0].strip().lower() or "application/json"
 
 
 def parse(body: bytes, what: str, yaml_allowed: bool = False) -> Any:

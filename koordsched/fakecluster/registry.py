@@ -185,7 +185,7 @@ class Registry(Catalog):
         meta["resourceVersion"] = str(rv)
         store.rv = max(store.rv, rv)
         collection.compacted = max(collection.compacted, store.rv)
-        fields = tuple([read(obj) for _, read in resource.fields])
+        fields = resource.read_fields(obj)
         deleting = "deletionTimestamp" in meta
         record = Record(key, meta["uid"], rv, orjson.dumps(obj), meta.get("labels") or {}, fields, deleting)
         collection.items[key] = record
@@ -413,7 +413,7 @@ class Registry(Catalog):
             rv = store.next_rv()
             meta["resourceVersion"] = str(rv)
         key = old.key if old is not None else (meta.get("namespace") or "", meta["name"])
-        fields = tuple([read(obj) for _, read in resource.fields]) if resource.fields else ()
+        fields = resource.read_fields(obj) if resource.fields else ()
         deleting = "deletionTimestamp" in meta
         record = Record(key, meta["uid"], rv, encode(obj), meta.get("labels") or {}, fields, deleting)
         if dry_run:

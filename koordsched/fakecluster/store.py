@@ -76,8 +76,8 @@ class Change:
         self.type = type_
         self.old = old
         self.new = new
-        self.frames: dict[Any, bytes] = {}
-        """Encoded watch events by (event type, transformation): encoded once for all watchers."""
+        self.frames: dict[Any, tuple[bytes, bytes, bytes]] = {}
+        """Encoded watch events (watch.Frame) by (event type, transformation): encoded once for all watchers."""
 
     @property
     def rv(self) -> int:
@@ -148,6 +148,9 @@ class Collection:
         record = change.new
         if change.type is DELETED:
             self.items.pop(record.key, None)
+        elif record.key in self.items:
+            # The key has its place in the order already.
+            dict.__setitem__(self.items, record.key, record)
         else:
             self.items[record.key] = record
         self.history.append(change)

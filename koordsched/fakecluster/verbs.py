@@ -29,7 +29,7 @@ from koordsched.fakecluster.resources import Object, Resource
 from koordsched.fakecluster.selectors import compile_selectors
 from koordsched.fakecluster.store import Record
 from koordsched.fakecluster.table import columns_of, table
-from koordsched.fakecluster.watch import WatchGroup, WatchHub, frame
+from koordsched.fakecluster.watch import Frame, WatchGroup, WatchHub, frame
 
 _MIN_WATCH_SECONDS = 1800.0
 _TRUE = ("true", "1", "t", "T", "TRUE", "True")
@@ -137,10 +137,10 @@ class Verbs:
         epoch = registry.resource_epoch if wanted.form != PLAIN else 0
         encoding = f"{wanted.form} {wanted.include} {resource.api_version} {epoch}"
 
-        def initial(group: WatchGroup) -> Sequence[bytes] | AsyncIterator[bytes]:
+        def initial(group: WatchGroup) -> Sequence[Frame] | AsyncIterator[bytes]:
             if replay_state:
                 records = [r for r in collection.scan(namespace) if matches is None or matches(r)]
-                last = b""
+                last = None
                 if initial_wanted in _TRUE:
                     last = self._bookmark(resource, wanted.form, {INITIAL_EVENTS_END: "true"})
                 return _added(records, encode, last)
@@ -160,7 +160,7 @@ class Verbs:
         )
         return Response(200, {"content-type": "application/json"}, stream)
 
-    def _bookmark(self, resource: Resource, form: str, annotations: dict[str, str] | None = None) -> bytes:
+    def _bookmark(self, resource: Resource, form: str, annotations: dict[str, str] | None = None) -> Frame:
         meta: dict[str, Any] = {"resourceVersion": str(self._registry.store.rv), "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
@@ -339,7 +339,7 @@ def _check_initial(query: Any, bookmarks: bool) -> None:
 
 def _stream_error(refusal: ApiStatusError) -> Response:
     """A watch that has begun says 410 in the stream, as the real server's watch cache does."""
-    body = frame("ERROR", orjson.dumps(refusal.status()))
+    body = b"".join(frame("ERROR", orjson.dumps(refusal.status())))
 
     async def stream() -> AsyncIterator[bytes]:
         yield body
@@ -347,9 +347,11 @@ def _stream_error(refusal: ApiStatusError) -> Response:
     return Response(200, {"content-type": "application/json"}, stream())
 
 
-async def _added(records: Sequence[Record], encode: Callable[[Record], bytes], last: bytes) -> AsyncIterator[bytes]:
+async def _added(
+    records: Sequence[Record], encode: Callable[[Record], bytes], last: Frame | None
+) -> AsyncIterator[bytes]:
     """The present state as ADDED events, some hundred at a time, so that a big one is never held whole."""
     for start in range(0, len(records), 200):
-        yield b"".join([frame("ADDED", encode(r)) for r in records[start : start + 200]])
-    if last:
-        yield last
+        yield b"".join([piece for r in records[start : start + 200] for piece in frame("ADDED", encode(r))])
+    if last is not None:
+        yield b"".join(last)

@@ -22,9 +22,13 @@ CHUNK = 1 << 18
 """Bytes that one item of a stream gathers at most (one larger frame still goes whole)."""
 
 
-def frame(type_: str, body: bytes) -> bytes:
+Frame = tuple[bytes, bytes, bytes]
+"""One line of a watch stream in pieces: joined when it is sent, so that those who wait for it share the object."""
+
+
+def frame(type_: str, body: bytes) -> Frame:
     """One line of a watch stream."""
-    return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
+    return b'{"type":"%s","object":' % type_.encode(), body, b"}\n"
 
 
 class Watcher:
@@ -32,15 +36,15 @@ class Watcher:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._frames: list[bytes] = []
+        self._frames: list[Frame] = []
         self._size = 0
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def push(self, encoded: bytes) -> None:
-        """Hand over one encoded frame."""
+    def push(self, encoded: Frame) -> None:
+        """Hand over one frame."""
         self._frames.append(encoded)
-        self._size += len(encoded)
+        self._size += len(encoded[1])
         if self._size > self._limit:
             # What is buffered cannot be sent in time; the client resumes from the last version it saw.
             self._frames.clear()
@@ -60,7 +64,7 @@ class Watcher:
                 waiter.set_result(None)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Batches of frames until the watcher is closed."""
+        """Batches of frames, joined, until the watcher is closed."""
         while True:
             if self._frames:
                 frames, self._frames, self._size = self._frames, [], 0
@@ -73,12 +77,14 @@ class Watcher:
             await self._waiter
 
 
-def batches(frames: Sequence[bytes]) -> list[bytes]:
-    """The frames joined into pieces of about CHUNK bytes."""
-    joined, part, size = [], [], 0
+def batches(frames: Sequence[Frame]) -> list[bytes]:
+    """The frames joined into chunks of about CHUNK bytes."""
+    joined: list[bytes] = []
+    part: list[bytes] = []
+    size = 0
     for encoded in frames:
-        part.append(encoded)
-        size += len(encoded)
+        part += encoded
+        size += len(encoded[1])
         if size >= CHUNK:
             joined.append(b"".join(part))
             part, size = [], 0
@@ -106,7 +112,7 @@ class WatchGroup:
             and (self._matches is None or self._matches(record))
         )
 
-    def encoded(self, change: Change) -> bytes | None:
+    def encoded(self, change: Change) -> Frame | None:
         """The frame that this change is for the group; None when it does not concern it."""
         if self._namespace is not None and change.new.key[0] != self._namespace:
             return None
@@ -146,13 +152,13 @@ class WatchStream:
     """The body of a watch response: initial events, then live ones. `aclose` releases it, started or not."""
 
     def __init__(
-        self, initial: Sequence[bytes] | AsyncIterator[bytes], watcher: Watcher, cleanup: Callable[[], None]
+        self, initial: Sequence[Frame] | AsyncIterator[bytes], watcher: Watcher, cleanup: Callable[[], None]
     ) -> None:
         self._generator = self._generate(initial, watcher)
         self._cleanup = cleanup
 
     async def _generate(
-        self, initial: Sequence[bytes] | AsyncIterator[bytes], watcher: Watcher
+        self, initial: Sequence[Frame] | AsyncIterator[bytes], watcher: Watcher
     ) -> AsyncGenerator[bytes, None]:
         if isinstance(initial, Sequence):
             for batch in batches(initial):
@@ -195,8 +201,8 @@ class WatchHub:
         collection: Collection,
         make_group: Callable[[], WatchGroup],
         timeout: float,
-        bookmark: Callable[[], bytes] | None,
-        initial: Callable[[WatchGroup], Sequence[bytes] | AsyncIterator[bytes]],
+        bookmark: Callable[[], Frame] | None,
+        initial: Callable[[WatchGroup], Sequence[Frame] | AsyncIterator[bytes]],
     ) -> WatchStream:
         """Open a watch on the group at `key`, from this instant; `initial` is sent before what follows.
 
@@ -233,11 +239,11 @@ class WatchHub:
         for watcher in list(self._watchers):
             watcher.close()
 
-    def _mark(self, watcher: Watcher, bookmark: Callable[[], bytes], timers: list[TimerHandle]) -> None:
+    def _mark(self, watcher: Watcher, bookmark: Callable[[], Frame], timers: list[TimerHandle]) -> None:
         watcher.push(bookmark())
         timers[1] = self._call_later(self._bookmark_interval, self._mark, watcher, bookmark, timers)
 
-    def _end(self, watcher: Watcher, bookmark: Callable[[], bytes] | None) -> None:
+    def _end(self, watcher: Watcher, bookmark: Callable[[], Frame] | None) -> None:
         if bookmark is not None:
             watcher.push(bookmark())
         watcher.close()

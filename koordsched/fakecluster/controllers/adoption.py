@@ -53,7 +53,7 @@ class PodAdoption:
         if selector is None or is_deleting(owner):
             return 0
         pods, writes = self._context.pods, 0
-        for orphan_key in pods.orphans.matching(key[0], selector):
+        for orphan_key in pods.orphans_matching(key[0], selector):
             record = pods.get(orphan_key)
             if record is not None and record.active and self._may_adopt(owner, record):
                 writes += self._adopt(record, owner)

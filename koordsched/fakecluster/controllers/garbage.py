@@ -81,13 +81,11 @@ class GarbageCollector:
         entry = self._entries.get(uid)
         if entry is None:
             entry = self._entries[uid] = _Entry(resource, *record.key)
-        metadata = change.new["metadata"]
+        metadata = record.obj()["metadata"]
         references = metadata.get("ownerReferences")
-        owners = (
-            tuple((reference["uid"], bool(reference.get("blockOwnerDeletion"))) for reference in references)
-            if references
-            else ()
-        )
+        if not references and not entry.owners and not record.deleting:
+            return
+        owners = tuple((r["uid"], bool(r.get("blockOwnerDeletion"))) for r in references or ())
         if owners != entry.owners:
             self._relink(uid, entry, owners)
         if record.deleting:

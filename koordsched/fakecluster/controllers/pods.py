@@ -5,16 +5,18 @@ A pod is decoded once per event into a small record; everything that needs the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from sys import intern
 from typing import Any
 
 import msgspec
 
+from koordsched.api.selectors import Selector
 from koordsched.fakecluster.controllers.conditions import find
-from koordsched.fakecluster.controllers.ownership import Key, key_of
+from koordsched.fakecluster.controllers.ownership import Key
 from koordsched.fakecluster.controllers.selectorindex import LabelIndex
-from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.registry import ChangeView, Registry
+from koordsched.fakecluster.store import Record
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -77,13 +79,14 @@ class PodIndex:
         self._pods: dict[Key, PodRecord] = {}
         self._by_owner: dict[str, dict[Key, PodRecord]] = {}
         self._by_node: dict[str, dict[Key, PodRecord]] = {}
-        self._orphans: LabelIndex[Key] = LabelIndex()
+        self._orphans: dict[str, LabelIndex[Key]] = {}
+        """By namespace, kept from the first question on: most pods never have somebody who would adopt them."""
         self._listeners: list[PodListener] = []
         self._owner_listeners: dict[str, PodListener] = {}
 
     def start(self, registry: Registry) -> Callable[[], None]:
         """Follows the registry's pods, those that exist first; returns what ends it."""
-        return registry.subscribe(registry.resource("", "v1", "pods"), self._changed)
+        return registry.subscribe_changes(registry.pods, self._changed)
 
     def on_change(self, listener: PodListener) -> None:
         """Calls the listener for every relevant change of any pod. It must be cheap and must not write."""
@@ -113,22 +116,26 @@ class PodIndex:
         """Every pod: O(pods), for start-up alone."""
         return list(self._pods.values())
 
-    @property
-    def orphans(self) -> LabelIndex[Key]:
-        """The pods that no controller owns, for adoption."""
-        return self._orphans
+    def orphans_matching(self, namespace: str, selector: Selector) -> Iterator[Key]:
+        """The pods of a namespace that no controller owns and that the selector matches, for adoption."""
+        index = self._orphans.get(namespace)
+        if index is None:
+            index = self._orphans[namespace] = LabelIndex()
+            for key, record in self._pods.items():
+                if key[0] == namespace and not record.owner_uid:
+                    index.put(key, namespace, record.labels)
+        return index.matching(namespace, selector)
 
-    def _changed(self, kind: str, old: Mapping[str, Any] | None, new: dict[str, Any]) -> None:
-        key = key_of(new)
-        before = self._pods.get(key)
-        after = None if kind == "DELETED" else pod_record(key, new)
+    def _changed(self, change: ChangeView) -> None:
+        before = self._pods.get(change.record.key)
+        after = None if change.type == "DELETED" else pod_record(change.record, before)
         if before == after:
             return
         self._file(before, after)
         for listener in self._listeners:
             listener(before, after)
         kinds = {record.owner_kind for record in (before, after) if record is not None}
-        for owner_kind in sorted(kinds):
+        for owner_kind in sorted(kinds) if len(kinds) > 1 else kinds:
             owned = self._owner_listeners.get(owner_kind)
             if owned is not None:
                 owned(before, after)
@@ -136,7 +143,8 @@ class PodIndex:
     def _file(self, before: PodRecord | None, after: PodRecord | None) -> None:
         if before is not None and (after is None or after.owner_uid != before.owner_uid):
             _remove(self._by_owner, before.owner_uid, before.key)
-            self._orphans.discard(before.key)
+            if not before.owner_uid and before.namespace in self._orphans:
+                self._orphans[before.namespace].discard(before.key)
         if before is not None and (after is None or after.node != before.node):
             _remove(self._by_node, before.node, before.key)
         if after is None:
@@ -146,8 +154,8 @@ class PodIndex:
         self._pods[after.key] = after
         if after.owner_uid:
             self._by_owner.setdefault(after.owner_uid, {})[after.key] = after
-        elif before is None or before.owner_uid or before.labels != after.labels:
-            self._orphans.put(after.key, after.namespace, after.labels)
+        elif after.namespace in self._orphans and (before is None or before.owner_uid or before.labels != after.labels):
+            self._orphans[after.namespace].put(after.key, after.namespace, after.labels)
         if after.node:
             self._by_node.setdefault(after.node, {})[after.key] = after
 
@@ -160,33 +168,34 @@ def _remove(index: dict[str, dict[Key, PodRecord]], where: str, key: Key) -> Non
             del index[where]
 
 
-def pod_record(key: Key, pod: Mapping[str, Any]) -> PodRecord:
-    """Reads the facts of a pod object."""
-    metadata, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
+def pod_record(record: Record, before: PodRecord | None = None) -> PodRecord:
+    """Reads the facts of a stored pod; `before` are those of its earlier version, which shares what has not changed."""
+    pod = record.obj()
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owner_kind = owner_uid = ""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
             owner_kind, owner_uid = intern(reference["kind"]), intern(reference["uid"])
             break
-    ready = find(status.get("conditions"), "Ready")
-    cost = (metadata.get("annotations") or {}).get(_DELETION_COST, "0")
+    ready = find(status["conditions"], "Ready") if "conditions" in status else None
+    created = metadata.get("creationTimestamp") or ""
+    containers = status.get("containerStatuses")
+    cost = metadata["annotations"].get(_DELETION_COST, "0") if metadata.get("annotations") else "0"
     return PodRecord(
-        key=key,
-        uid=metadata["uid"],
-        labels={intern(name): intern(value) for name, value in (metadata.get("labels") or {}).items()},
-        owner_kind=owner_kind,
-        owner_uid=owner_uid,
-        node=intern(spec.get("nodeName") or ""),
-        target_node=intern(_target_node(spec)) if owner_kind == "DaemonSet" else "",
-        phase=intern(status.get("phase") or "Pending"),
-        ready_since=(ready.get("lastTransitionTime") or metadata.get("creationTimestamp") or "")
-        if ready is not None and ready.get("status") == "True"
-        else "",
-        created=metadata.get("creationTimestamp") or "",
-        deleting="deletionTimestamp" in metadata,
-        restarts=sum(container.get("restartCount", 0) for container in status.get("containerStatuses") or ()),
-        tracked=JOB_TRACKING_FINALIZER in (metadata.get("finalizers") or ()),
-        deletion_cost=int(cost) if cost.lstrip("+-").isdecimal() else 0,
+        record.key,
+        record.uid,
+        before.labels if before is not None and before.labels == record.labels else record.labels,
+        owner_kind,
+        owner_uid,
+        intern(spec.get("nodeName") or ""),
+        intern(_target_node(spec)) if owner_kind == "DaemonSet" else "",
+        intern(status.get("phase") or "Pending"),
+        (ready.get("lastTransitionTime") or created) if ready is not None and ready.get("status") == "True" else "",
+        created,
+        record.deleting,
+        sum([container.get("restartCount", 0) for container in containers]) if containers else 0,
+        JOB_TRACKING_FINALIZER in (metadata.get("finalizers") or ()),
+        int(cost) if cost.lstrip("+-").isdecimal() else 0,
     )
 
 
