@@ -1,0 +1,149 @@
+"""`koordsched quota tree` on files: the answer for programs, and the table for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.clusters import Object, bound, node, pod, run, run_json, write
+
+PREFIX = "quota.scheduling.koordinator.sh/"
+
+
+def quota(
+    name: str, minimum: Object, maximum: Object, parent: str = "", namespace: str = "default", **labels: str
+) -> Object:
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": {PREFIX + "parent": parent, **{PREFIX + key.replace("_", "-"): text for key, text in labels.items()}},
+    }
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": metadata,
+        "spec": {"min": minimum, "max": maximum},
+    }
+
+
+def labelled(thing: Object, name: str) -> Object:
+    thing["metadata"]["labels"] = {PREFIX + "name": name}
+    return thing
+
+
+CLUSTER = [
+    node("n1", cpu="10", memory="10Gi", pods="10"),
+    quota("a", {"cpu": 4}, {"cpu": 8}),
+    quota("p", {"cpu": 4}, {"cpu": 8, "gpu": 1}, is_parent="true"),
+    quota("b", {"cpu": "500m"}, {"cpu": 8}, "p"),
+    labelled(bound("a-1", "n1", "7"), "a"),
+    labelled(pod("a-2", "3"), "a"),
+    labelled(bound("b-1", "n1", "1"), "b"),
+    labelled(pod("x", "1"), "nobody"),
+]
+
+
+def flat(quotas: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for each in quotas:
+        found[each["name"]] = each
+        found |= flat(each["children"])
+    return found
+
+
+def test_json(tmp_path: Path) -> None:
+    code, answer = run_json("quota", "tree", "-f", write(tmp_path / "cluster.yaml", *CLUSTER))
+    assert code == 0
+    (tree,) = answer["trees"]
+    assert (tree["id"], tree["total"]) == ("", {"cpu": "10", "memory": "10Gi", "pods": "10"})
+    assert [each["name"] for each in tree["quotas"]] == [
+        "a",
+        "koordinator-default-quota",
+        "koordinator-system-quota",
+        "p",
+    ]
+    quotas = flat(tree["quotas"])
+    a = quotas["a"]
+    assert (a["namespace"], a["isParent"], a["lent"], a["pods"], a["running"]) == ("default", False, True, 2, 1)
+    (cpu,) = a["resources"]
+    assert {key: cpu[key] for key in ("min", "max", "runtime", "request", "used")} == {
+        "min": "4",
+        "max": "8",
+        "runtime": "8",
+        "request": "10",
+        "used": "7",
+    }
+    # 2 of 10 CPUs are guaranteed to nobody; of the 3 that a uses beyond its min, one is p's.
+    assert cpu["borrows"] == [{"quota": "", "amount": "2"}, {"quota": "p", "amount": "1"}]
+    p, gpu = quotas["p"]["resources"]
+    assert (p["runtime"], p["lends"]) == ("1", [{"quota": "a", "amount": "1"}])
+    assert (gpu["resource"], gpu["max"], gpu["used"]) == ("gpu", "1", "0")
+    # Half a CPU is b's own, the other half its parent's, guaranteed to none of the children.
+    (below,) = quotas["b"]["resources"]
+    assert below["borrows"] == [{"quota": "", "amount": "500m"}]
+    default = quotas["koordinator-default-quota"]
+    assert (default["pods"], default["resources"][0]["max"], default["resources"][0]["runtime"]) == (1, "", "")
+    assert answer["unknown"] == {"nobody": 1}
+    assert answer["unused"] == {}
+
+
+def test_table(tmp_path: Path) -> None:
+    result = run("quota", "tree", "-f", write(tmp_path / "cluster.yaml", *CLUSTER))
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[0] == "Default tree: cpu 10, memory 10Gi, pods 10 to distribute"
+    rows = [line.split(maxsplit=8) for line in lines[1:]]
+    assert rows[0] == ["QUOTA", "PODS", "RESOURCE", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LOANS"]
+    loans = "borrows 2 that is nobody’s, 1 from p"
+    assert ["a", "1/2", "cpu", "4", "8", "8", "10", "7", loans] in rows
+    assert ["p", "0/0", "cpu", "4", "8", "1", "1", "1", "lends 1 to a"] in rows
+    assert any(line.startswith("  b ") for line in lines)
+    assert lines[-1] == "There is no quota nobody, which 1 pod named."
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    quotas = [
+        quota("x", {}, {"cpu": 1}, "y"),
+        quota("y", {}, {"cpu": 1}, "x"),
+        quota("z", {"cpu": "5"}, {"cpu": "lots"}),
+        quota("z", {}, {"cpu": 1}, namespace="other"),
+    ]
+    file = write(tmp_path / "cluster.yaml", node("n1"), *quotas)
+    _, answer = run_json("quota", "tree", "-f", file)
+    found = flat(answer["trees"][0]["quotas"])
+    for name, part in {"x": "leads back", "y": "leads back", "z": "lots"}.items():
+        assert any(part in text for text in found[name]["problems"]), name
+    assert list(answer["unused"]) == ["other/z"]
+    text = run("quota", "tree", "-f", file).stdout
+    for name in ("default/x: ", "default/y: ", "default/z: ", "other/z: "):
+        assert any(line.startswith(name) for line in text.splitlines()), name
+
+
+WITHOUT = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--config", "{config}"], "no profile enables ElasticQuota"),
+        (["-f", "{missing}"], "No such file"),
+    ],
+)
+def test_bad_input(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    (tmp_path / "config.yaml").write_text(WITHOUT)
+    names = {"config": str(tmp_path / "config.yaml"), "missing": str(tmp_path / "missing.yaml")}
+    file = write(tmp_path / "cluster.yaml", *CLUSTER)
+    result = run("quota", "tree", "-f", file, *(argument.format(**names) for argument in arguments))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert complaint in result.stderr
+
+
+def test_nobody_there() -> None:
+    result = run("quota", "tree", "--server", "http://127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: http://127.0.0.1:1")
