@@ -80,6 +80,11 @@ def share(total, claims):
     return runtime
 
 
+def scaled(least, available, total):
+    """Spec 3.5."""
+    return 0 if available <= 0 else int(float(available) * float(least) / float(total))
+
+
 class Reference:
     """All numbers of all quotas.
 
@@ -195,9 +200,7 @@ class Reference:
             mins = {name: self.declared[name].min.get(resource, 0) for name in siblings}
             total_min = sum(mins.values())
             if self.scales_mins and resource in available and available[resource] < total_min:
-                for name, least in mins.items():
-                    T = available[resource]
-                    mins[name] = 0 if T <= 0 else int(float(T) * float(least) / float(total_min))
+                mins = {name: scaled(least, available[resource], total_min) for name, least in mins.items()}
             claims = {}
             for name in siblings:
                 quota, numbers = self.declared[name], self.numbers[name]
@@ -218,5 +221,4 @@ class Reference:
         total = sum(self.declared[sibling].min.get(resource, 0) for sibling in siblings)
         if not self.scales_mins or resource not in available or available[resource] >= total:
             return least
-        T = available[resource]
-        return 0 if T <= 0 else int(float(T) * float(least) / float(total))
+        return scaled(least, available[resource], total)

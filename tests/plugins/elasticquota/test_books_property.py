@@ -138,16 +138,19 @@ class History:
         return fresh
 
 
+NUMBERS = (
+    *("max", "request", "child_request", "limited", "used", "non_preemptible_request", "non_preemptible_used"),
+    *("self_request", "self_used", "self_non_preemptible_request", "self_non_preemptible_used"),
+    *("allocated", "guaranteed", "runtime", "limit", "scaled_min"),
+)
+
+
 def numbers(world):
     """Everything the books say, in whole steps."""
     found = {}
     for each in world.books.quotas():
         found[each.name] = {
-            attribute: {k: to_units(k, v) for k, v in getattr(each, attribute).items() if v}
-            for attribute in (
-                "max request child_request limited used non_preemptible_request non_preemptible_used self_request "
-                "self_used self_non_preemptible_used allocated guaranteed runtime limit scaled_min"
-            ).split()
+            attribute: {k: to_units(k, v) for k, v in getattr(each, attribute).items() if v} for attribute in NUMBERS
         }
         found[each.name]["parent"] = each.parent.name if each.parent is not None else None
         found[each.name]["tree"] = each.tree.id
