@@ -115,6 +115,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pending: list[Pods] = []
     churn: Churn | None = None
     delete: Deletion | None = None
+    warm_up: int = 1
 
     def scaled(self, nodes: int = 0, pods: int = 0) -> Workload:
         """The same with another number of nodes or measured pods; 0 leaves it as it is.

@@ -31,11 +31,7 @@ INFEASIBLE = -1
 _ONE_BY_ONE = 6
 """Up to this many changed rows are refreshed one at a time, which is cheaper than as an array."""
 
-_BYTES_PER_ROW = 4 + 8 + 4
-_BYTES_PER_SCORE = 8
-"""Code, total and place among the leaders; a raw score of one plugin. At most."""
-
-DEFAULT_BUDGET = 256 << 20
+DEFAULT_BUDGET = 128 << 20
 """Bytes that one profile's evaluations may take."""
 
 
@@ -84,6 +80,7 @@ class Evaluation:
         "_total_type",
         "codes",
         "feasible",
+        "nbytes",
         "plan",
         "totals",
     )
@@ -110,11 +107,8 @@ class Evaluation:
         self._total_type: type[np.int32 | np.int64] = np.int32 if heaviest <= np.iinfo(np.int32).max else np.int64
         self.totals: Totals = np.zeros(0, dtype=self._total_type)
         self.feasible = 0
-
-    @property
-    def nbytes(self) -> int:
-        """What the arrays take, within a few rows."""
-        return len(self.codes) * (_BYTES_PER_ROW + _BYTES_PER_SCORE * len(self._raw))
+        self.nbytes = 0
+        """What the arrays take, room for all rows to be among the leaders included."""
 
     def refresh(self) -> None:
         """Brings everything up to date with the table."""
@@ -214,6 +208,8 @@ class Evaluation:
             totals[~passing] = INFEASIBLE
         self.totals = totals
         self._leaders = None
+        raw_bytes = sum(raw.nbytes for raw in self._raw if not isinstance(raw, int))
+        self.nbytes = self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
 

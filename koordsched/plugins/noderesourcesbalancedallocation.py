@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.changelog import Facet
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.resources import FIRST_SCALAR
 from koordsched.cluster.shape import PodShape
@@ -130,26 +130,44 @@ class _Standing:
             return
         # LABELS always counts: nodes coming and going touch every facet.
         changed = table.log.since(self._serial, Facet.RESOURCES | Facet.LABELS, table.size)
-        rows: slice | RowArray = table.all_rows
-        if self._usable and len(self._offset) == table.size and len(changed) * 4 < table.size:
-            rows = np.array([row for row, _ in changed], np.intp) if isinstance(changed, list) else changed
-        else:
+        self._serial = serial
+        if not self._usable or len(self._offset) < table.size or len(changed) * 4 > table.size:
             self._capacity = [np.ones(table.size) for _ in self._indices]
             self._used = [np.zeros(table.size) for _ in self._indices]
             self._offset = np.zeros(table.size, dtype=np.int64)
-            self._usable = True
-        self._serial = serial
+            self._usable = self._take_rows(table, table.all_rows)
+        elif isinstance(changed, list):
+            self._usable = all(self._take_row(table, row) for row, _ in changed)
+        else:
+            self._usable = self._take_rows(table, changed)
+
+    def _take_rows(self, table: NodeTable, rows: Rows) -> bool:
+        """Takes over what rows are like now; False if that cannot be kept here."""
         alive = table.alive.data[rows]
         for position, index in enumerate(self._indices):
             capacity = np.where(alive, table.allocatable[index].data[rows], 1)
             used = table.requested[index].data[rows]
             if not capacity.all() or max(capacity.max(initial=0), used.max(initial=0)) >= _EXACT:
-                self._usable = False
-                return
+                return False
             self._capacity[position][rows] = capacity
             self._used[position][rows] = used
         before = self._balances([used[rows].copy() for used in self._used], [c[rows] for c in self._capacity])
         self._offset[rows] = _MIDDLE - before
+        return True
+
+    def _take_row(self, table: NodeTable, row: int) -> bool:
+        """The same for one row, which is what usually changed."""
+        fractions: list[float] = []
+        for position, index in enumerate(self._indices):
+            capacity = table.allocatable[index].data.item(row) if table.alive.data.item(row) else 1
+            used = table.requested[index].data.item(row)
+            if not capacity or capacity >= _EXACT or used >= _EXACT:
+                return False
+            self._capacity[position][row] = capacity
+            self._used[position][row] = used
+            fractions.append(min(used / capacity, 1.0))
+        self._offset[row] = _MIDDLE - _balance(fractions)
+        return True
 
 
 def _balance(fractions: Sequence[float]) -> int:
