@@ -110,9 +110,9 @@ def confirmation_of_an_assumed_pod_ignored(original):
     return assigned
 
 
-@mutation(PodHandler, "_drop_assumed")
+@mutation(ClusterState, "remove_pod")
 def deleted_while_assumed_keeps_its_place(original):
-    return lambda self, uid, pod: None
+    return lambda self, uid: None if uid in self.assumed else original(self, uid)
 
 
 @mutation(PodHandler, "retain")
