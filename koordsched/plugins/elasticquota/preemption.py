@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from koordsched.api.quota import DEFAULT_QUOTA
 from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilterResult
-from koordsched.framework.status import SUCCESS, Code, Codes, Status
+from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, take_from
@@ -153,9 +155,16 @@ class QuotaPreemption:
             else:
                 results.append(one_by_one.on(cycle, row, lists[i], now, holdings[i]))
         if stepped:
-            at = [rows[i] for i in stepped]
-            verdicts = lockstep.on(cycle, at, [lists[i] for i in stepped], [holdings[i] for i in stepped])
-            results.extend(verdicts)
+            at = np.array([rows[i] for i in stepped], dtype=np.intp)
+            fits = (filtering.chain_on(cycle, at) == PASS).tolist()
+            # Where the node has room as it is, only the quota says who has to go.
+            results.extend(
+                _by_quota_alone(rows[i], lists[i], holdings[i]) for i, fit in zip(stepped, fits, strict=True) if fit
+            )
+            others = [i for i, fit in zip(stepped, fits, strict=True) if not fit]
+            if others:
+                rest, theirs = [rows[i] for i in others], [holdings[i] for i in others]
+                results.extend(lockstep.on(cycle, rest, [lists[i] for i in others], theirs))
         found: list[Candidate] = []
         for result in results:
             if isinstance(result, int):
@@ -192,3 +201,14 @@ class QuotaPreemption:
             return
         for row in rows:
             texts[messages.no_victims(names[row], pod.name)] += 1
+
+
+def _by_quota_alone(row: int, pods: list[Pod], holdings: QuotaHoldings) -> Candidate:
+    """The candidate if the node takes the preemptor and all of these, the most important of which come back first."""
+    victims: list[Pod] = []
+    for pod in pods:
+        if holdings.spare(pod):
+            holdings.put_back(pod)
+        else:
+            victims.append(pod)
+    return Candidate(row, tuple(victims), 0)
