@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from koordsched.controllers.elasticquota.report import report
+from koordsched.controllers.elasticquota.report import reporting
 from koordsched.controllers.elasticquota.summary import summaries, summary
 from koordsched.framework.profile import Profile
 from koordsched.observability.endpoint import Endpoint, text_response
@@ -49,7 +50,13 @@ class _Pages:
 
     async def trees(self, request: web.Request) -> web.Response:
         """All trees, with loans."""
-        return _json(report(self._books))
+        steps = reporting(self._books)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return _json(end.value)
+            await asyncio.sleep(0)
 
     async def all(self, request: web.Request) -> web.Response:
         """All quotas by name, or those of `?tree=<id>`; with pods for `?includePods=true`."""

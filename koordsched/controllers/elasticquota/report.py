@@ -5,12 +5,17 @@ Amounts are texts as Kubernetes prints them. The schema is stable; it is documen
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import TypeVar
+
 import msgspec
 
 from koordsched.controllers.elasticquota.loans import Position, loans
 from koordsched.plugins.elasticquota.amounts import Amounts, take_from, text, texts, to_units, unit
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.tree import Quota, QuotaTree
+
+T = TypeVar("T")
 
 UNBOUNDED = 10**15 * 10**9
 """A max of so many units or more is no bound in anybody's mind."""
@@ -73,8 +78,26 @@ class Report(msgspec.Struct, rename="camel"):
 
 def report(books: QuotaBooks) -> Report:
     """All of it, as it is now."""
+    steps = reporting(books)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Report = end.value
+            return made
+
+
+Steps = Generator[None, None, T]
+"""Work that may be interrupted at every yield, and its result."""
+
+
+def reporting(books: QuotaBooks) -> Steps[Report]:
+    """The report in steps, so that others get their turn; what is reported last may be newer than what came first."""
     problems = books.complaints()
-    trees = [_tree(books, tree, problems) for _, tree in sorted(books.trees.trees.items())]
+    trees = []
+    for _, tree in sorted(books.trees.trees.items()):
+        one = yield from _tree(books, tree, problems)
+        trees.append(one)
     shown = {(quota.namespace, quota.name) for tree in trees for quota in _all(tree.quotas)}
     unused = {f"{key[0]}/{key[1]}": list(texts) for key, texts in sorted(problems.items()) if key not in shown}
     return Report(trees, unused, dict(sorted(books.unknown_names().items())))
@@ -83,8 +106,9 @@ def report(books: QuotaBooks) -> Report:
 Problems = dict[tuple[str, str], tuple[str, ...]]
 
 
-def _tree(books: QuotaBooks, tree: QuotaTree, problems: Problems) -> TreeReport:
-    return TreeReport(tree.id, texts(_distributed(tree)), _children(books, tree.root, problems))
+def _tree(books: QuotaBooks, tree: QuotaTree, problems: Problems) -> Steps[TreeReport]:
+    quotas = yield from _children(books, tree.root, problems)
+    return TreeReport(tree.id, texts(_distributed(tree)), quotas)
 
 
 def _distributed(tree: QuotaTree) -> Amounts:
@@ -96,22 +120,28 @@ def _distributed(tree: QuotaTree) -> Amounts:
     return available
 
 
-def _children(books: QuotaBooks, parent: Quota, problems: Problems) -> list[QuotaReport]:
+def _children(books: QuotaBooks, parent: Quota, problems: Problems) -> Steps[list[QuotaReport]]:
     children = [child for _, child in sorted(parent.children.items())]
     resources: dict[str, list[ResourceReport]] = {child.name: [] for child in children}
     for name in sorted({name for child in children for name in child.max}):
         for child, line in _lines(parent, [child for child in children if name in child.max], name):
             resources[child.name].append(line)
-    return [_quota(books, child, resources[child.name], problems) for child in children]
+        yield
+    found = []
+    for child in children:
+        one = yield from _quota(books, child, resources[child.name], problems)
+        found.append(one)
+    return found
 
 
-def _quota(books: QuotaBooks, quota: Quota, resources: list[ResourceReport], problems: Problems) -> QuotaReport:
+def _quota(books: QuotaBooks, quota: Quota, resources: list[ResourceReport], problems: Problems) -> Steps[QuotaReport]:
     objects = books.objects(quota.name)
     namespace = objects[0].metadata.namespace if objects else ""
     pods = running = 0
     for member in books.members(quota):
         pods += 1
         running += member.assigned
+    yield
     return QuotaReport(
         quota.name,
         namespace,
@@ -121,7 +151,7 @@ def _quota(books: QuotaBooks, quota: Quota, resources: list[ResourceReport], pro
         running,
         resources,
         list(problems.get((namespace, quota.name), ())),
-        _children(books, quota, problems),
+        (yield from _children(books, quota, problems)),
     )
 
 

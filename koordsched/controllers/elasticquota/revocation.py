@@ -71,25 +71,37 @@ class OveruseMonitor:
     def __init__(self, books: QuotaBooks, delay: float) -> None:
         self._books = books
         self._delay = delay
+        self._looked = 0.0
         self._last_under: dict[str, float] = {}
+        """When those that use too much were last seen not to."""
+        self._version = -1
+        self._names: frozenset[str] = frozenset()
+        self._over: list[Quota] = []
 
     def due(self, now: float) -> list[Quota]:
         """The quotas that have used more than they may for longer than the delay; their time starts anew."""
+        known = self._names
+        self._refresh()
         due: list[Quota] = []
         last_under: dict[str, float] = {}
-        for quota in self._books.quotas():
-            name = quota.name
-            if name in (ROOT_QUOTA, SYSTEM_QUOTA):
-                continue
-            since = self._last_under.get(name, now)
-            if fits(quota.used, EMPTY, quota.limit):
-                since = now
-            elif now - since > self._delay:
+        for quota in self._over:
+            since = self._last_under.get(quota.name, self._looked if quota.name in known else now)
+            if now - since > self._delay:
                 due.append(quota)
                 since = now
-            last_under[name] = since
+            last_under[quota.name] = since
         self._last_under = last_under
+        self._looked = now
         return due
+
+    def _refresh(self) -> None:
+        """Which quotas there are, and which of them use too much; the same as before if no number changed."""
+        if self._books.version == self._version:
+            return
+        self._version = self._books.version
+        quotas = [quota for quota in self._books.quotas() if quota.name not in (ROOT_QUOTA, SYSTEM_QUOTA)]
+        self._names = frozenset(quota.name for quota in quotas)
+        self._over = [quota for quota in quotas if not fits(quota.used, EMPTY, quota.limit)]
 
 
 class Revocation:

@@ -48,7 +48,7 @@ WRITES_PER_LOOK = 100
 
 WRITES_AT_ONCE = 8
 
-_QUOTAS_AT_ONCE = 50
+_QUOTAS_AT_ONCE = 10
 """Quotas looked at between two turns of the loop."""
 
 _ANNOTATIONS = (RUNTIME, REQUEST, CHILD_REQUEST, GUARANTEED, ALLOCATED, NON_PREEMPTIBLE_REQUEST, NON_PREEMPTIBLE_USED)
@@ -104,13 +104,13 @@ def changes(quota: Quota, shown: Shown, *, by_runtime: bool = True) -> tuple[dic
     annotations: dict[str, str] = {}
     for key, amounts in numbers(quota, by_runtime=by_runtime).items():
         before = shown.annotations.get(key, {})
-        if before is None or _nonzero(before) != _nonzero(amounts):
+        if before is None or not _same(before, amounts):
             after[key] = now = _completed(amounts, before or {}, quota)
             annotations[key] = orjson.dumps(texts(now)).decode()
     if annotations:
         patch["metadata"] = {"annotations": annotations}
     used = shown.used
-    if _nonzero(used) != _nonzero(quota.used):
+    if not _same(used, quota.used):
         used = _completed(quota.used, shown.used, quota)
         gone = dict.fromkeys(name for name in shown.used if name not in used)
         patch["status"] = {"used": {**texts(used), **gone}}
@@ -221,6 +221,11 @@ def _read(annotation: str) -> Amounts | None:
     except msgspec.MsgspecError:
         return None
     return None if problems else amounts
+
+
+def _same(shown: Amounts, amounts: Amounts) -> bool:
+    """Whether they differ in nothing but zeros."""
+    return shown == amounts or _nonzero(shown) == _nonzero(amounts)
 
 
 def _nonzero(amounts: Amounts) -> Amounts:
