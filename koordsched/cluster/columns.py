@@ -19,17 +19,25 @@ class Column:
     def __init__(self, capacity: int, dtype: npt.DTypeLike, fill: Any = 0, width: int = 0) -> None:
         self.fill = fill
         shape = (capacity, width) if width else (capacity,)
-        self.data: npt.NDArray[Any] = np.full(shape, fill, dtype=dtype)
+        self.data: npt.NDArray[Any] = _filled(shape, fill, np.dtype(dtype))
 
     def grow(self, capacity: int) -> None:
         """Makes room for rows up to `capacity`."""
-        larger = np.full((capacity, *self.data.shape[1:]), self.fill, dtype=self.data.dtype)
-        larger[: len(self.data)] = self.data
+        larger = _filled((capacity, *self.data.shape[1:]), self.fill, self.data.dtype)
+        if self.data.ndim == 1 and not self.fill and len(stored := np.flatnonzero(self.data)) < len(self.data) // 8:
+            larger[stored] = self.data[stored]
+        else:
+            larger[: len(self.data)] = self.data
         self.data = larger
 
     def clear(self, row: int) -> None:
         """Puts a row back to `fill`, for a node that is gone."""
         self.data[row] = self.fill
+
+
+def _filled(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Zeros are not written, so that the pages of a column that few rows use take no memory."""
+    return np.full(shape, fill, dtype=dtype) if fill else np.zeros(shape, dtype=dtype)
 
 
 ABSENT = 0

@@ -54,6 +54,7 @@ class NodeTable:
         """Name of the node on each row, "" where there is none."""
         self.problems: list[tuple[str, ...]] = []
         """Per row, what could not be read of the node."""
+        self._resources_on: list[tuple[int, ...]] = []
         self._capacity = _INITIAL_CAPACITY
         self._free: list[int] = []
         self.log = ChangeLog(self._capacity)
@@ -161,6 +162,7 @@ class NodeTable:
         self.nodes[row] = None
         self.names[row] = ""
         self.problems[row] = ()
+        self._resources_on[row] = ()
         self.count -= 1
         self.topology_version += 1
         self._free.append(row)
@@ -180,6 +182,7 @@ class NodeTable:
         self.nodes.append(None)
         self.names.append("")
         self.problems.append(())
+        self._resources_on.append(())
         self.size += 1
         return self.size - 1
 
@@ -243,10 +246,13 @@ class NodeTable:
 
     def _store_allocatable(self, row: int, node: Node) -> None:
         amounts, slots, problems = allocatable_of(node.status.allocatable, self.resource_names)
-        for index in amounts:
+        # Not every column: there may be thousands of resources, each on a few nodes.
+        for index in self._resources_on[row]:
+            self.allocatable[index].data[row] = 0
+        for index, amount in amounts.items():
             self.ensure_resource(index)
-        for index, column in enumerate(self.allocatable):
-            column.data[row] = amounts.get(index, 0)
+            self.allocatable[index].data[row] = amount
+        self._resources_on[row] = tuple(amounts)
         self.pods_allocatable.data[row] = slots
         self.problems[row] = tuple(problems)
 
