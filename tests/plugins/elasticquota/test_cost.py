@@ -1,0 +1,145 @@
+"""What quotas cost: ratios measured in one run, and how little is worked out anew."""
+
+import gc
+import json
+import time
+from random import Random
+
+import pytest
+
+from koordsched import config
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.framework.interface import Cycle
+from koordsched.framework.scoring import choose
+from koordsched.plugins import IN_TREE
+from koordsched.plugins.elasticquota import tree as tree_module
+from koordsched.scheduling.offline import OfflineScheduler
+from tests.plugins.elasticquota.objects import node, pod, quota
+from tests.plugins.elasticquota.world import World, configuration
+from tests.plugins.harness import StoppedClock
+
+NODES = 2000
+BATCHES, BATCH = 8, 150
+
+
+def quota_tree(fanout=4, levels=5):
+    """(quotas, names of the leaves): every quota has `fanout` children."""
+    made, level = [], [""]
+    for depth in range(levels):
+        marks = {} if depth == levels - 1 else {"is_parent": "true"}
+        names = [f"{parent}-{i}" if parent else f"q{i}" for parent in level for i in range(fanout)]
+        for name in names:
+            parent = name.rpartition("-")[0]
+            made.append(
+                quota(name, {"cpu": 10**6, "memory": "1000Ti"}, {"cpu": 1, "memory": "1Gi"}, parent=parent, **marks)
+            )
+        level = names
+    return made, level
+
+
+class Engine:
+    """A cluster, and the scheduling cycle on it."""
+
+    def __init__(self, configured, objects):
+        resolved = config.resolve(config.load(json.dumps(configured)))
+        self.rng = Random(1)
+        self.offline = OfflineScheduler(resolved, IN_TREE, objects, clock=StoppedClock(), rng=self.rng)
+        self.profile = self.offline.profiles["default-scheduler"]
+        for i in range(NODES):
+            self.offline.add(node(f"n{i}", cpu=64, memory="256Gi"))
+
+    def waiting(self, leaves, tag):
+        """Pods that the scheduler has heard of, some replicas to a quota."""
+        cluster = self.offline.cluster
+        pods = [
+            cluster.pods.build(
+                convert(pod(f"{tag}-{i}", {"cpu": "10m", "memory": "10Mi"}, leaves[i // 10 % len(leaves)]), core.Pod)
+            )
+            for i in range(BATCH)
+        ]
+        for one in pods:
+            cluster.pod_seen(one)
+        return pods
+
+    def schedule(self, pods):
+        """CPU seconds per pod of filter, score, assume, reserve."""
+        profile, cluster = self.profile, self.offline.cluster
+        gc.disable()
+        started = time.thread_time()
+        for one in pods:
+            cycle = Cycle(one)
+            verdicts = profile.filtering.filter(cycle)
+            assert verdicts.feasible
+            row = choose(cycle, cluster.table, verdicts, self.rng)
+            cluster.assume(one, row)
+            profile.run_reserve(cycle, one, row)
+        spent = time.thread_time() - started
+        gc.enable()
+        return spent / len(pods)
+
+
+def test_quota_checks_cost_a_fraction_of_a_cycle():
+    quotas, leaves = quota_tree()
+    without = {key: value for key, value in configuration().items() if key != "profiles"}
+    demand = [pod(f"d{i}", {"cpu": 1000 + i, "memory": "1Ti"}, name) for i, name in enumerate(leaves)]
+    engines = {
+        "without": Engine(without, []),
+        "fitting": Engine(configuration(), quotas),
+        "contended": Engine(configuration(), [*quotas, *demand]),
+    }
+    spent = {name: [] for name in engines}
+    for batch in range(BATCHES):
+        for name, engine in engines.items():
+            spent[name].append(engine.schedule(engine.waiting(leaves, f"b{batch}")))
+    best = {name: min(times) for name, times in spent.items()}
+    # The aims are 1.2 and 2.5; measured on a quiet machine it is 1.15 to 1.2 for both.
+    assert best["fitting"] < 1.4 * best["without"]
+    assert best["contended"] < 2.5 * best["without"]
+
+
+@pytest.fixture
+def redistributed(monkeypatch):
+    """How many times siblings were looked at together."""
+    calls = []
+    original = tree_module.redistribute
+
+    def counting(available, stakes):
+        calls.append(len(stakes))
+        return original(available, stakes)
+
+    monkeypatch.setattr(tree_module, "redistribute", counting)
+    return calls
+
+
+def test_only_what_a_change_concerns_is_worked_out_anew(redistributed):
+    quotas, leaves = quota_tree(fanout=3, levels=3)
+    world = World(node("n", cpu=100, memory="100Gi"), *quotas)
+    for i, name in enumerate(leaves):
+        world.put(pod(f"p{i}", {"cpu": 1}, name))
+    assert [world.quota(name).limit["cpu"] for name in leaves] == [10**9] * 27
+    assert redistributed == [], "everybody has what it asks for"
+
+    for i, name in enumerate(leaves):
+        world.put(pod(f"more{i}", {"cpu": 20 + i}, name))
+    limits = {name: dict(world.quota(name).limit) for name in leaves}
+    everything = len(redistributed)
+    assert everything > 0
+
+    world.put(pod("yet-more", {"cpu": 50}, leaves[0]))
+    assert {name: dict(world.quota(name).limit) for name in leaves} == limits
+    assert len(redistributed) == everything, "who gets less than it wants may want more: nothing changes"
+
+    world.put(pod("modest", {"memory": "1Gi"}, leaves[5]))
+    assert world.quota(leaves[5]).limit["memory"] == 2**30 * 10**9
+    few = len(redistributed) - everything
+    assert 0 < few < everything, "one branch is worked out anew"
+
+
+def test_a_change_of_a_satisfied_quota_concerns_its_siblings(redistributed):
+    world = World(node("n", cpu=10), quota("a", {"cpu": 100}), quota("b", {"cpu": 100}))
+    world.put(pod("pa", {"cpu": 2}, "a"))
+    world.put(pod("pb", {"cpu": 50}, "b"))
+    assert world.runtime("a", "b") == ["2", "8"]
+    world.put(pod("pa2", {"cpu": 1}, "a"))
+    assert world.runtime("a", "b") == ["3", "7"]
