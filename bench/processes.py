@@ -49,9 +49,7 @@ class Command:
         try:
             return [part.format(**values) for part in shlex.split(self.template)]
         except (KeyError, IndexError, ValueError) as error:
-            raise CommandFailed(
-                f"{self.name}: the command has an unknown placeholder or a stray brace: {error}"
-            ) from error
+            raise CommandFailed(f"{self.name}: unknown placeholder or stray brace in the command: {error}") from error
 
 
 def write_config(path: Path, scheduler_name: str, kubeconfig: Path) -> None:

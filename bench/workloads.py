@@ -120,10 +120,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def scaled(self, nodes: int = 0, pods: int = 0) -> Workload:
         """The same with another number of nodes or measured pods; 0 leaves it as it is.
 
-        Pods that are there already keep their number per node.
+        Pods that are there already keep their number per node. A single node stays a single node.
         """
         changed = self
-        if nodes and nodes != self.node_count:
+        if nodes and self.node_count > 1:
             largest = max(range(len(self.nodes)), key=lambda i: self.nodes[i].count)
             others = self.node_count - self.nodes[largest].count
             factor = nodes / self.node_count

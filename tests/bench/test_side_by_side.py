@@ -1,0 +1,74 @@
+"""Schedulers side by side: command lines, and one small run of everything."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Command, CommandFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_command_with_placeholders():
+    command = Command.parse("go=kube-scheduler --config {config} -v 2")
+    assert command.name == "go"
+    assert command.arguments({"config": "/a b/c.json"}) == ["kube-scheduler", "--config", "/a b/c.json", "-v", "2"]
+
+
+@pytest.mark.parametrize("text", ["", "name", "name=", "=command", "name=  "])
+def test_bad_commands(text):
+    with pytest.raises(ValueError, match="is not of the form"):
+        Command.parse(text)
+
+
+@pytest.mark.parametrize("template", ["x {nothing}", "x {", "x {0}"])
+def test_bad_placeholders(template):
+    with pytest.raises(CommandFailed, match="a: unknown placeholder or stray brace"):
+        Command("a", template).arguments({"name": "n"})
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=180
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", ["0", "200"])
+def test_everybody_binds_all_pods(tmp_path, rate):
+    done = run("--nodes", "20", "--pods", "60", "--rate", rate, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert [result["scheduler"] for result in report["results"]] == [
+        "bare binder",
+        "bare binder + events",
+        "koordsched",
+    ]
+    for result in report["results"]:
+        assert (result["bound"], result["nodes"], result["error"]) == (60, 20, "")
+        assert sum(result["series"]) == 60
+        assert result["cpu_ms_per_pod"] > 0
+        assert (result["latency"] is None) == (rate == "0")
+    assert [result["events_written"] for result in report["results"]] == [0, 60, 60]
+    assert (tmp_path / "SchedulingBasic.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_ends_is_reported(tmp_path):
+    done = run(
+        "--no-yardstick",
+        "--nodes",
+        "2",
+        "--pods",
+        "2",
+        "--out",
+        str(tmp_path),
+        "--scheduler",
+        "broken=/bin/false {name}",
+    )
+    assert done.returncode == 1
+    (result,) = json.loads((tmp_path / "results.json").read_text())["results"]
+    assert "ended with code 1" in result["error"]
