@@ -31,8 +31,8 @@ class ObjectWrites(Protocol):
 class Voice(Protocol):
     """Tells the owners of objects and pods."""
 
-    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str) -> None:
-        """Something about an object is not as it should be."""
+    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str, *, repeats: bool = False) -> None:
+        """Something about an object is not as it should be. `repeats`: this may be said over and over."""
 
     def tell_pod(self, pod: Pod, reason: str, text: str) -> None:
         """Something was done to a pod."""

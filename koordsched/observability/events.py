@@ -344,10 +344,16 @@ class EventRecorder:
         action: str,
         note: str,
         related: ObjectReference | None = None,
+        *,
+        once: bool = False,
     ) -> None:
-        """Any event; `type_` is NORMAL or WARNING. The note is cut and made printable."""
+        """Any event; `type_` is NORMAL or WARNING. The note is cut and made printable.
+
+        `once`: an event of its own, whatever was said before; otherwise one that repeats all but the note becomes part
+        of a series, which keeps its first note.
+        """
         key = EventKey(type_, reason, action, self._controller, regarding, related)
-        self._broadcaster.record(key, self._instance, cut_note(note))
+        self._broadcaster.record(key, self._instance, cut_note(note), once=once)
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """The pod was bound."""

@@ -56,11 +56,11 @@ class UserVoice:
 
     # --- what controllers have to say -----------------------------------------------------------------
 
-    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str) -> None:
-        """Something about an object is not as it should be."""
+    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str, *, repeats: bool = False) -> None:
+        """Something about an object is not as it should be. `repeats`: this may be said over and over."""
         version = kind.api.removeprefix("apis/").removeprefix("api/")
         reference = ObjectReference(version, kind.type.__name__, meta.namespace, meta.name, meta.uid)
-        self._any.record(reference, WARNING, reason, "Checking", text)
+        self._any.record(reference, WARNING, reason, "Checking", text, once=not repeats)
 
     def tell_pod(self, pod: Pod, reason: str, text: str) -> None:
         """Something was done to a pod."""

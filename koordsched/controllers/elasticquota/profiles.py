@@ -170,7 +170,9 @@ class ProfileController:
         try:
             capacity = await self._capacity(profile)
         except SelectorError as error:
-            self._voice.warn(ELASTIC_QUOTA_PROFILES, meta, "InvalidNodeSelector", f"nodeSelector: {error}")
+            self._voice.warn(
+                ELASTIC_QUOTA_PROFILES, meta, "InvalidNodeSelector", f"nodeSelector: {error}", repeats=True
+            )
             return True
         tree_id = meta.labels.get(TREE_ID)
         quota = self._quotas.get(meta.namespace, name)
@@ -186,7 +188,8 @@ class ProfileController:
                 await self._writes.create(ELASTIC_QUOTAS, meta.namespace, _new(meta.namespace, name, changes))
         except WriteFailed as error:
             reason = "UpdateQuotaFailed" if doing == "update" else "CreateQuotaFailed"
-            self._voice.warn(ELASTIC_QUOTA_PROFILES, meta, reason, f"failed to {doing} quota, err: {error}")
+            text = f"failed to {doing} quota, err: {error}"
+            self._voice.warn(ELASTIC_QUOTA_PROFILES, meta, reason, text, repeats=True)
             return False
         return True
 

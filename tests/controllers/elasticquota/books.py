@@ -123,7 +123,7 @@ class Voice:
     def __init__(self):
         self.said = []
 
-    def warn(self, kind, meta, reason, text):
+    def warn(self, kind, meta, reason, text, *, repeats=False):
         self.said.append((meta.name, reason, text))
 
     def tell_pod(self, pod, reason, text):
