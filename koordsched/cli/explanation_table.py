@@ -7,12 +7,11 @@ alike are named below. Refused nodes are grouped by plugin and reasons.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import indent
 
-import yaml
 from rich.console import Console
 
 from koordsched.cli.output import counted, table
+from koordsched.cli.refusal_table import print_refusal
 from koordsched.framework.explain import Explanation, NodeVerdict, Score
 from koordsched.scheduling.advice import WAITS, Advice
 
@@ -27,8 +26,7 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
     out.print(_headline(explanation, len(feasible)), soft_wrap=True)
     if explanation.refusal is not None:
         out.print()
-        out.print(f"{explanation.rejected_by} says:", style="bold")
-        out.print(indent(yaml.safe_dump(explanation.refusal, sort_keys=False, allow_unicode=True), "  "), end="")
+        print_refusal(out, explanation.rejected_by, explanation.refusal)
     if feasible:
         out.print()
         _print_scores(out, explanation, feasible, top)

@@ -82,8 +82,9 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
     if not cluster.table.count:
         return Advice(NEVER, "There is no node.")
     if explanation.rejected_by:
-        text = f"{explanation.rejected_by} refuses the pod whatever the nodes are like; the pod itself has to change."
-        return Advice(REFUSED, text)
+        for_now = any(node.status == Code.UNSCHEDULABLE.text for node in explanation.nodes)
+        until = "until there is room there" if for_now else "the pod itself has to change"
+        return Advice(REFUSED, f"{explanation.rejected_by} refuses the pod whatever the nodes are like; {until}.")
     cycle = Cycle(pod)
     codes = profile.filtering.filter(cycle, try_nominated=False).codes
     reasons = profile.handle.reasons

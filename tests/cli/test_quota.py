@@ -147,3 +147,37 @@ def test_nobody_there() -> None:
     result = run("quota", "tree", "--server", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: http://127.0.0.1:1")
+
+
+QUOTAS = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    preFilter: {enabled: [{name: ElasticQuota}]}
+    postFilter: {disabled: [{name: "*"}], enabled: [{name: ElasticQuota}]}
+"""
+
+
+def test_explain_says_what_the_quota_lacks_and_who_has_it(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(QUOTAS)
+    config = str(tmp_path / "config.yaml")
+    file = write(tmp_path / "cluster.yaml", *CLUSTER)
+    _, answer = run_json("explain", "a-2", "-f", file, "--config", config)
+    assert answer["rejectedBy"] == "ElasticQuota"
+    assert answer["refusal"]["quota"] == "a"
+    (cpu,) = answer["refusal"]["dimensions"]
+    shown = {key: cpu[key] for key in ("resource", "limit", "used", "requested", "missing")}
+    assert shown == {"resource": "cpu", "limit": "8", "used": "7", "requested": "3", "missing": "2"}
+    assert cpu["heldBy"] == [{"name": "default/a-1", "amount": "7"}]
+    assert answer["advice"]["verdict"] == "refused"
+    text = run("explain", "a-2", "-f", file, "--config", config).stdout
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    start = lines.index("Quota a has no room for it.")
+    assert lines[start + 1 : start + 4] == [
+        "RESOURCE MISSING LIMIT USED REQUESTED HELD BY LENT TO",
+        "cpu 2 8 7 3 default/a-1 7",
+        "(limit = what the quota may use now)",
+    ]
+    assert lines[-1] == "ElasticQuota refuses the pod whatever the nodes are like; until there is room there."
