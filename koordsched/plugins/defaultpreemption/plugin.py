@@ -25,6 +25,9 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
 ERRORS_NAMED = 20
 """How many nodes an error names at most."""
+_FEWEST = 16
+"""Nodes tried at once, at least: stepping few together costs nearly as much as stepping many."""
+
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
@@ -135,8 +138,13 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         order = potential[start:] + potential[:start]
         found: list[Candidate] = []
         clean = False
-        for first in range(0, len(order), max(wanted, 1)):
-            for row, result in self._dry_runs(cycle, order[first : first + wanted]):
+        tried = 0
+        while tried < len(order):
+            # Once most of the candidates are found, only about as many nodes are tried as are missing.
+            missing = wanted - len(found)
+            some = order[tried : tried + (max(missing, _FEWEST) if missing > 0 else wanted)]
+            tried += len(some)
+            for row, result in self._dry_runs(cycle, some):
                 if result is None:
                     texts[NO_VICTIMS] += 1
                 elif isinstance(result, int):
@@ -167,22 +175,35 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         together = lockstep.applies(cycle)
         stepped: list[int] = []
         lists: list[list[Pod]] = []
+        breaking: dict[int, list[Pod]] = {}
         for row in rows:
             lower = self._lists.on(row, cycle.pod.priority, now)
             if not lower:
                 yield row, None
-            elif not together or self._budgets.protect_any(lower):
+                continue
+            if not together:
                 yield row, one_by_one.on(cycle, row, lower, now)
+                continue
+            violating, others = self._budgets.violations(lower)
+            if violating:
+                breaking[row] = violating
+                lower = [*violating, *others]
             elif (known := self._remembered.of(cycle.pod, row)) is not None:
                 yield row, known
-            else:
-                stepped.append(row)
-                lists.append(lower)
+                continue
+            stepped.append(row)
+            lists.append(lower)
         if not stepped:
             return
         # Where only room matters, a pod that fits beside the nominated ones fits without them, too.
         with filtering.as_promised(cycle.pod, stepped):
             results = lockstep.on(cycle, stepped, lists)
         for row, result in zip(stepped, results, strict=True):
-            self._remembered.keep(cycle.pod, row, result)
-            yield row, result
+            if row not in breaking:
+                self._remembered.keep(cycle.pod, row, result)
+                yield row, result
+            elif isinstance(result, Candidate):
+                broken = sum(victim in breaking[row] for victim in result.victims)
+                yield row, Candidate(row, tuple(by_importance(list(result.victims), now)), broken)
+            else:
+                yield row, result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
@@ -11,21 +11,30 @@ from koordsched.cluster.pod import Pod
 _PRIORITY_OFFSET = 1 << 31
 """Added to every priority so that a sum grows with each victim, negative priorities included."""
 
+Rank = tuple[int, int, int, int, float]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Candidate:
     """`victims`: most important first. `violations`: how many of them break a disruption budget."""
 
     row: int
     victims: tuple[Pod, ...]
     violations: int
+    _rank: Rank | None = field(default=None, init=False, repr=False, compare=False)
+    """Kept if it does not depend on the time: as long as all victims have started."""
 
-    def rank(self, now: float) -> tuple[int, int, int, int, float]:
+    def rank(self, now: float) -> Rank:
         """Smaller is better (core spec 3.8, pick node)."""
+        if self._rank is not None:
+            return self._rank
         highest = self.victims[0].priority
         earliest = min(start_of(pod, now) for pod in self.victims if pod.priority == highest)
         total = sum(pod.priority + _PRIORITY_OFFSET for pod in self.victims)
-        return self.violations, highest, total, len(self.victims), -earliest
+        rank = (self.violations, highest, total, len(self.victims), -earliest)
+        if all(pod.start_time is not None for pod in self.victims):
+            self._rank = rank
+        return rank
 
 
 def start_of(pod: Pod, now: float) -> float:

@@ -2,7 +2,7 @@
 
 Every row is a world of its own: in all of them all victims go, and in step k each row gets its k-th victim
 back and is filtered again. That is the same as the dry run node by node (`dryrun`), as long as no filter
-that takes part reads anything of other pods but what they request; and as budgets do not change the order.
+that takes part reads anything of other pods but what they request. Budgets only change the order of the victims.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Lockstep:
     ) -> list[Candidate | int]:
         """Per row a candidate or the code that refuses the pod even with all lower pods gone.
 
-        `lower[i]`: the pods on `rows[i]` that may go, most important first; `holdings[i]`: what the preemptor needs
-        of theirs besides the node, which must suffice with all of them gone.
+        `lower[i]`: the pods on `rows[i]` that may go, in the order in which they are put back, which is also that of
+        the victims; `holdings[i]`: what the preemptor needs of theirs besides the node, which must suffice with all
+        of them gone.
         """
         at = np.array(rows, dtype=np.intp)
         counts = np.array([len(pods) for pods in lower], dtype=np.int64)
