@@ -45,7 +45,7 @@ class Plan:
             most_pods=rng.choice([15, 25, 40]),
             replicas=rng.choice([1, 2, 2, 3]) if elects else 1,
             elects=elects,
-            chaos=rng.uniform(20, 80),
+            chaos=rng.uniform(15, 60),
             lease=rng.choice([(15.0, 10.0, 2.0), (6.0, 4.0, 1.0), (3.0, 2.0, 0.5)]),
             weather=rng.choice([(1, 0, 0), (8, 2, 1), (4, 4, 1), (2, 6, 2)]),
             pause_between=rng.choice([0.2, 0.5, 2.0]),

@@ -14,7 +14,7 @@ from tests.simulation.trace import Trace
 from tests.simulation.users import Kubelets, Users
 from tests.simulation.weather import Weather
 
-SETTLED = 90.0
+SETTLED = 75.0
 """Virtual seconds from the last fault until everything that fits must have its node."""
 
 EXPECTED = ("lost lease", "cannot get or renew lease")

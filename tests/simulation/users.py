@@ -47,7 +47,7 @@ class Users:
         actions = [
             (10, self._create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
             (3, self._open_gate), (4, self._finish), (1, self._foreign_pod), (1, self._steal),
-            (2, self._add_node), (1.5, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
+            (2.5, self._add_node), (2, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
             (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
         ]  # fmt: skip
         weights = [weight for weight, _ in actions]

@@ -36,7 +36,7 @@ class Weather:
     async def troubles(self):
         """Something worse, now and then."""
         actions = [
-            (4, self._kill_soon), (2, self._terminate), (3, self._pause), (2, self._compact), (2, self._step_clock),
+            (4, self._kill_soon), (2, self._terminate), (3, self._pause), (3, self._compact), (2, self._step_clock),
             (1, self._outage),
         ]  # fmt: skip
         while True:
@@ -93,12 +93,16 @@ class Weather:
         asyncio.get_running_loop().resume_process(name)
 
     async def _compact(self):
-        path = self.rng.choice([PODS, NODES])
-        self.trace(f"compaction of {path}")
-        self.simulation.server.compact(path)
-        for process in self._processes():
-            if self.rng.random() < 0.7:
-                process.network.cut_streams()
+        """While one replica is cut off, what it misses is forgotten: it has to list anew."""
+        process = self._one()
+        if process is None:
+            return
+        process.network.set_weather(REFUSING)
+        await asyncio.sleep(self.rng.uniform(0.5, 10))
+        self.trace(f"compaction, while {process.name} was cut off")
+        for path in (PODS, NODES):
+            self.simulation.server.compact(path)
+        process.network.set_weather(CALM)
 
     async def _step_clock(self):
         process = self._one()
