@@ -1,0 +1,74 @@
+"""At admission no quota uses more than it may, whatever is asked for and in whatever order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordsched.plugins.elasticquota.amounts import fits
+from tests.plugins.elasticquota.objects import node, pod, quota
+from tests.plugins.elasticquota.world import World
+
+QUOTAS = {
+    "top": quota("top", {"cpu": 12, "x": 9}, {"cpu": 4}, is_parent="true"),
+    "a": quota("a", {"cpu": 8, "x": 5}, {"cpu": 3, "x": 2}, parent="top"),
+    "b": quota("b", {"cpu": 20}, {"cpu": 1}, parent="top", allow_lent_resource="false"),
+    "c": quota("c", {"cpu": 20, "x": 4}, {"cpu": 6}, weight={"cpu": 3, "x": 1}),
+    "koordinator-default-quota": None,
+}
+PODS = st.tuples(
+    st.sampled_from([name for name in QUOTAS if name != "koordinator-default-quota"] + [None]),
+    st.dictionaries(st.sampled_from(["cpu", "x"]), st.integers(0, 7), min_size=1),
+    st.booleans(),
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "try", "try", "try", "leave"]), st.integers(0, 9)), max_size=60
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(PODS, min_size=10, max_size=10),
+    STEPS,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([(), ("ElasticQuotaGuaranteeUsage",)]),
+)
+def test_no_quota_uses_more_than_it_may(pods, steps, by_runtime, checks_parents, gates):
+    args = {
+        "enableRuntimeQuota": by_runtime,
+        "enableCheckParentQuota": checks_parents,
+        "defaultQuotaGroupMax": {"cpu": 9, "x": 9},
+    }
+    world = World(node("n", cpu=20, x=10), *filter(None, QUOTAS.values()), args=args, gates=gates)
+    row = world.cluster.table.row_of["n"]
+    things = [
+        pod(f"p{i}", request, name, preemptible=preemptible) for i, (name, request, preemptible) in enumerate(pods)
+    ]
+    asked, admitted = {}, {}
+    for what, index in steps:
+        thing = things[index]
+        if what == "ask" and index not in asked:
+            asked[index] = world.put(thing)
+        elif what == "leave" and index in asked:
+            world.remove(thing)
+            asked.pop(index)
+            admitted.pop(index, None)
+        elif what == "try" and index in asked and index not in admitted and world.refusal(thing) is None:
+            own = asked[index]
+            world.cluster.assume(own, row)
+            admitted[index] = own
+            check(world, own, by_runtime=by_runtime, checks_parents=checks_parents)
+
+
+def check(world, admitted, *, by_runtime, checks_parents):
+    """The quota of a pod that was just admitted, and those above if they are looked at."""
+    member = world.books.member(admitted.uid)
+    limits = world.plugin.admission.limit_of
+    assert fits(member.quota.used, {}, limits(member.quota))
+    if member.non_preemptible:
+        assert fits(member.quota.non_preemptible_used, {}, member.quota.min)
+    if checks_parents:
+        for above in member.quota.ancestors():
+            used = {name: amount for name, amount in above.used.items() if name in member.counted}
+            assert fits(used, {}, limits(above))
+    if not by_runtime:
+        assert fits(member.quota.used, {}, member.quota.max)
