@@ -25,11 +25,20 @@ def build_controllers(
 ) -> dict[str, Controller]:
     """One controller per plugin, with the arguments of the first profile that enables it."""
     controllers: dict[str, Controller] = {}
+    taken: dict[str, object] = {}
     for config in resolved.profiles:
         plugins = profiles[config.scheduler_name].plugins
-        for name, factory in factories.items():
-            if name in plugins and name not in controllers:
-                controllers[name] = factory(plugins[name], config.args.get(name), handle)
+        for name in [name for name in factories if name in plugins]:
+            args = config.args.get(name)
+            if name not in controllers:
+                controllers[name] = factories[name](plugins[name], args, handle)
+                taken[name] = args
+            elif args != taken[name]:
+                _log.warning(
+                    "profile %s: what runs for %s beside scheduling goes by the arguments of the first profile with it",
+                    config.scheduler_name,
+                    name,
+                )
     return controllers
 
 

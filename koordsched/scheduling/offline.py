@@ -42,6 +42,7 @@ OTHER_KINDS: Mapping[tuple[str, str], kinds.Kind[Any]] = {
     ("storage.k8s.io/v1", "CSIStorageCapacity"): kinds.CSI_STORAGE_CAPACITIES,
     ("storage.k8s.io/v1", "VolumeAttachment"): kinds.VOLUME_ATTACHMENTS,
     ("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota"): kinds.ELASTIC_QUOTAS,
+    ("quota.koordinator.sh/v1alpha1", "ElasticQuotaProfile"): kinds.ELASTIC_QUOTA_PROFILES,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from koordsched.api.meta import ObjectMeta
 from koordsched.api.quota import DEFAULT_QUOTA, ElasticQuota
@@ -12,6 +13,9 @@ from koordsched.plugins.elasticquota.books import QuotaBooks
 
 INTERVAL = 2.0
 """Seconds between looks: what is wrong for a shorter time need not be told."""
+
+_MOST_GONE = 1000
+"""Deleted quotas that are remembered until the next look; a replica that does not lead never looks."""
 
 INVALID = "InvalidQuota"
 IN_USE = "QuotaInUse"
@@ -25,7 +29,7 @@ class Complaints:
         self._store = store
         self._voice = voice
         self._told: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._gone: list[ObjectMeta] = []
+        self._gone: deque[ObjectMeta] = deque(maxlen=_MOST_GONE)
         self._looked = -1
         store.subscribe(self._changed)
 
@@ -46,9 +50,9 @@ class Complaints:
             if obj is not None and self._told.get(key) != texts:
                 self._voice.warn(ELASTIC_QUOTAS, obj.metadata, INVALID, "; ".join(texts))
         self._told = found
-        gone, self._gone = self._gone, []
-        if gone:
-            self._tell_gone(gone)
+        if self._gone:
+            self._tell_gone(list(self._gone))
+            self._gone.clear()
 
     def _changed(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
         if old is not None and new is None:
