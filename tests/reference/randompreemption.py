@@ -19,6 +19,8 @@ class RandomFullCluster(RandomState):
         # With few priorities and sizes, nodes differ only in what is compared last.
         self.priorities = rng.choice([PRIORITIES, PRIORITIES, (0,), (0, 10)])
         self.sizes = rng.choice([(100, 300, 500, 1000, 1500), (500,)])
+        # With nothing but room to decide about, many nodes are tried at once.
+        self.rich = self.maybe(0.6)
         # With room to spare it is not resources that are in the way.
         self.fill = rng.choice([1.0, 1.0, 0.6])
         self.numbers = 0
@@ -100,11 +102,11 @@ class RandomFullCluster(RandomState):
             requests["ex.com/gpu"] = "1"
         limits = {name: amount for name, amount in requests.items() if "/" in name}
         container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": limits}}
-        if self.maybe(0.15):
+        if self.rich and self.maybe(0.15):
             port = {"hostPort": rng.choice([80, 443]), "containerPort": 80, "protocol": "TCP"}
             container["ports"] = [port | ({"hostIP": "10.0.0.1"} if self.maybe(0.3) else {})]
         spec = {"schedulerName": "default-scheduler", "priority": priority, "containers": [container]}
-        if self.maybe(0.25):
+        if self.rich and self.maybe(0.25):
             spec["volumes"] = [self.some_volume()]
         status = {}
         if on is not None:
@@ -132,7 +134,7 @@ class RandomFullCluster(RandomState):
         """A pod that may have to go."""
         self.numbers += 1
         made = self.plain(f"v{self.numbers:03}", self.rng.choice(self.priorities), cpu, on)
-        if self.maybe(0.1):
+        if self.rich and self.maybe(0.1):
             made["spec"]["affinity"] = self.repelling()
         if self.maybe(0.08):
             self.terminating(made, preempted=self.maybe(0.5))
@@ -153,12 +155,12 @@ class RandomFullCluster(RandomState):
         spec = made["spec"]
         if self.maybe(0.3):
             spec["tolerations"] = [{"key": "k", "operator": "Exists"}]
-        if self.maybe(0.2):
+        if self.rich and self.maybe(0.2):
             spec["affinity"] = self.repelling()
-        elif self.maybe(0.08):
+        elif self.rich and self.maybe(0.08):
             affine = self.repelling()["podAntiAffinity"]
             spec["affinity"] = {"podAffinity": affine}
-        if self.maybe(0.25):
+        if self.rich and self.maybe(0.25):
             spec["topologySpreadConstraints"] = [
                 {
                     "topologyKey": key,
@@ -180,7 +182,7 @@ class RandomFullCluster(RandomState):
         """A pod that was promised a node, and is not let into the queue."""
         made = self.plain(name, self.rng.choice([10, 100, 1000, 3000]), self.rng.choice([200, 1000, 2000]))
         made["spec"]["schedulingGates"] = [{"name": "hold"}]
-        if self.maybe(0.3):
+        if self.rich and self.maybe(0.3):
             made["spec"]["affinity"] = self.repelling()
         made["status"]["nominatedNodeName"] = self.rng.choice([*node_names, "elsewhere"])
         return made
