@@ -34,6 +34,16 @@ def settled(scheduler):
     )
 
 
+def full_cluster(cpu):
+    """An embedded cluster whose only node, alder, is full of pods v0, v1, … of one CPU each, with a kubelet."""
+    embedded = Embedded()
+    Kubelet(embedded)
+    embedded.insert(node("alder", cpu=str(cpu)))
+    for i in range(cpu):
+        embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+    return embedded
+
+
 def test_victims_that_wait_on_permit_lose_their_place_and_are_not_deleted(picky):
     async def main():
         embedded = Embedded()
@@ -201,11 +211,7 @@ async def unreachable():
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_evictions_that_fail_are_tried_again(answer, method, times):
     async def main():
-        embedded = Embedded()
-        Kubelet(embedded)
-        embedded.insert(node("alder", cpu="3"))
-        for i in range(3):
-            embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+        embedded = full_cluster(3)
         async with scheduler_on(embedded, fault=Refusing(answer, method, times)) as running:
             embedded.insert(pod("p", container(cpu="3"), priority=100))
             await asyncio.sleep(60)
@@ -217,10 +223,7 @@ def test_evictions_that_fail_are_tried_again(answer, method, times):
 
 def test_a_server_that_refuses_evictions_for_good_is_not_asked_without_end():
     async def main():
-        embedded = Embedded()
-        Kubelet(embedded)
-        embedded.insert(node("alder", cpu="1"))
-        embedded.insert(pod("v", container(cpu="1"), on="alder"))
+        embedded = full_cluster(1)
         refusing = Refusing(forbidden, "DELETE", None)
         async with scheduler_on(embedded, fault=refusing) as running:
             embedded.insert(pod("p", container(cpu="1"), priority=100))
@@ -236,11 +239,7 @@ def test_a_server_that_refuses_evictions_for_good_is_not_asked_without_end():
 
 def test_the_preemptor_is_deleted_while_its_victims_are_evicted():
     async def main():
-        embedded = Embedded()
-        Kubelet(embedded)
-        embedded.insert(node("alder", cpu="2"))
-        for i in range(2):
-            embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+        embedded = full_cluster(2)
         async with scheduler_on(embedded, fault=Slow("v0", "v1")) as running:
             embedded.insert(pod("p", container(cpu="2"), priority=100))
             await asyncio.sleep(1)
@@ -257,11 +256,7 @@ def test_the_preemptor_is_deleted_while_its_victims_are_evicted():
 
 def test_the_node_is_deleted_while_its_pods_are_evicted():
     async def main():
-        embedded = Embedded()
-        Kubelet(embedded)
-        embedded.insert(node("alder", cpu="2"))
-        for i in range(2):
-            embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+        embedded = full_cluster(2)
         async with scheduler_on(embedded, fault=Slow("v0", "v1")) as running:
             embedded.insert(pod("p", container(cpu="2"), priority=100))
             await asyncio.sleep(1)
@@ -279,11 +274,7 @@ def test_the_node_is_deleted_while_its_pods_are_evicted():
 
 def test_two_preemptors_for_one_node_take_it_one_after_the_other():
     async def main():
-        embedded = Embedded()
-        Kubelet(embedded)
-        embedded.insert(node("alder", cpu="4"))
-        for i in range(4):
-            embedded.insert(pod(f"v{i}", container(cpu="1"), on="alder"))
+        embedded = full_cluster(4)
         async with scheduler_on(embedded) as running:
             for name in ("p", "q"):
                 embedded.insert(pod(name, container(cpu="2"), priority=100))
