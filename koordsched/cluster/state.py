@@ -87,6 +87,10 @@ class ClusterState:
         for pod in self.assigned.values():
             observer.pod_seen(pod, True)
 
+    def replace_observer(self, observer: PodObserver, by: PodObserver) -> None:
+        """From now on the news goes to another, who passes it on. Raises ValueError for one that is not registered."""
+        self._observers[self._observers.index(observer)] = by
+
     @property
     def observed(self) -> bool:
         """Whether anybody wants to hear of pods that are not ours to schedule."""

@@ -11,7 +11,7 @@ from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
 from koordsched.controllers.controller import ControllerHandle
 from koordsched.controllers.elasticquota.builtins import built_in_objects, ensure_built_in
 from koordsched.controllers.elasticquota.complaints import Complaints
-from koordsched.controllers.elasticquota.metrics import observe_quotas
+from koordsched.controllers.elasticquota.metrics import TimedBooks, observe_quotas
 from koordsched.controllers.elasticquota.profiles import ProfileController
 from koordsched.controllers.elasticquota.revocation import Revocation
 from koordsched.controllers.elasticquota.status import StatusWriter
@@ -54,6 +54,7 @@ class ElasticQuotaController:
         self._args = args
         self._writes = handle.writes
         self._store: Store[ElasticQuota] = handle.cluster.objects.of(ELASTIC_QUOTAS)
+        handle.cluster.replace_observer(books, TimedBooks(handle.metrics, books, handle.clock.monotonic))
         timed = observe_quotas(handle.metrics, books, by_runtime=args.enable_runtime_quota)
         self._status = StatusWriter(
             books, self._store, handle.writes, handle.clock, timed, by_runtime=args.enable_runtime_quota

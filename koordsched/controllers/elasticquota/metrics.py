@@ -8,6 +8,7 @@ import msgspec
 
 from koordsched.api.core import Quantities
 from koordsched.api.quota import PREFIX, UNSCHEDULABLE_RESOURCE
+from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.status import numbers
 from koordsched.observability.instruments import LabelValues, exponential_buckets
 from koordsched.observability.metric_registry import MetricRegistry
@@ -18,6 +19,42 @@ from koordsched.plugins.elasticquota.tree import Quota
 LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
 
 _BUCKETS = exponential_buckets(0.001, 2, 15)
+_PROCESS_BUCKETS = exponential_buckets(0.000001, 4, 12)
+
+
+class TimedBooks:
+    """Passes the news of pods on to the books and measures how long they take. A `PodObserver`."""
+
+    def __init__(self, metrics: MetricRegistry, books: QuotaBooks, monotonic: Callable[[], float]) -> None:
+        latency = metrics.histograms(
+            "scheduler_elastic_quota_process_latency", "Seconds to keep the books.", ("operation",), _PROCESS_BUCKETS
+        )
+        self._books = books
+        self._now = monotonic
+        self._add = latency.labels("OnPodAdd")
+        self._update = latency.labels("OnPodUpdate")
+        self._delete = latency.labels("OnPodDelete")
+        self._reserve = latency.labels("ReservePod")
+        self._unreserve = latency.labels("UnreservePod")
+
+    def pod_seen(self, pod: Pod, assigned: bool) -> None:
+        """See `PodObserver`."""
+        histogram = self._update if self._books.member(pod.uid) is not None else self._add
+        started = self._now()
+        self._books.pod_seen(pod, assigned)
+        histogram.observe(self._now() - started)
+
+    def pod_assigned(self, pod: Pod, assigned: bool) -> None:
+        """See `PodObserver`."""
+        started = self._now()
+        self._books.pod_assigned(pod, assigned)
+        (self._reserve if assigned else self._unreserve).observe(self._now() - started)
+
+    def pod_gone(self, uid: str) -> None:
+        """See `PodObserver`."""
+        started = self._now()
+        self._books.pod_gone(uid)
+        self._delete.observe(self._now() - started)
 
 
 def observe_quotas(metrics: MetricRegistry, books: QuotaBooks, *, by_runtime: bool) -> Callable[[float], None]:

@@ -4,7 +4,7 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from koordsched.controllers.elasticquota.metrics import LABELS, observe_quotas
+from koordsched.controllers.elasticquota.metrics import LABELS, TimedBooks, observe_quotas
 from koordsched.observability.exposition import render
 from koordsched.observability.metrics import Metrics
 from tests.controllers.elasticquota.books import Ledger
@@ -79,3 +79,28 @@ def test_unschedulable_resources_of_a_tree():
     labels = {"is_root": "true", "tree_id": "t", "is_parent": "true"}
     ledger.quota("root-t", {"cpu": 4}, annotations=annotations, **labels)
     assert scraped(ledger)[0]["root-t", "cpu", "unschedulable-resource"] == 1500
+
+
+def test_time_spent_on_the_books():
+    ledger = Ledger([{"cpu": "10"}])
+    ledger.quota("q", {"cpu": 4})
+    metrics = Metrics(process_metrics=False)
+    ticks = iter(range(1000))
+    ledger.cluster.replace_observer(ledger.books, TimedBooks(metrics, ledger.books, lambda: next(ticks)))
+    ledger.pod("a", "q", {"cpu": 1}, node="")
+    pod = ledger.pod("a", "q", {"cpu": 2}, node="")
+    ledger.cluster.assume(pod, 0)
+    ledger.cluster.forget(pod)
+    ledger.cluster.assume(pod, 0)
+    assert ledger.books.quota("q").used == {"cpu": 2 * 10**9}
+    ledger.cluster.pod_gone("a")
+    assert ledger.books.quota("q").request == {}
+    counts = {
+        sample.labels["operation"]: sample.value
+        for family in metrics.registry.collect()
+        if family.name == "scheduler_elastic_quota_process_latency"
+        for sample in family.samples
+        if sample.name.endswith("_sum")
+    }
+    # Every call takes a second here.
+    assert counts == {"OnPodAdd": 1, "OnPodUpdate": 1, "ReservePod": 2, "UnreservePod": 1, "OnPodDelete": 1}
