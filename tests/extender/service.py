@@ -74,15 +74,6 @@ def everything(body):
     return {"NodeNames": body["NodeNames"], "Nodes": body["Nodes"]}
 
 
-async def until(condition, what, seconds=10.0):
-    """Waits for a condition, with a deadline."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while not condition():
-        assert loop.time() < end, f"{what}: not within {seconds} s"
-        await asyncio.sleep(0.005)
-
-
 def node_of(embedded, name):
     """The node of a pod, None while it has none."""
     return embedded.get("Pod", name)["spec"].get("nodeName")

@@ -5,18 +5,9 @@ import asyncio
 import pytest
 
 from tests.embedded import Embedded, scheduler_on
-from tests.extender.service import (
-    Service,
-    condition_of,
-    everything,
-    extended,
-    extender,
-    names_of,
-    node_of,
-    serving,
-    until,
-)
+from tests.extender.service import Service, condition_of, everything, extended, extender, names_of, node_of, serving
 from tests.plugins.objects import container, node, pod
+from tests.waiting import until
 
 NOT_MATCHING = "2 node(s) didn't match Pod's node affinity/selector"
 

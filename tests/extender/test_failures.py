@@ -10,18 +10,9 @@ from koordsched.extender.transientreasons import TransientReasons
 from koordsched.framework.status import Code, ReasonTable
 from koordsched.queue.item import Place
 from tests.embedded import Embedded, scheduler_on
-from tests.extender.service import (
-    Service,
-    change,
-    condition_of,
-    everything,
-    extended,
-    extender,
-    node_of,
-    serving,
-    until,
-)
+from tests.extender.service import Service, change, condition_of, everything, extended, extender, node_of, serving
 from tests.plugins.objects import container, node, pod
+from tests.waiting import until
 
 FAST = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
 

@@ -10,9 +10,10 @@ from koordsched.config.wire import Extender, ExtenderTLSConfig
 from koordsched.extender.tls import ExtenderConfigError, tls_context
 from koordsched.observability.servingtls import TLSOptions, self_signed, serving_context
 from tests.embedded import Embedded, scheduler_on
-from tests.extender.service import Service, condition_of, everything, extended, extender, node_of, serving, until
+from tests.extender.service import Service, condition_of, everything, extended, extender, node_of, serving
 from tests.observability.certificates import Authority
 from tests.plugins.objects import node, pod
+from tests.waiting import until
 
 NOW = datetime.datetime.now(datetime.UTC)
 

@@ -15,9 +15,9 @@ from tests.extender.service import (
     names_of,
     node_of,
     serving,
-    until,
 )
 from tests.plugins.objects import container, node, pod
+from tests.waiting import until
 
 
 def cluster(*names):

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakecluster.timeline import Cluster, namespace, workload
+from tests.fakecluster.timeline import Cluster, definition_of_things, namespace, workload
 
 
 def config_map(name, *owners, **metadata):
@@ -103,26 +103,7 @@ def test_a_new_owner_of_the_same_name_is_another_one():
 
 def test_custom_resources_own_and_are_owned():
     cluster = Cluster()
-    cluster.create(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "things.example.com"},
-            "spec": {
-                "group": "example.com",
-                "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
-                "scope": "Namespaced",
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    }
-                ],
-            },
-        }
-    )
+    cluster.create(definition_of_things())
     cluster.run(2)
     thing = cluster.create({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}})
     cluster.create(config_map("child", thing))

@@ -5,7 +5,7 @@ import pytest
 from koordsched.fakecluster import snapshot
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.snapshot import SnapshotError
-from tests.fakecluster.timeline import Cluster, Timeline, namespace, workload
+from tests.fakecluster.timeline import Cluster, Timeline, definition_of_things, namespace, workload
 
 
 def empty_registry(seed=1):
@@ -24,26 +24,7 @@ def busy_cluster():
         made = workload("Deployment", name, 3)
         made["metadata"] |= {"namespace": place, "annotations": {"text": "yes: 'no' \"ü\"\n\t2020-01-01\n", "n": "007"}}
         cluster.create(made)
-    cluster.create(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "things.example.com"},
-            "spec": {
-                "group": "example.com",
-                "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
-                "scope": "Namespaced",
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    }
-                ],
-            },
-        }
-    )
+    cluster.create(definition_of_things())
     cluster.run(30)
     cluster.create(
         {

@@ -127,6 +127,28 @@ def namespace(name):
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
+def definition_of_things():
+    """A CustomResourceDefinition that takes anything."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+
+
 def pod_template(labels, image="app:1", annotations=None, **spec):
     container = {"name": "app", "image": image, "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container], **spec}}

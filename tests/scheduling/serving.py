@@ -38,15 +38,6 @@ def unverified():
     return context
 
 
-async def until(condition, what, seconds=10.0):
-    """Waits for a condition, with a deadline."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while not condition():
-        assert loop.time() < end, f"{what}: not within {seconds} s"
-        await asyncio.sleep(0.005)
-
-
 def embedded_with_users():
     """An API server that knows alice, who may use every path, and mallory, who may use none."""
     embedded = Embedded()

@@ -22,7 +22,8 @@ from koordsched.observability.servingtls import ServingError, self_signed
 from tests.embedded import Embedded
 from tests.observability.certificates import NOW, Authority
 from tests.plugins.objects import container, node, pod
-from tests.scheduling.serving import embedded_with_users, free_port, serving, until, unverified
+from tests.scheduling.serving import embedded_with_users, free_port, serving, unverified
+from tests.waiting import until
 
 
 def is_bound(embedded, name):

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from koordsched import config
 from koordsched.cli.quota import tree
 from tests.plugins.objects import container, node, pod
-from tests.scheduling.serving import embedded_with_users, serving, until
+from tests.scheduling.serving import embedded_with_users, serving
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 API = "scheduling.sigs.k8s.io/v1alpha1"
