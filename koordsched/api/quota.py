@@ -1,4 +1,4 @@
-"""scheduling.sigs.k8s.io/v1alpha1 ElasticQuota and quota.koordinator.sh/v1alpha1 ElasticQuotaProfile, with their labels.
+"""ElasticQuota (scheduling.sigs.k8s.io/v1alpha1), ElasticQuotaProfile (quota.koordinator.sh/v1alpha1) and labels.
 
 Amounts are kept as written: what is wrong with one is the reader's to say (elasticquota spec 2).
 """

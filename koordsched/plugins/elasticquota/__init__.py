@@ -2,9 +2,9 @@
 
 How it is put together, from the inside out:
 
-* `amounts` exact quantities; `tree` a quota and its place; `accounting` requests and usage up a tree; `runtime`
-  what each quota may use now; `trees` all trees of a cluster and who belongs where. These know nothing of pods,
-  nodes or the API: they are a pure, incremental computation, equal at any moment to one from scratch.
+* `amounts` exact quantities; `quota` a quota and its place; `accounting` requests and usage up a tree; `tree` and
+  `runtime` what each quota may use now; `trees` all trees of a cluster and who belongs where. These know nothing of
+  pods, nodes or the API: they are a pure, incremental computation, equal at any moment to one from scratch.
 * `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there; `books`
   keeps the trees in step with the cluster (one `QuotaBooks` per cluster state and set of settings, whatever the
   number of profiles).

@@ -7,7 +7,8 @@ worked out (`Quota.fresh`) where it may not hold any more. The cost is the depth
 from __future__ import annotations
 
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, unit
-from koordsched.plugins.elasticquota.tree import Definition, Quota, QuotaTree
+from koordsched.plugins.elasticquota.quota import Definition, Quota
+from koordsched.plugins.elasticquota.tree import QuotaTree
 
 # --- pods ---------------------------------------------------------------------------------------------
 

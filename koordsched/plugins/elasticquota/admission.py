@@ -11,7 +11,7 @@ from koordsched.plugins.elasticquota.amounts import Amounts, exceeded, fits, mas
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import is_preemptible
 from koordsched.plugins.elasticquota.messages import listed
-from koordsched.plugins.elasticquota.tree import Quota
+from koordsched.plugins.elasticquota.quota import Quota
 
 
 class Bound(Enum):

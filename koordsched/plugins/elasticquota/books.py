@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from koordsched.api import core
-from koordsched.api.quota import DEFAULT_QUOTA, ElasticQuota
-from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.api.quota import ElasticQuota
 from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -20,38 +19,11 @@ from koordsched.plugins.elasticquota.amounts import Amounts, parse
 from koordsched.plugins.elasticquota.definitions import Reading, read
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
 from koordsched.plugins.elasticquota.members import Member, Requested, requested
-from koordsched.plugins.elasticquota.tree import Quota, QuotaTree
+from koordsched.plugins.elasticquota.quota import Quota
+from koordsched.plugins.elasticquota.room import ROOM, Room
+from koordsched.plugins.elasticquota.settings import Settings
+from koordsched.plugins.elasticquota.tree import QuotaTree
 from koordsched.plugins.elasticquota.trees import QuotaTrees
-
-ROOM = ClusterEvent(
-    EventResource("elasticquotas.v1alpha1.scheduling.sigs.k8s.io"), ActionType.UPDATE, "ElasticQuotaRoom"
-)
-"""Announced when a pod that a quota refused may fit now; comes with a `Room`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Where there may be more room than before: in quotas that use less, and in trees that share differently."""
-
-    quotas: frozenset[str]
-    trees: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the numbers depend on, of the plugin's arguments and the feature gates."""
-
-    default_max: tuple[tuple[str, int], ...] = ()
-    system_max: tuple[tuple[str, int], ...] = ()
-    scales_mins: bool = True
-    guarantees: bool = False
-    multiple_trees: bool = False
-    default_quota: bool = True
-    pod_overhead: bool = True
-    ignores_overdue: bool = False
-    """Terminating pods count until they should be gone (gate ElasticQuotaIgnoreTerminatingPod)."""
-    ignores_terminating: bool = False
-    """They stop counting at once (gate ElasticQuotaImmediateIgnoreTerminatingPod)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +370,3 @@ class QuotaBooks:
         for tree in shifted:
             tree.shifted = False
         return frozenset(tree.id for tree in shifted)
-
-
-__all__ = ["DEFAULT_QUOTA", "ROOM", "QuotaBooks", "Room", "Settings"]

@@ -12,7 +12,7 @@ import orjson
 
 from koordsched.api import quota as api
 from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, parse, renamed, text
-from koordsched.plugins.elasticquota.tree import Definition
+from koordsched.plugins.elasticquota.quota import Definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from typing import Any
 from koordsched.cluster.events import POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.elasticquota.admission import Admission
-from koordsched.plugins.elasticquota.books import ROOM, QuotaBooks, Room
+from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.mapping import claim_of
 from koordsched.plugins.elasticquota.members import is_preemptible
+from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 

@@ -8,7 +8,7 @@ from koordsched.cluster.resources import effective_requests
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.elasticquota.amounts import Amounts, masked, renamed, unit
 from koordsched.plugins.elasticquota.mapping import Claim
-from koordsched.plugins.elasticquota.tree import Quota
+from koordsched.plugins.elasticquota.quota import Quota
 
 
 class Requested:

@@ -19,10 +19,11 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota.admission import Admission
-from koordsched.plugins.elasticquota.books import QuotaBooks, Settings
+from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.explanation import Details, explain_refusal
 from koordsched.plugins.elasticquota.hints import hints
 from koordsched.plugins.elasticquota.preemption import QuotaPreemption
+from koordsched.plugins.elasticquota.settings import Settings
 from koordsched.queue.hints import HintRegistration
 
 

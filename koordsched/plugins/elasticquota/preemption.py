@@ -20,7 +20,7 @@ from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, take_from
 from koordsched.plugins.elasticquota.books import QuotaBooks
-from koordsched.plugins.elasticquota.tree import Quota
+from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.plugins.preemption.candidates import Candidate, by_importance
 from koordsched.plugins.preemption.dryrun import DryRun

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from koordsched.api.quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.amounts import Amounts
-from koordsched.plugins.elasticquota.tree import Definition, Quota, QuotaTree
+from koordsched.plugins.elasticquota.quota import Definition, Quota
+from koordsched.plugins.elasticquota.tree import QuotaTree
 
 BUILT_IN = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
 

@@ -8,7 +8,7 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
-from koordsched.plugins.elasticquota.books import ROOM
+from koordsched.plugins.elasticquota.room import ROOM
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute
 from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint
@@ -494,6 +494,22 @@ def test_elasticquota_case_29_trees():
     world.remove(root(250, 2500))
     assert total() == amounts(cpu=300, memory=3000)
     assert set(world.books.trees.trees) == {""}
+
+
+def test_elasticquota_case_29_tree_without_its_root():
+    marks = {"tree_id": "t", "is_root": "true", "is_parent": "true", "total_resource": {"cpu": "60"}}
+    root = quota("root", {"cpu": 60}, {"cpu": 60}, **marks)
+    leaf = quota("leaf", {"cpu": 60}, {"cpu": 1}, parent="root", tree_id="t")
+    new = pod("new", {"cpu": 2}, "leaf")
+    world = World(node("n", cpu=100), root, leaf, new, gates=("MultiQuotaTree",))
+    assert world.refusal(new) is None
+    world.remove(root)
+    assert world.refusal(new) == (
+        "Insufficient quotas, quotaName: leaf, runtime: cpu:1, used: <empty>, pod's request: cpu:2, "
+        "exceedDimensions: [cpu]"
+    )
+    world.put(root)
+    assert world.refusal(new) is None
 
 
 def test_elasticquota_case_29_gate_off():
