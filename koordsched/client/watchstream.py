@@ -43,9 +43,17 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(Page).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def decode_page(data: bytes) -> Page:
+    """One page of a list. Raises msgspec.MsgspecError if it is none."""
+    try:
+        return _decode_page(data)
+    except RecursionError as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def split_event(line: bytes) -> tuple[str, bytes]:
@@ -62,7 +70,10 @@ def split_event(line: bytes) -> tuple[str, bytes]:
 
 def resplit_event(line: bytes) -> tuple[str, bytes]:
     """The same, by parsing the whole line."""
-    event = _decode_event(line)
+    try:
+        event = _decode_event(line)
+    except RecursionError as error:
+        raise msgspec.DecodeError(str(error)) from None
     return event.type, bytes(event.object)
 
 

@@ -17,14 +17,15 @@ class Server(Embedded):
         self.writer = OUTSIDE
         self.request = None
         """(method, path) of the request of a replica that is being served."""
-        self.calls = {}
-        """(method, path without names) of everything that replicas asked for."""
+        self.rights = set()
+        """(group, resource, verb) of everything that replicas asked for, as a role would have to grant it."""
 
     def door(self, name, fault):
         """A replica's transport."""
 
         async def handler(method, path, query, headers, body):
             self.writer, self.request = name, (method, path)
+            self.rights.add(right_needed(method, path, query))
             try:
                 response = self.server.start(Request(method, path, query, headers, body))
             finally:
@@ -73,3 +74,15 @@ class Server(Embedded):
         found = self.registry.peek(resource, namespace, name)
         if found is not None and uid in (None, found["metadata"]["uid"]):
             self.registry.delete(resource, namespace, name, grace_period_seconds=grace)
+
+
+def right_needed(method, path, query):
+    """(group, resource with its subresource, verb) of a request."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
+    if method == "GET":
+        return group, resource, "get" if len(rest) > 1 else "watch" if query.get("watch") == "1" else "list"
+    return group, resource, {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]

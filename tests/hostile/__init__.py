@@ -1,0 +1,1 @@
+"""What users with bad intentions can send: bytes, objects, floods."""

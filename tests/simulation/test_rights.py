@@ -1,0 +1,76 @@
+"""The roles in manifests/ are enough for everything that a scheduler asks for, and are asked for in full."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.simulation.apiserver import right_needed
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.simulation import Simulation
+
+RBAC = Path(__file__).parents[2] / "manifests" / "base" / "rbac.yaml"
+
+ELSEWHERE = {
+    # Volumes, the endpoints' delegated authentication, and events on the lease have tests of their own.
+    ("", "persistentvolumeclaims", "get"),
+    ("", "persistentvolumeclaims", "patch"),
+    ("", "persistentvolumes", "get"),
+    ("", "persistentvolumes", "patch"),
+    ("", "events", "create"),
+    ("", "events", "patch"),
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+}
+"""Rights that nothing in a simulation needs."""
+
+
+def granted():
+    roles = [obj for obj in yaml.safe_load_all(RBAC.read_text()) if obj["kind"] in ("ClusterRole", "Role")]
+    return {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(seed):
+    """The rights that the replicas of one run needed."""
+
+    async def main():
+        run = Simulation(seed, 100)
+        await run.run()
+        assert run.invariants.violations == []
+        return run.server.rights
+
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        return runner.run(main())
+
+
+def test_roles_are_enough_and_no_more():
+    needed = set().union(*(used(seed) for seed in range(20)))
+    assert needed - granted() == set(), "not granted"
+    core = {right for right in granted() if right[0] in ("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io")}
+    assert core - needed - ELSEWHERE == set(), "granted for nothing"
+
+
+REQUESTS = [
+    ("GET", "/api/v1/pods", {}, ("", "pods", "list")),
+    ("GET", "/api/v1/pods", {"watch": "1"}, ("", "pods", "watch")),
+    ("GET", "/api/v1/namespaces", {}, ("", "namespaces", "list")),
+    ("GET", "/api/v1/namespaces/a/pods/b", {}, ("", "pods", "get")),
+    ("POST", "/api/v1/namespaces/a/pods/b/binding", {}, ("", "pods/binding", "create")),
+    ("PATCH", "/api/v1/namespaces/a/pods/b/status", {}, ("", "pods/status", "patch")),
+    ("DELETE", "/api/v1/namespaces/a/pods/b", {}, ("", "pods", "delete")),
+    ("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", {}, ("coordination.k8s.io", "leases", "update")),
+    ("POST", "/apis/events.k8s.io/v1/namespaces/a/events", {}, ("events.k8s.io", "events", "create")),
+]
+
+
+@pytest.mark.parametrize("method, path, query, right", REQUESTS)
+def test_which_right_a_request_needs(method, path, query, right):
+    assert right_needed(method, path, query) == right
