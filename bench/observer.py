@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import TracebackType
 
 import msgspec
@@ -43,7 +44,7 @@ class WatchLost(Exception):
 
 
 class Observer:
-    """Follows all pods whose names begin with `prefix`. Times are of the loop's clock, in seconds.
+    """Follows all pods whose names begin with `prefix`. Times are monotonic, in seconds.
 
     `appeared`, `bound`: pod name -> when the watch showed it. Use as an async context manager.
     """
@@ -85,7 +86,7 @@ class Observer:
 
     async def _watch(self) -> None:
         query = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": "3600"}
-        now = asyncio.get_running_loop().time
+        now = time.monotonic
         try:
             async with self._transport.stream("/api/v1/pods", query=query, timeout=3700.0) as stream:
                 lines = LineSplitter()

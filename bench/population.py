@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -63,10 +64,10 @@ class Population:
     async def create_at(self, manifests: list[Manifest], rate: float) -> None:
         """Creates objects at a constant rate per second, whatever the server does."""
         loop = asyncio.get_running_loop()
-        start = loop.time()
+        start = time.monotonic()
         creating: set[asyncio.Task[None]] = set()
         for number, manifest in enumerate(manifests):
-            delay = start + number / rate - loop.time()
+            delay = start + number / rate - time.monotonic()
             if delay > 0:
                 await asyncio.sleep(delay)
             task = loop.create_task(self._api.create(manifest))
@@ -101,10 +102,9 @@ class Population:
 
     async def _delete(self, deletion: Deletion) -> None:
         items, _ = await self._api.list_all(f"/api/v1/namespaces/{quote(deletion.namespace)}/pods")
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+        start = time.monotonic()
         for number, item in enumerate(items):
-            delay = start + number / deletion.rate - loop.time()
+            delay = start + number / deletion.rate - time.monotonic()
             if delay > 0:
                 await asyncio.sleep(delay)
             await self._api.delete(_path_of("pods", "/api/v1", item))

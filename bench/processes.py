@@ -8,6 +8,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def free_port() -> int:
 
 
 class SchedulerProcess:
-    """A running scheduler. Samples are (seconds of the loop's clock, CPU seconds so far)."""
+    """A running scheduler. Samples are (monotonic seconds, CPU seconds so far)."""
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         """Starts it. Raises CommandFailed."""
@@ -89,16 +90,15 @@ class SchedulerProcess:
         except OSError as error:
             raise CommandFailed(f"{arguments[0]}: {error.strerror}") from error
         loop = asyncio.get_running_loop()
-        self.started = loop.time()
+        self.started = time.monotonic()
         self.samples: list[tuple[float, float]] = [(self.started, 0.0)]
         self.peak_rss_mib = 0
         self._exit_usage: float | None = None
         self._sampler = loop.create_task(self._sample())
 
     async def _sample(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._exit_usage is None:
-            self._look(loop.time())
+            self._look(time.monotonic())
             await asyncio.sleep(SAMPLE_EVERY)
 
     def _look(self, now: float) -> None:
@@ -132,7 +132,7 @@ class SchedulerProcess:
         return self.samples[-1][1]
 
     def cpu_at(self, moment: float) -> float:
-        """CPU time used until a moment of the loop's clock."""
+        """CPU time used until a monotonic moment."""
         return max((cpu for at, cpu in self.samples if at <= moment), default=0.0)
 
     def check(self) -> None:
@@ -142,10 +142,9 @@ class SchedulerProcess:
 
     async def idle(self, within: float) -> float:
         """Waits until the process has nothing left to do, or has ended. The CPU time used by then."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + within
-        while not self.ended and loop.time() < end:
-            now = loop.time()
+        end = time.monotonic() + within
+        while not self.ended and time.monotonic() < end:
+            now = time.monotonic()
             recently = self.cpu_seconds - self.cpu_at(now - IDLE_FOR)
             if now - self.started >= IDLE_FOR and recently <= IDLE_SHARE * IDLE_FOR:
                 break
@@ -154,13 +153,12 @@ class SchedulerProcess:
 
     async def stop(self, within: float = 20.0) -> None:
         """Ends it, and waits until it is gone."""
-        loop = asyncio.get_running_loop()
         if not self.ended:
             self._process.send_signal(signal.SIGTERM)
-        end = loop.time() + within
+        end = time.monotonic() + within
         while not self.ended:
-            self._look(loop.time())
-            if loop.time() > end:
+            self._look(time.monotonic())
+            if time.monotonic() > end:
                 self._process.kill()
             await asyncio.sleep(SAMPLE_EVERY)
         self._sampler.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ class Trial:
             try:
                 if not waiting:
                     await self._warm_up(process, scheduler)
-                    began = loop.time()
+                    began = time.monotonic()
                     arriving = loop.create_task(self._arrive(pods, plan.rate))
                 unrest = loop.create_task(population.unrest(scheduler))
                 error = await self._await_bindings(observer, process, len(pods), plan.patience)
@@ -152,16 +153,15 @@ class Trial:
     async def _await_bindings(observer: Observer, process: SchedulerProcess, pods: int, patience: float) -> str:
         """Waits until so many pods are bound; what went wrong, or nothing."""
         known = 0
-        loop = asyncio.get_running_loop()
-        since = loop.time()
+        since = time.monotonic()
         while len(observer.bound) < pods:
             process.check()
             await observer.progress(1.0)
             if len(observer.bound) > known:
-                known, since = len(observer.bound), loop.time()
-            elif loop.time() - since > patience:
+                known, since = len(observer.bound), time.monotonic()
+            elif time.monotonic() - since > patience:
                 return f"no binding for {patience:g} s"
-            elif process.ended and loop.time() - since > 2.0:
+            elif process.ended and time.monotonic() - since > 2.0:
                 return "the scheduler ended"
         return ""
 
