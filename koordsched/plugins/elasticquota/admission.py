@@ -24,16 +24,11 @@ class Bound(Enum):
 
 
 class Claimant(NamedTuple):
-    """A pod as a quota sees it.
-
-    `counted`: what it requests of the resources that count there. `waits`: it is counted in the quota's request, and
-    not in its usage.
-    """
+    """A pod as a quota sees it. `counted`: what it requests of the resources that count there."""
 
     quota: Quota
     counted: Amounts
     non_preemptible: bool
-    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +90,26 @@ class Admission:
         member = self._books.member(pod.uid)
         if member is not None:
             quota = member.quota
-            if quota is None:
-                return None
-            return Claimant(quota, member.counted, member.non_preemptible, not member.assigned)
+            return Claimant(quota, member.counted, member.non_preemptible) if quota is not None else None
         quota = self._books.quota_of(pod)
         if quota is None:
             return None
-        return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod), False)
+        return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod))
+
+    def admits_at_once(self, pod: Pod) -> bool:
+        """The usual case, told at little cost: requests are granted, the pod's is among them, and max is not reached.
+
+        False says nothing.
+        """
+        member = self._books.member(pod.uid)
+        if member is None or member.assigned or member.non_preemptible or not self._trusts_requests:
+            return False
+        quota = member.quota
+        return quota is not None and quota.tree.is_calm_for(quota) and fits(quota.used, member.counted, quota.max)
 
     def refusal(self, claimant: Claimant) -> Refusal | None:
         """The first bound that the pod does not fit, None if it fits all."""
-        quota, counted, non_preemptible, waits = claimant
-        if waits and not non_preemptible and self._trusts_requests and self._fits_calmly(quota, counted):
-            return None
+        quota, counted, non_preemptible = claimant
         limit = self.limit_of(quota)
         if not fits(quota.used, counted, limit):
             resources = tuple(exceeded(quota.used, counted, limit))
@@ -125,11 +127,6 @@ class Admission:
                     bound, binary = Bound.ANCESTOR, self._binary(ancestor)
                     return Refusal(claimant, bound, ancestor, limit, ancestor.used, resources, binary)
         return None
-
-    @staticmethod
-    def _fits_calmly(quota: Quota, counted: Amounts) -> bool:
-        """The usual case: requests are granted, and they include this one, so that only max is left to look at."""
-        return quota.tree.is_calm_for(quota) and fits(quota.used, counted, quota.max)
 
     def shortage(self, claimant: Claimant) -> Amounts | None:
         """How much usage of the quota's own pods would have to go for the pod to fit; None if that would not help.

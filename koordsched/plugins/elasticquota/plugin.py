@@ -69,6 +69,8 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
 
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """UNSCHEDULABLE if the quota has no room; SKIP for a pod without a quota."""
+        if self.admission.admits_at_once(pod):
+            return SUCCESS
         claimant = self.admission.claimant(pod)
         if claimant is None:
             return SKIP
