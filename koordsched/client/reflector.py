@@ -165,13 +165,14 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Lists, watches, recovers, until cancelled."""
         while True:
+            interruption = self._interruption = asyncio.timeout(None)
             try:
-                async with asyncio.timeout(None) as self._interruption:
+                async with interruption:
                     delay = await self._step()
                     if delay > 0:
                         await asyncio.sleep(delay)
             except TimeoutError:
-                if not self._interruption.expired():
+                if not interruption.expired():
                     raise
 
     async def relist(self) -> None:
