@@ -184,16 +184,16 @@ def post(path: bytes, body: bytes) -> bytes:
 
 
 async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[str, Any]:
-    """Create and bind all pods; returns the figures."""
+    """Create and bind all pods; returns the figures. TimeoutError when it does not come to an end."""
     loop = asyncio.get_running_loop()
+    nodes = node_names(port)
     total, failures = options.pods, 0
     created = bound = started = next_pod = 0
     create_end = bind_end = 0.0
     waiting: deque[bytes] = deque()
     finished = asyncio.Event()
-    bodies = [
-        post(b"/api/v1/namespaces/%s/pods" % NAMESPACE.encode(), pod_body(i, options.distinct)) for i in range(total)
-    ]
+    path = b"/api/v1/namespaces/%s/pods" % NAMESPACE.encode()
+    bodies = [post(path, pod_body(i, options.distinct)) for i in range(total)]
     creators: list[Client] = []
     binders: list[Client] = []
 
@@ -219,7 +219,7 @@ async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[s
         for client in binders:
             while waiting and client.in_flight < options.depth:
                 name = waiting.popleft()
-                node = b"node-%d" % (int(name[4:]) % options.nodes)
+                node = nodes[int(name[4:]) % len(nodes)]
                 body = (
                     b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":"%s"},'
                     b'"target":{"kind":"Node","name":"%s"}}' % (name, node)
@@ -258,7 +258,7 @@ async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[s
     start = time.perf_counter()
     for client in creators:
         create_more(client)
-    await finished.wait()
+    await asyncio.wait_for(finished.wait(), 30 + total / 100)
     end = time.perf_counter()
     used = server_cpu(server_pid)
     user, system = ((after - before) / total * 1e6 for after, before in zip(used, cpu, strict=True))
@@ -277,6 +277,12 @@ async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[s
         "client_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     }
     return figures
+
+
+def node_names(port: int) -> list[bytes]:
+    """The nodes there are."""
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/nodes") as answer:
+        return [node["metadata"]["name"].encode() for node in orjson.loads(answer.read())["items"]]
 
 
 def server_cpu(pid: int) -> tuple[float, float]:

@@ -153,9 +153,14 @@ def _with_opaque_managed_fields(typed: Any, definition: str) -> Object:
     managed = None
     if path is not None and meta is not None and (managed := getattr(meta, path[1])):
         setattr(meta, path[1], None)
-    obj: Object = orjson.loads(_encoder.encode(typed)) if _has_raw(definition) else msgspec.to_builtins(typed)
+    obj = _builtins(typed, definition)
     if managed:
         obj["metadata"]["managedFields"] = orjson.Fragment(_encoder.encode(managed))
+    return obj
+
+
+def _builtins(typed: Any, definition: str) -> Object:
+    obj: Object = orjson.loads(_encoder.encode(typed)) if _has_raw(definition) else msgspec.to_builtins(typed)
     return obj
 
 
@@ -178,21 +183,24 @@ def _split(definition: str) -> tuple[msgspec.json.Decoder[Any], str, str] | None
 
 _KNOWN_SPECS = 256
 """Specs of recent requests that are remembered."""
+_came_before = [0] * 4096
+"""Hashes of encoded specs, each in the slot that it maps to: a spec that comes only once is not worth remembering."""
 
 
 @lru_cache(_KNOWN_SPECS)
 def _sealed_spec(encoded: bytes, definition: str) -> Sealed:
-    spec, unknown = decode(encoded, definition)
-    if unknown:
-        raise WrongBody(f"unknown fields {unknown}")
-    return seal(spec)
+    return seal(_spec(encoded, definition))
+
+
+def _spec(encoded: bytes, definition: str) -> Object:
+    return _builtins(_decoder(definition, True).decode(encoded), definition)
 
 
 def decode_new(body: bytes, definition: str) -> Object | None:
-    """As `decode` with `opaque`, for a body in which nothing is unknown; the spec comes sealed.
+    """As `decode` with `opaque`, for a body in which nothing is unknown.
 
-    A spec that came before, byte for byte, is not decoded again. None when the body has no spec or `decode` has
-    something to say about it.
+    A spec that came before, byte for byte, comes sealed and is not decoded again. None when the body has no spec or
+    `decode` has something to say about it.
     """
     split = _split(definition)
     if split is None:
@@ -203,7 +211,14 @@ def decode_new(body: bytes, definition: str) -> Object | None:
         raw = getattr(typed, attribute)
         if raw is None:
             return None
-        spec = _sealed_spec(bytes(raw), spec_definition)
+        encoded = bytes(raw)
+        fingerprint = hash(encoded)
+        slot = fingerprint % len(_came_before)
+        if _came_before[slot] == fingerprint:
+            spec: Object = _sealed_spec(encoded, spec_definition)
+        else:
+            _came_before[slot] = fingerprint
+            spec = _spec(encoded, spec_definition)
     except ValueError:
         # Also of msgspec.ValidationError; the exact complaint comes from a decoding of the whole.
         return None

@@ -38,7 +38,8 @@ class PodStrategy(Strategy):
     """core/v1 Pod.
 
     A new pod may come with a sealed spec, as the client sent it; what admission makes of it is remembered for the next
-    pod that is sent alike. A sealed spec of a stored pod is complete and valid: nothing is left to do.
+    pod that is sent alike. The spec of a stored pod is sealed when it is valid, so that binding and status writes need
+    not encode it again; nothing is left to do about one that is.
     """
 
     counts_generations = True
@@ -124,7 +125,12 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        return [] if spec.__class__ is Sealed else pod_spec_errors(spec, "spec")
+        if spec.__class__ is Sealed:
+            return []
+        wrong = pod_spec_errors(spec, "spec")
+        if not wrong:
+            obj["spec"] = seal(spec)
+        return wrong
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
         return pod_update_errors(obj, old) if not subresource else []
