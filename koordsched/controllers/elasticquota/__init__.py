@@ -4,5 +4,6 @@
   tells their owners what is wrong; `revocation` evicts pods of quotas that use more than they may; `profiles` keeps
   the root quotas of trees at the size of their nodes. `loops` runs them all, side by side.
 * `admission` is what the webhooks answer: pure functions of objects.
-* `report` is a tree of quotas as a value, for commands and pages.
+* `report` is all trees as a value, with `loans` between siblings, for the command and the page; `summary` a quota as
+  upstream's plugin shows it; `metrics` what Prometheus reads.
 """
