@@ -107,7 +107,7 @@ class RandomFullCluster(RandomState):
             container["ports"] = [port | ({"hostIP": "10.0.0.1"} if self.maybe(0.3) else {})]
         spec = {"schedulerName": "default-scheduler", "priority": priority, "containers": [container]}
         if self.rich and self.maybe(0.25):
-            spec["volumes"] = [self.some_volume()]
+            spec["volumes"] = [self.some_volume(namespace)]
         status = {}
         if on is not None:
             spec["nodeName"] = on
@@ -119,9 +119,11 @@ class RandomFullCluster(RandomState):
         metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "labels": labels}
         return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
 
-    def some_volume(self):
+    def some_volume(self, namespace):
+        """Disks belong to a namespace: of one that another namespace lets go nobody is told (core spec 3.4)."""
         if self.maybe(0.3):
-            return {"name": "v", "gcePersistentDisk": {"pdName": self.rng.choice("ab"), "readOnly": self.maybe(0.3)}}
+            disk = {"pdName": f"{namespace}-{self.rng.choice('ab')}", "readOnly": self.maybe(0.3)}
+            return {"name": "v", "gcePersistentDisk": disk}
         return {"name": "v", "persistentVolumeClaim": {"claimName": f"c{self.rng.randrange(CLAIMS)}"}}
 
     def repelling(self):
