@@ -40,12 +40,15 @@ class AffinityHints:
         terms = self._terms_of(pod)
         if new is None:
             disliked = terms is not None and any(term.selects(old) for term in terms.anti_affinity)
-            return _queue_if(disliked or self._existing.objects_to(old, pod))
+            return _queue_if(disliked or self._existing.objects_to(old, pod) or _may_be_first(terms, pod, old))
         if terms is None:
             return QueueingHint.SKIP
-        attracted = terms.attracts(new) and (old is None or not terms.attracts(old))
-        relieved = old is not None and any(t.selects(old) and not t.selects(new) for t in terms.anti_affinity)
-        return _queue_if(attracted or relieved)
+        if old is None:
+            return _queue_if(terms.attracts(new))
+        attracted = terms.attracts(new) and not terms.attracts(old)
+        relieved = any(t.selects(old) and not t.selects(new) for t in terms.anti_affinity)
+        lost = not terms.attracts(new) and _may_be_first(terms, pod, old)
+        return _queue_if(attracted or relieved or lost)
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         terms = self._terms_of(pod)
@@ -60,6 +63,14 @@ class AffinityHints:
         attracted = any(key in labels and labels[key] != before.get(key) for key in keys)
         relieved = any(key in before and labels.get(key) != before[key] for key in anti_keys)
         return _queue_if(attracted or relieved)
+
+
+def _may_be_first(terms: IncomingTerms | None, pod: Pod, gone: Pod) -> bool:
+    """Whether the pod may start a group of its own now, should this have been the last pod that attracted it.
+
+    Upstream misses this until the pod has sat unschedulable for too long.
+    """
+    return terms is not None and terms.attracts(gone) and terms.attracts(pod)
 
 
 def _queue_if(helps: bool) -> QueueingHint:
