@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import orjson
 from sortedcontainers import SortedDict
 
@@ -23,23 +24,18 @@ MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 
 
-class Record:
-    """One version of one object. Immutable."""
+class Record(msgspec.Struct, gc=False, eq=False):
+    """One version of one object. Immutable, and in no reference cycle: nothing for the garbage collector to visit."""
 
-    __slots__ = ("_decoded", "data", "deleting", "fields", "key", "labels", "rv", "uid")
-
-    def __init__(
-        self, key: Key, uid: str, rv: int, data: bytes, labels: dict[str, str], fields: tuple[str, ...], deleting: bool
-    ) -> None:
-        self.key = key
-        self.uid = uid
-        self.rv = rv
-        self.data = data
-        self.labels = labels
-        self.fields = fields
-        """Values of the resource's selectable fields, in their order."""
-        self.deleting = deleting
-        self._decoded: Object | None = None
+    key: Key
+    uid: str
+    rv: int
+    data: bytes
+    labels: dict[str, str]
+    fields: tuple[str, ...]
+    """Values of the resource's selectable fields, in their order."""
+    deleting: bool
+    _decoded: Object | None = None
 
     @property
     def namespace(self) -> str:
@@ -67,17 +63,14 @@ class Record:
         self._decoded = None
 
 
-class Change:
+class Change(msgspec.Struct, gc=False, eq=False):
     """A committed write. `old` is None for ADDED; for DELETED `new` is the last state, with the deletion's version."""
 
-    __slots__ = ("frames", "new", "old", "type")
-
-    def __init__(self, type_: str, old: Record | None, new: Record) -> None:
-        self.type = type_
-        self.old = old
-        self.new = new
-        self.frames: dict[Any, tuple[bytes, bytes, bytes]] = {}
-        """Encoded watch events (watch.Frame) by (event type, transformation): encoded once for all watchers."""
+    type: str
+    old: Record | None
+    new: Record
+    frames: dict[Any, tuple[bytes, bytes, bytes]] = {}
+    """Encoded watch events (watch.Frame) by (event type, transformation): encoded once for all watchers."""
 
     @property
     def rv(self) -> int:

@@ -12,6 +12,7 @@ from koordsched.fakecluster.controllers.garbage import GarbageCollector
 from koordsched.fakecluster.controllers.job import JobController
 from koordsched.fakecluster.controllers.namespaces import NamespaceController
 from koordsched.fakecluster.controllers.nodelifecycle import NodeLifecycleController
+from koordsched.fakecluster.controllers.podowner import PodOwnerController
 from koordsched.fakecluster.controllers.pods import PodRecord
 from koordsched.fakecluster.controllers.replicaset import ReplicaSetController
 from koordsched.fakecluster.controllers.statefulset import StatefulSetController
@@ -37,6 +38,12 @@ class Controllers:
         self._stateful_sets = StatefulSetController(context)
         self._daemon_sets = DaemonSetController(context)
         self._jobs = JobController(context)
+        self._adopters: tuple[PodOwnerController, ...] = (
+            self._replica_sets,
+            self._stateful_sets,
+            self._daemon_sets,
+            self._jobs,
+        )
         self._disruptions = DisruptionController(context)
         self._namespaces = NamespaceController(context)
         self._nodes = NodeLifecycleController(context, node_grace_seconds)
@@ -76,5 +83,6 @@ class Controllers:
 
     def _orphan_changed(self, before: PodRecord | None, after: PodRecord | None) -> None:
         if after is not None and not after.owner_uid:
-            for controller in (self._replica_sets, self._stateful_sets, self._daemon_sets, self._jobs):
-                controller.orphan_changed(after)
+            for controller in self._adopters:
+                if not controller.adoption.idle:
+                    controller.orphan_changed(after)

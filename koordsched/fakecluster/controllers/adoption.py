@@ -42,6 +42,11 @@ class PodAdoption:
             key = key_of(known)
             self._selectors.put(key, key[0], None if selector is not None and selector.empty else selector)
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is no controlling object that could adopt anything."""
+        return not self._selectors
+
     def interested(self, pod: PodRecord) -> list[Key]:
         """The controlling objects that would adopt this pod."""
         return [] if pod.owner_uid or pod.deleting else self._selectors.matching(pod.namespace, pod.labels)

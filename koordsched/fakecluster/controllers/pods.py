@@ -134,8 +134,7 @@ class PodIndex:
         self._file(before, after)
         for listener in self._listeners:
             listener(before, after)
-        kinds = {record.owner_kind for record in (before, after) if record is not None}
-        for owner_kind in sorted(kinds) if len(kinds) > 1 else kinds:
+        for owner_kind in _owner_kinds(before, after):
             owned = self._owner_listeners.get(owner_kind)
             if owned is not None:
                 owned(before, after)
@@ -158,6 +157,14 @@ class PodIndex:
             self._orphans[after.namespace].put(after.key, after.namespace, after.labels)
         if after.node:
             self._by_node.setdefault(after.node, {})[after.key] = after
+
+
+def _owner_kinds(before: PodRecord | None, after: PodRecord | None) -> tuple[str, ...]:
+    """The kinds of the pod's controllers, earlier and now, each once and in order."""
+    if before is None or after is None or before.owner_kind == after.owner_kind:
+        one = after or before
+        return (one.owner_kind,) if one is not None else ()
+    return tuple(sorted((before.owner_kind, after.owner_kind)))
 
 
 def _remove(index: dict[str, dict[Key, PodRecord]], where: str, key: Key) -> None:

@@ -51,6 +51,9 @@ class SelectorIndex(Generic[Item]):
             self._selectors[item] = where, selector
             self._buckets.setdefault(where, set()).add(item)
 
+    def __len__(self) -> int:
+        return len(self._selectors)
+
     def selector(self, item: Item) -> Selector | None:
         """The selector the item is filed under."""
         found = self._selectors.get(item)
