@@ -349,6 +349,27 @@ def test_closing_ends_what_waits_and_leaves_what_is_under_way():
     run(main())
 
 
+def test_quiet_means_answered_and_not_in_doubt():
+    async def main():
+        server = Server()
+        lanes = make(server)
+        assert lanes.quiet_for(15)
+        future = lanes.submit(Lane.STATUS, write())
+        assert not lanes.quiet_for(15)  # under way
+        await future
+        assert lanes.quiet_for(15)
+        server.answer = lambda request: Ambiguous("lost")
+        assert await outcome(lanes.submit(Lane.LEASE, write())) == Ambiguous
+        assert lanes.quiet_for(15)  # the lease's own writes are no matter
+        assert await outcome(lanes.submit(Lane.STATUS, write())) == Ambiguous
+        await asyncio.sleep(14)
+        assert not lanes.quiet_for(15)  # it may still arrive
+        await asyncio.sleep(1.1)
+        assert lanes.quiet_for(15)
+
+    run(main())
+
+
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 5), (10, 0)])
 def test_a_senseless_rate_is_refused(qps, burst):
     with pytest.raises(ValueError, match="rate limit"):

@@ -32,12 +32,17 @@ class Replica:
             on_started=lambda: self._note("started"),
             on_stopped=lambda: self._note("stopped"),
             on_new_leader=self.leaders.append,
+            may_release=self._may_release,
         )
+        self.writes_under_way = False
         self.task = asyncio.create_task(self.elector.run())
 
     def _note(self, what):
         self.history.append(what)
         self.world.log.append((round(asyncio.get_running_loop().time() - self.world.began, 3), self.name, what))
+
+    async def _may_release(self):
+        return not self.writes_under_way
 
     async def _fault(self, call, proceed):
         if self.latency:
@@ -156,6 +161,23 @@ def test_a_released_lease_is_taken_at_once():
             assert leader in (b, c)
             await asyncio.sleep(5)
             assert b.leaders == c.leaders == ["a", leader.name]
+
+    run(main())
+
+
+def test_a_lease_is_left_to_expire_while_writes_are_under_way():
+    async def main():
+        async with World() as world:
+            a = world.join("a")
+            await world.until_led(1)
+            world.join("b")
+            await asyncio.sleep(30)
+            a.writes_under_way = True
+            a.task.cancel()
+            await asyncio.sleep(0.001)
+            _, took = await world.until_led(20)
+            assert 10 < took < 15.5
+            assert world.leader().name == "b"
 
     run(main())
 

@@ -334,6 +334,63 @@ def test_an_unreadable_watch_leads_to_a_new_list(garbage):
     run(main())
 
 
+def test_an_old_deletion_does_not_take_the_next_object_of_that_name():
+    async def main():
+        async with Setup() as setup:
+            first = setup.api.put(WIDGETS, widget("w", 1))
+            setup.api.remove(WIDGETS, "ns", "w")
+            second = setup.api.put(WIDGETS, widget("w", 2))
+            await asyncio.sleep(1)
+            old = {**first, "metadata": {**first["metadata"], "resourceVersion": "12"}}
+            undecodable = {**old, "size": "none"}
+
+            async def replayed():
+                for event in [("DELETED", old), ("DELETED", undecodable)]:
+                    yield FakeApi._line(*event)
+                await asyncio.sleep(100)
+
+            setup.api.cut()
+            setup.api.refusals[WIDGETS] = (200, {}, replayed())
+            await asyncio.sleep(10)
+            assert setup.sink.state() == {("ns", "w"): (second["metadata"]["uid"], 2, "13")}
+
+    run(main())
+
+
+@pytest.mark.parametrize("during", ["a watch", "a list", "a pause"])
+def test_listing_once_more_at_once_whatever_is_under_way(during):
+    async def main():
+        slow = during == "a list"
+
+        async def fault(call, proceed):
+            status, headers, body = await proceed()
+            if slow and "watch" not in call.query:
+                await asyncio.sleep(10)  # what is answered is old by then
+            return status, headers, body if isinstance(body, bytes) else hanging(body)
+
+        async def hanging(body):
+            async for chunk in body:
+                if during == "a pause":
+                    raise NotSent("gone")
+                yield chunk
+                await asyncio.sleep(1000)  # the watch is open, and nothing more comes
+
+        async with Setup(fault) as setup:
+            setup.api.put(WIDGETS, widget("a", 1))
+            await asyncio.sleep(5 if slow else 100)
+            setup.api.put(WIDGETS, widget("b", 2))
+            setup.api.remove(WIDGETS, "ns", "a")
+            slow = False
+            began = asyncio.get_running_loop().time()
+            await setup.reflector.relist()
+            assert asyncio.get_running_loop().time() - began < 0.01
+            assert setup.sink.state() == server_state(setup.api)
+            assert list(setup.sink.state()) == [("ns", "b")]
+            assert "resourceVersion" not in setup.lists()[-1]
+
+    run(main())
+
+
 def test_old_and_repeated_events_do_not_go_back_in_time():
     async def main():
         async with Setup() as setup:
