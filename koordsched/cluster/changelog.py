@@ -93,7 +93,7 @@ class ChangeLog:
         """What changed after `serial` in any of `facets`, looking at the first `rows` rows.
 
         Few changes come as a list of (row, facets changed), each row once; many as an array of rows, of
-        which any of the facets may have changed.
+        which any of the facets may have changed. When most rows changed, the array has all of them.
         """
         start = serial - self._base
         count = len(self._rows) - start
@@ -108,6 +108,9 @@ class ChangeLog:
         newest = self._stamps[: self.facet_count, :rows]
         selected = [bit for bit in range(self.facet_count) if facets >> bit & 1]
         dirty = newest[selected[0]] > serial
+        if np.count_nonzero(dirty) * 4 > rows:
+            # Whoever asks does everything anew anyway: no need to look at the other facets.
+            return np.arange(rows)
         for bit in selected[1:]:
             dirty |= newest[bit] > serial
         return np.flatnonzero(dirty)
