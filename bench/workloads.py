@@ -139,6 +139,13 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             changed = msgspec.structs.replace(changed, measure=msgspec.structs.replace(self.measure, count=pods))
         return changed
 
+    def filled(self, pods: int) -> Workload:
+        """The same with at least so many pods on the nodes already, by adding basic ones."""
+        missing = pods - sum(group.total for group in self.init)
+        if missing <= 0:
+            return self
+        return msgspec.structs.replace(self, init=[*self.init, Pods(kind="basic", count=missing)])
+
     @property
     def node_count(self) -> int:
         """All nodes."""

@@ -25,7 +25,9 @@ COMPARED = (
     "DeploymentReplicas",
     "DistinctShapes",
 )
-"""What `--quick` looks at, at 5,000 nodes."""
+"""What `--quick` looks at, at 5,000 nodes with 15,000 pods on them."""
+
+QUICK_NODES, QUICK_EXISTING = 5_000, 15_000
 
 SPECIAL = ("PreemptionBasic", "PreemptionAsync")
 """Timed as preemption decisions instead."""
@@ -43,15 +45,15 @@ class Results(msgspec.Struct):
 @click.option("--workload", "names", multiple=True, help="Workload to measure; may be repeated. Default: all.")
 @click.option("--nodes", "sizes", multiple=True, type=int, help="Number of nodes; may be repeated.")
 @click.option("--pods", default=500, show_default=True, help="Pods timed per workload and size.")
-@click.option("--quick", is_flag=True, help="5,000 nodes, the workloads that are compared with each other.")
+@click.option("--quick", is_flag=True, help="The workloads that are compared with each other.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Directory for engine.json.")
 def main(names: tuple[str, ...], sizes: tuple[int, ...], pods: int, quick: bool, out: Path | None) -> None:
     """Measure the engine alone: no API server, no queue."""
     try:
         catalog = load()
         chosen = list(names) or (list(COMPARED) if quick else [n for n in catalog.workloads if n not in SPECIAL])
-        at = list(sizes) or ([5_000] if quick else list(SIZES))
-        costs = _measure(catalog, chosen, at, pods)
+        at = list(sizes) or ([QUICK_NODES] if quick else list(SIZES))
+        costs = _measure(catalog, chosen, at, pods, QUICK_EXISTING if quick else 0)
     except WorkloadError as error:
         raise SystemExit(f"bench: {error}") from error
     preempting = preemptions(catalog)
@@ -67,9 +69,9 @@ def main(names: tuple[str, ...], sizes: tuple[int, ...], pods: int, quick: bool,
         (out / "engine.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
 
 
-def _measure(catalog: Catalog, names: list[str], sizes: list[int], pods: int) -> list[Cost]:
+def _measure(catalog: Catalog, names: list[str], sizes: list[int], pods: int, existing: int) -> list[Cost]:
     costs = []
-    for cost in sweep(catalog, names, sizes, pods):
+    for cost in sweep(catalog, names, sizes, pods, existing):
         costs.append(cost)
         short = "" if cost.placed == cost.pods else f", {cost.pods - cost.placed} of {cost.pods} not placed"
         click.echo(

@@ -42,11 +42,14 @@ class Preemptions(msgspec.Struct):
     per_second: float
 
 
-def cost_of(catalog: Catalog, name: str, nodes: int = 0, pods: int = 500) -> Cost:
-    """The cost per pod of a workload on so many nodes (0: as the workload says), in batches of `pods` / REPEATS."""
+def cost_of(catalog: Catalog, name: str, nodes: int = 0, pods: int = 500, existing: int = 0) -> Cost:
+    """The cost per pod of a workload on so many nodes (0: as the workload says), in batches of `pods` / REPEATS.
+
+    `existing`: how many pods are on the nodes at least.
+    """
     workload = catalog.workload(name)
     warm_up = workload.warm_up
-    workload = workload.scaled(nodes=nodes, pods=pods + warm_up)
+    workload = workload.scaled(nodes=nodes, pods=pods + warm_up).filled(existing)
     engine = Engine(catalog, workload)
     waiting = list(engine.pods(workload.measure))
     with _no_garbage_collection():
@@ -100,8 +103,8 @@ def _no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def sweep(catalog: Catalog, names: list[str], sizes: list[int], pods: int) -> Iterator[Cost]:
+def sweep(catalog: Catalog, names: list[str], sizes: list[int], pods: int, existing: int = 0) -> Iterator[Cost]:
     """Every workload at every size."""
     for name in names:
         for nodes in sizes:
-            yield cost_of(catalog, name, nodes, pods)
+            yield cost_of(catalog, name, nodes, pods, existing)
