@@ -121,7 +121,8 @@ class _Standing:
         """50..100 per row; overwrites `used`."""
         for fraction, whole in zip(used, capacity, strict=True):
             fraction /= whole
-            np.minimum(fraction, 1.0, out=fraction)
+            if fraction.max(initial=0.0) > 1.0:
+                np.minimum(fraction, 1.0, out=fraction)
         return _balances_of_two(used[0], used[1])
 
     def _refresh(self, table: NodeTable) -> None:

@@ -62,13 +62,12 @@ class Insufficiency:
         """The same for many rows; None if the pod fits on all."""
         full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
         shortages = [full]
-        fits_everywhere = not full.any()
-        for index, amount in self.amounts:
-            short = table.allocatable[index].data[rows] - table.requested[index].data[rows] < amount
-            fits_everywhere = fits_everywhere and not short.any()
-            shortages.append(short)
-        if fits_everywhere:
+        free = [table.allocatable[index].data[rows] - table.requested[index].data[rows] for index, _ in self.amounts]
+        if not full.any() and all(
+            left.min(initial=amount) >= amount for left, (_, amount) in zip(free, self.amounts, strict=True)
+        ):
             return None
+        shortages.extend(left < amount for left, (_, amount) in zip(free, self.amounts, strict=True))
         # Python integers once a pattern does not fit int64: slow, but such pods exist only to annoy.
         patterns: npt.NDArray[Any] = np.zeros(
             count_of(rows), dtype=np.int64 if len(shortages) < _PATTERN_BITS else np.object_
