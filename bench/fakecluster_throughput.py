@@ -183,10 +183,9 @@ def post(path: bytes, body: bytes) -> bytes:
     )
 
 
-async def run(options: argparse.Namespace, port: int, server_pid: int) -> dict[str, Any]:
+async def run(options: argparse.Namespace, port: int, server_pid: int, nodes: list[bytes]) -> dict[str, Any]:
     """Create and bind all pods; returns the figures. TimeoutError when it does not come to an end."""
     loop = asyncio.get_running_loop()
-    nodes = node_names(port)
     total, failures = options.pods, 0
     created = bound = started = next_pod = 0
     create_end = bind_end = 0.0
@@ -285,6 +284,20 @@ def node_names(port: int) -> list[bytes]:
         return [node["metadata"]["name"].encode() for node in orjson.loads(answer.read())["items"]]
 
 
+def wait_for_nodes(options: argparse.Namespace, port: int) -> None:
+    """Wait until the start of the nodes is over: each has its Lease. TimeoutError when that takes over a minute."""
+    url = f"http://127.0.0.1:{port}/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?limit=1"
+    deadline = time.monotonic() + 60
+    while True:
+        with urlopen(url) as answer:
+            leases = orjson.loads(answer.read())
+        if len(leases["items"]) + leases["metadata"].get("remainingItemCount", 0) >= options.nodes:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not all of {options.nodes} nodes have reported")
+        time.sleep(0.2)
+
+
 def server_cpu(pid: int) -> tuple[float, float]:
     """CPU seconds that a process has used: of its own, and of the system on its behalf."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -311,7 +324,8 @@ def main() -> None:
         assert server.stdout is not None
         line = server.stdout.readline()
         port = int(line.split("http://127.0.0.1:")[1].split(",")[0])
-        figures = uvloop.run(run(options, port, server.pid))
+        wait_for_nodes(options, port)
+        figures = uvloop.run(run(options, port, server.pid, node_names(port)))
         with urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces/{NAMESPACE}/pods/web-0") as answer:
             figures["pod_bytes"] = len(answer.read())
     finally:

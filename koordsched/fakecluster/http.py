@@ -68,6 +68,8 @@ class Connection(asyncio.Protocol):
         self._can_write.set()
         self._paused_reading = False
         self._closing = False
+        self._gathered: list[bytes] | None = None
+        """Answers to what is being received, while it is: pipelined requests are answered with one write."""
 
     # -- asyncio.Protocol
 
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._can_write.set()
 
     def data_received(self, data: bytes) -> None:
+        self._gathered = []
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -99,6 +102,8 @@ class Connection(asyncio.Protocol):
             return
         except httptools.HttpParserError as problem:
             self._refuse(400, str(problem))
+        finally:
+            self._flush()
 
     # -- httptools callbacks
 
@@ -113,6 +118,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
+            self._flush()
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -180,7 +186,11 @@ class Connection(asyncio.Protocol):
             return
         head = _head(response.status, response.headers)
         connection = b"" if keep_alive else b"connection: close\r\n"
-        self._transport.write(b"%scontent-length: %d\r\n%s\r\n%s" % (head, len(body), connection, body))
+        answer = (b"%scontent-length: %d\r\n%s\r\n" % (head, len(body), connection), body)
+        if self._gathered is None:
+            self._transport.writelines(answer)
+        else:
+            self._gathered += answer
         if not keep_alive:
             self._close()
 
@@ -209,7 +219,13 @@ class Connection(asyncio.Protocol):
         assert isinstance(response.body, bytes)
         self._send(response, response.body, False)
 
+    def _flush(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered and self._transport is not None:
+            self._transport.write(b"".join(gathered))
+
     def _close(self) -> None:
+        self._flush()
         self._closing = True
         if self._transport is not None:
             self._transport.close()

@@ -40,6 +40,20 @@ def test_a_bound_pod_starts_after_the_delay():
         assert condition({"status": status}, kind) == ("True", "")
 
 
+def test_what_is_written_between_binding_and_start_stays():
+    cluster = Cluster(bind=False, start_delay=3.0)
+    cluster.create(pod("p"))
+    cluster.run(1)
+    cluster.registry.patch(cluster.registry.pods, "default", "p", {"metadata": {"labels": {"later": "yes"}}})
+    cluster.registry.patch(
+        cluster.registry.pods, "default", "p", {"status": {"nominatedNodeName": "n"}}, subresource="status"
+    )
+    cluster.run(5)
+    found = cluster.get("pods", "p")
+    assert found["metadata"]["labels"]["later"] == "yes"
+    assert (found["status"]["phase"], found["status"]["nominatedNodeName"]) == ("Running", "n")
+
+
 def test_pods_never_start_without_a_start_delay():
     cluster = Cluster(bind=False, start_delay=None)
     cluster.create(pod("p"))

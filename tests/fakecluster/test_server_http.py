@@ -55,6 +55,17 @@ async def test_pipelined_requests_are_answered_in_order():
         writer.close()
 
 
+async def test_a_broken_request_is_refused_after_the_answers_to_those_before_it():
+    api = Api()
+    async with served(api) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("GET", "/version") + request("GET", "/healthz") + b"nonsense\r\n\r\n")
+        statuses = [(await answer(reader))[0] for _ in range(3)]
+        assert statuses == [200, 200, 400]
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_stream_is_chunked_and_others_go_on():
     api = Api()
     async with served(api) as port:

@@ -22,6 +22,7 @@ from koordsched.fakecluster.hollow.podstatus import (
     waiting_status,
 )
 from koordsched.fakecluster.registry import ChangeView, Registry
+from koordsched.fakecluster.store import Record
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -33,6 +34,8 @@ EXIT_CODE = "koordsched.io/exit-code"
 _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 300.0
 _FINISHED = ("Succeeded", "Failed")
+_HELD_LIMIT = 8192
+"""Pods that are kept decoded until they start; further ones are decoded again then."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +47,14 @@ class _Run(NamedTuple):
     exit_code: int
     recoveries: int
     """Of the node, when this was planned."""
+
+
+class _Found(NamedTuple):
+    """A pod that is still the one that was meant, where it runs, and its stored version."""
+
+    node: HollowNode
+    pod: Object
+    record: Record
 
 
 class PodRunner:
@@ -64,6 +75,7 @@ class PodRunner:
         fields = [name for name, _ in self._pods.fields]
         self._node_field, self._phase_field = fields.index("spec.nodeName"), fields.index("status.phase")
         self._addresses = 0
+        self._held = 0
 
     def start(self) -> Callable[[], None]:
         """Follows the pods, those that exist first; returns what ends it."""
@@ -127,27 +139,36 @@ class PodRunner:
                 return
             node.allotment.take(uid, request)
             if self._options.start_delay is not None:
-                self._agenda.after(self._options.start_delay, self._start, key, uid)
+                held = pod if self._held < _HELD_LIMIT else None
+                self._held += held is not None
+                self._agenda.after(self._options.start_delay, self._start, key, uid, held)
 
-    def _find(self, key: Key, uid: str) -> tuple[HollowNode, Object] | None:
-        """The pod and its node, if it still is the same pod and its node's kubelet works."""
+    def _find(self, key: Key, uid: str, held: Object | None = None) -> _Found | None:
+        """The pod and its node, if it still is the same pod and its node's kubelet works.
+
+        `held` is a decoded version of the pod: if nothing was written since, the stored one need not be decoded.
+        """
         record = self._registry.collection(self._pods).get(*key)
         if record is None or record.uid != uid:
             return None
         node = self._node_of(record.fields[self._node_field])
         if node is None or node.health is Health.SILENT:
             return None
-        return node, record.obj()
+        current = held is not None and held["metadata"]["resourceVersion"] == str(record.rv)
+        return _Found(node, held if held is not None and current else record.obj(), record)
 
     def _stamp(self) -> str:
         return rfc3339(self._registry.clock.now())
 
-    def _write(self, key: Key, status: Object) -> None:
-        self._registry.replace_status(self._pods, *key, status)
+    def _write(self, found: _Found, status: Object) -> None:
+        pod = found.pod
+        self._registry.replace_record(
+            self._pods, found.record, {**pod, "metadata": dict(pod["metadata"]), "status": status}
+        )
 
     def _reject(self, key: Key, uid: str, shortage: tuple[str, int, int, int]) -> None:
         found = self._find(key, uid)
-        if found is None or found[1]["metadata"].get("deletionTimestamp"):
+        if found is None or found.pod["metadata"].get("deletionTimestamp"):
             return
         resource, *numbers = shortage
         scale = 1 if resource == "cpu" else 1000
@@ -156,18 +177,19 @@ class PodRunner:
             f"Pod was rejected: Node didn't have enough resource: {resource}, "
             f"requested: {requested}, used: {used}, capacity: {capacity}"
         )
-        _log.warning("%s/%s on %s: %s", *key, found[0].name, message)
-        self._write(key, rejected_status(found[1], self._stamp(), f"OutOf{resource}", message))
+        _log.warning("%s/%s on %s: %s", *key, found.node.name, message)
+        self._write(found, rejected_status(found.pod, self._stamp(), f"OutOf{resource}", message))
 
-    def _start(self, key: Key, uid: str) -> None:
-        found = self._find(key, uid)
+    def _start(self, key: Key, uid: str, held: Object | None) -> None:
+        self._held -= held is not None
+        found = self._find(key, uid, held)
         if found is None:
             return
-        node, pod = found
+        node, pod, _ = found
         if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") not in (None, "Pending"):
             return
         address = node.address if pod["spec"].get("hostNetwork") else self._next_address()
-        self._write(key, running_status(pod, self._stamp(), node.address, address))
+        self._write(found, running_status(pod, self._stamp(), node.address, address))
         self._plan_end(node, pod)
 
     def _next_address(self) -> str:
@@ -225,41 +247,41 @@ class PodRunner:
 
     def _finish(self, key: Key, uid: str, run: _Run) -> None:
         found = self._find(key, uid)
-        if found is None or found[0].recoveries != run.recoveries:
+        if found is None or found.node.recoveries != run.recoveries:
             return
-        _, pod = found
+        pod = found.pod
         if pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") != "Running":
             return
         policy = pod["spec"].get("restartPolicy") or "Always"
         if policy == "Never" or (policy == "OnFailure" and run.exit_code == 0):
-            self._write(key, finished_status(pod, self._stamp(), run.exit_code))
+            self._write(found, finished_status(pod, self._stamp(), run.exit_code))
             return
         restarts = max((entry.get("restartCount", 0) for entry in pod["status"]["containerStatuses"]), default=0)
         backoff = min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(restarts, 16))
-        self._write(key, waiting_status(pod, self._stamp(), run.exit_code))
+        self._write(found, waiting_status(pod, self._stamp(), run.exit_code))
         self._agenda.after(backoff, self._restart, key, uid, run)
 
     def _restart(self, key: Key, uid: str, run: _Run) -> None:
         found = self._find(key, uid)
-        if found is None or found[0].recoveries != run.recoveries:
+        if found is None or found.node.recoveries != run.recoveries:
             return
-        if found[1]["metadata"].get("deletionTimestamp") or found[1]["status"].get("phase") != "Running":
+        if found.pod["metadata"].get("deletionTimestamp") or found.pod["status"].get("phase") != "Running":
             return
-        self._write(key, restarted_status(found[1], self._stamp()))
+        self._write(found, restarted_status(found.pod, self._stamp()))
         self._agenda.after(run.duration, self._finish, key, uid, run)
 
     def _report_ready(self, key: Key, uid: str) -> None:
         """A pod that its node's silence had made not ready is ready again."""
         found = self._find(key, uid)
-        if found is not None and found[1]["status"].get("phase") == "Running":
-            status = found[1]["status"]
+        if found is not None and found.pod["status"].get("phase") == "Running":
+            status = found.pod["status"]
             ready = all(entry.get("ready") for entry in status.get("containerStatuses") or ())
-            self._write(key, {**status, "conditions": conditions(status, self._stamp(), ready=ready)})
+            self._write(found, {**status, "conditions": conditions(status, self._stamp(), ready=ready)})
 
     def _stop(self, key: Key, uid: str) -> None:
         """The containers have ended: the pod may go."""
         found = self._find(key, uid)
-        if found is None or not found[1]["metadata"].get("deletionTimestamp"):
+        if found is None or not found.pod["metadata"].get("deletionTimestamp"):
             return
         try:
             self._registry.delete_record(self._pods, *key, grace_period_seconds=0, uid=uid)
