@@ -13,10 +13,12 @@ SEEDS, CHUNK = 300, 10
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_invariants_hold_under_faults(first):
+    bindings = 0
     for seed in range(first, first + CHUNK):
         outcome = simulation.run(seed)
         assert not outcome.failed, outcome.report()
-        assert outcome.steps > 100  # something happened
+        bindings += outcome.bindings
+    assert bindings > CHUNK  # something happened
 
 
 @pytest.mark.parametrize("seed", [3, 8])
