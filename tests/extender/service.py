@@ -1,6 +1,7 @@
 """A real extender on loopback: answers what a test tells it to, and remembers what it was asked."""
 
 import asyncio
+import json
 import ssl
 from contextlib import asynccontextmanager
 
@@ -91,6 +92,6 @@ def change(embedded, kind, name, edit):
     """Changes an object in place of its owner, and tells everybody who watches."""
     resource = embedded.resource(kind)
     record = embedded.registry.record(resource, "default" if resource.namespaced else None, name)
-    thing = record.obj()
+    thing = json.loads(json.dumps(record.obj()))  # parts of what is stored are shared
     edit(thing)
     embedded.registry.replace_record(resource, record, thing)
