@@ -61,6 +61,7 @@ class BindingCycle:
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
         self._closing = False
+        self._running = metrics.running("binding")
 
     @property
     def in_flight(self) -> int:
@@ -71,10 +72,12 @@ class BindingCycle:
         """Takes the placement over; its outcome will be seen to."""
         task = asyncio.get_running_loop().create_task(self._bind(placement))
         self._tasks.add(task)
+        self._running.value += 1
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._running.value -= 1
         self._drained.set()
         if not task.cancelled() and task.exception() is not None:
             _log.error("a binding cycle ended in an unexpected error", exc_info=task.exception())

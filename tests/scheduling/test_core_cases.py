@@ -39,6 +39,29 @@ def replace(embedded, thing):
     embedded.registry.replace_record(resource, record, {**thing, "metadata": {**old["metadata"], **thing["metadata"]}})
 
 
+@pytest.mark.parametrize(("nodes", "percentage"), [(100, 0), (250, 0), (500, 9), (500, 70), (500, None)])
+def test_core_cases_06_and_08_every_node_is_looked_at_whatever_the_percentage(nodes, percentage):
+    """Upstream's sample (cases 6 to 8, node order included) does not exist here: no node is ever left out."""
+    config = dict(DEFAULT_CONFIG)
+    if percentage is not None:
+        config["percentageOfNodesToScore"] = percentage
+
+    async def main():
+        embedded = Embedded()
+        for i in range(nodes):
+            # Only the last one is free of what keeps the score of the others down.
+            taints = [("soft", "PreferNoSchedule")] if i < nodes - 1 else ()
+            embedded.insert(node(f"n{i:03}", taints=taints))
+        async with scheduler_on(embedded, config) as running:
+            embedded.insert(pod("p", container(cpu="100m")))
+            await asyncio.sleep(1)
+            assert node_of(embedded, "p") == f"n{nodes - 1:03}"
+            (decision,) = running.scheduler.decisions.of("default/p")
+            assert decision.feasible == nodes
+
+    run(main())
+
+
 def test_core_case_09_no_nodes():
     async def main():
         embedded = Embedded()
@@ -50,6 +73,40 @@ def test_core_case_09_no_nodes():
             embedded.insert(node("alder"))
             await asyncio.sleep(15)
             assert node_of(embedded, "p") == "alder"
+
+    run(main())
+
+
+def test_core_case_10_too_large_everywhere():
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "birch", "cedar"):
+            embedded.insert(node(name))
+        async with scheduler_on(embedded):
+            embedded.insert(pod("p", container(cpu="8")))
+            await asyncio.sleep(2)
+            assert condition_of(embedded, "p") == (
+                "Unschedulable",
+                "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: "
+                "0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+            )
+
+    run(main())
+
+
+def test_core_case_15_missing_claim():
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "birch", "cedar"):
+            embedded.insert(node(name))
+        async with scheduler_on(embedded):
+            volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]
+            embedded.insert(pod("p", container(cpu="1"), volumes=volumes))
+            await asyncio.sleep(2)
+            assert condition_of(embedded, "p") == (
+                "Unschedulable",
+                '0/3 nodes are available: persistentvolumeclaim "nope" not found. not found',
+            )
 
     run(main())
 
