@@ -14,10 +14,10 @@ from koordsched.client.leaderelection import Elector
 from koordsched.client.reflector import Reflector
 from koordsched.client.transport import Request
 from koordsched.cluster.changelog import ChangeLog, Facet
+from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WriteFailed
-from koordsched.queue.inflight import InFlight
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling import handlers
@@ -130,9 +130,12 @@ def changes_of_waiting_pods_move_nothing(original):
     return lambda old, new: []
 
 
-@mutation(InFlight, "record")
-def events_during_an_attempt_dropped(original):
-    return lambda self, event, old, new: None
+@mutation(SchedulingQueue, "move_all")
+def the_end_of_pods_wakes_nobody(original):
+    def move_all(self, event, *objects, **more):
+        return 0 if event == ASSIGNED_DELETE else original(self, event, *objects, **more)
+
+    return move_all
 
 
 @mutation(SchedulingQueue, "flush_backoff")
@@ -192,7 +195,7 @@ def binding_in_doubt_taken_for_a_success(original):
     return _bind(lambda error: None)
 
 
-@mutation(ApiWrites, "_is_bound")
+@mutation(ApiWrites, "is_bound")
 def conflict_never_looked_into(original):
     async def is_bound(self, pod, node):
         return True
