@@ -116,6 +116,8 @@ def pod(
             }
             for container in spec["containers"]
         ]
+    # A real server refuses the token volume of a pod that names no account.
+    spec["serviceAccountName"] = "default"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
