@@ -29,6 +29,7 @@ from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.extender.tls import ExtenderConfigError
 from koordsched.framework.profile import ProfileError
+from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.internals import (
     observe_events,
     observe_gc,
@@ -43,7 +44,6 @@ from koordsched.observability.metrics import Metrics
 from koordsched.observability.servingtls import ServingError
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
 from koordsched.plugins import IN_TREE
-from koordsched.scheduling.apiwrites import CoreEventWrites
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Daemon:
     def _make_elector(self, transport: NetworkTransport, lanes: Lanes, metrics: Metrics) -> Elector:
         given = self._resolved.leader_election
         events = LeaseEvents(
-            CoreEventWrites(lanes),
+            LaneEventSink(lanes, "/api/v1"),
             self._clock.wall,
             component=self._resolved.profiles[0].scheduler_name,
             namespace=given.resource_namespace,

@@ -10,23 +10,14 @@ from koordsched.cli.explanation_table import print_explanation
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.cli.offline import load_config, prepare, template_nodes
 from koordsched.cli.output import console, fail, output_option, print_json
+from koordsched.cli.state_options import DEFAULT_SERVER, state_options
 from koordsched.scheduling.advice import Advised, with_advice
 from koordsched.scheduling.offline import OfflineScheduler
-
-DEFAULT_SERVER = "https://127.0.0.1:10259"
 
 
 @click.command("explain")
 @click.argument("pod", metavar="[NAMESPACE/]POD")
-@click.option("-f", "--filename", "filenames", multiple=True, help="Offline: a dump or manifests, as for `simulate`.")
-@click.option("--config", "config_file", help="Offline: the scheduler's configuration file.")
-@click.option("--nodes", type=click.IntRange(1, 200_000), help="Offline: add so many nodes from the node template.")
-@click.option("--node-template", help="Offline: file that says what added nodes are like.")
-@click.option("--server", help=f"Ask the scheduler that serves here.  [default: {DEFAULT_SERVER}, without -f]")
-@click.option("--kubeconfig", help="Take the credentials for the scheduler's endpoint from here.")
-@click.option("--token", help="Bearer token for the scheduler's endpoint.")
-@click.option("--ca-file", help="Certificates that may have signed the endpoint's certificate.")
-@click.option("--insecure-skip-tls-verify", is_flag=True, help="Accept any certificate of the endpoint.")
+@state_options
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Table: feasible nodes to show.")
 @output_option
 def explain(

@@ -9,12 +9,12 @@ import msgspec
 
 from koordsched import config
 from koordsched.cli.endpoint import Endpoint, EndpointError
-from koordsched.cli.explain import DEFAULT_SERVER
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.cli.offline import load_config, prepare, template_nodes
 from koordsched.cli.output import console, fail, output_option, print_json
 from koordsched.cli.quota_table import print_report
 from koordsched.cli.quotapages import books_of
+from koordsched.cli.state_options import DEFAULT_SERVER, state_options
 from koordsched.controllers.elasticquota.report import Report, report
 
 PLUGIN = "ElasticQuota"
@@ -33,15 +33,7 @@ def quota() -> None:
 
 
 @quota.command("tree")
-@click.option("-f", "--filename", "filenames", multiple=True, help="Offline: a dump or manifests, as for `simulate`.")
-@click.option("--config", "config_file", help="Offline: the scheduler's configuration file.")
-@click.option("--nodes", type=click.IntRange(1, 200_000), help="Offline: add so many nodes from the node template.")
-@click.option("--node-template", help="Offline: file that says what added nodes are like.")
-@click.option("--server", help=f"Ask the scheduler that serves here.  [default: {DEFAULT_SERVER}, without -f]")
-@click.option("--kubeconfig", help="Take the credentials for the scheduler's endpoint from here.")
-@click.option("--token", help="Bearer token for the scheduler's endpoint.")
-@click.option("--ca-file", help="Certificates that may have signed the endpoint's certificate.")
-@click.option("--insecure-skip-tls-verify", is_flag=True, help="Accept any certificate of the endpoint.")
+@state_options
 @output_option
 def tree(
     filenames: tuple[str, ...],

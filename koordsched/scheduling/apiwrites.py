@@ -1,4 +1,4 @@
-"""The writes of the scheduler, in terms of pods: bindings, status patches, evictions, events.
+"""The writes of the scheduler, in terms of pods: bindings, status patches, evictions.
 
 A binding whose answer got lost is settled by asking again, never by guessing: only the API server knows
 whether the pod has its node, and until it says so the pod stays assumed.
@@ -17,11 +17,10 @@ from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.client.errors import Ambiguous, ApiError, ClientError, Conflict, Fenced, LanesClosed, NotFound, NotSent
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response, Transport
+from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
 from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
-from koordsched.observability.events import OnResult
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
 
 _log = logging.getLogger(__name__)
@@ -196,42 +195,3 @@ def _contains(thing: object, changes: object) -> bool:
     if not isinstance(changes, Mapping):
         return thing == changes
     return isinstance(thing, Mapping) and all(_contains(thing.get(key), value) for key, value in changes.items())
-
-
-class EventWrites:
-    """Writes events.k8s.io/v1 Events; `observability.events` hands them over."""
-
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
-
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
-        """POSTs an Event."""
-        self._send(Request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body), on_result)
-
-    def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
-        """Merge-patches an Event."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}"
-        self._send(Request("PATCH", path, body, MERGE_PATCH), on_result)
-
-    def _send(self, request: Request, on_result: OnResult) -> None:
-        future = self._lanes.submit(Lane.EVENT, request)
-
-        def done(answered: asyncio.Future[Response]) -> None:
-            if answered.cancelled():
-                on_result(0)
-                return
-            error = answered.exception()
-            if error is None:
-                on_result(answered.result().status)
-            else:
-                on_result(error.status if isinstance(error, ApiError) else 0)
-
-        future.add_done_callback(done)
-
-
-class CoreEventWrites(EventWrites):
-    """Writes core/v1 Events, which is what leader election uses."""
-
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
-        """POSTs an Event."""
-        self._send(Request("POST", f"/api/v1/namespaces/{namespace}/events", body), on_result)

@@ -29,12 +29,13 @@ from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.framework.status import Code
 from koordsched.observability.events import EventBroadcaster
+from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
 from koordsched.queue.hints import HintRegistration, HintTable, every_event
 from koordsched.queue.queue import MAX_UNSCHEDULABLE, QueueProfile, SchedulingQueue
-from koordsched.scheduling.apiwrites import ApiWrites, EventWrites
+from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
@@ -93,7 +94,7 @@ class Scheduler:
         self.waiting = WaitingPods()
         self._pending = PendingPods(self.cluster)
         self.writes = ApiWrites(lanes, transport)
-        self.events = EventBroadcaster(EventWrites(lanes), clock, rng, hostname=hostname)
+        self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
         names = [profile.scheduler_name for profile in resolved.profiles]
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall)
         self.voice = UserVoice({name: self.events.recorder(name) for name in names}, self._status)
