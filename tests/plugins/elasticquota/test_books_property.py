@@ -242,7 +242,7 @@ def never_more_than_there_is(parent, reference):
         assert together <= max(given.get(name, 0), floors, 0)
 
 
-# The same examples every time: a random search has found one history, of quotas that are replaced under the same name in
+# The same examples every time: a random search has found one history, of quotas replaced under the same name in
 # another namespace and whose min has a dimension that max lacks, where kept and recomputed runtime differ
 # (docs/elastic-quota.md, known defects).
 @settings(derandomize=True, max_examples=150, deadline=None)
