@@ -84,6 +84,8 @@ class Daemon:
         self._stopping = asyncio.Event()
         self._elected = asyncio.Event()
         self._code = 0
+        self._settled: Callable[[], None] = _settle_memory
+        """Called once, when the first lists have been taken in."""
         self._elector: Elector | None = None
         self._dump: asyncio.Task[None] | None = None
 
@@ -193,7 +195,7 @@ class Daemon:
         _log.info(
             "watching %d nodes and %d pods on them", scheduler.cluster.table.count, len(scheduler.cluster.assigned)
         )
-        _settle_memory()
+        self._settled()
         await self._elected.wait()
         if self._elector is not None:
             await scheduler.catch_up()
@@ -254,7 +256,7 @@ class Daemon:
 
     def _monitor(self, metrics: Metrics, scheduler: Scheduler, lanes: Lanes) -> Callable[[], None]:
         """Starts the monitors; returns what stops them."""
-        loop_monitor = LoopMonitor(time.monotonic)
+        loop_monitor = LoopMonitor(time.monotonic, time.thread_time)
         gc_monitor = GcMonitor(time.perf_counter, time.monotonic, metrics.gc_pause)
         watchdog = Watchdog(loop_monitor, time.monotonic, limit=self._longest_stall, on_limit=_end_at_once)
         observe_loop(metrics, loop_monitor, watchdog)
@@ -275,6 +277,13 @@ class Daemon:
         beating = asyncio.get_running_loop().create_task(loop_monitor.run(), name="loop monitor")
         gc_monitor.start()
         watchdog.start()
+
+        def settled() -> None:
+            _settle_memory()
+            loop_monitor.settled()
+            gc_monitor.settled()
+
+        self._settled = settled
 
         def stop() -> None:
             watchdog.stop()

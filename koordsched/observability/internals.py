@@ -21,11 +21,18 @@ class EventCounts(Protocol):
 
 
 def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchdog | None = None) -> None:
-    """Shows how late the event loop runs, and how often it hung."""
+    """Shows how late the event loop runs, the longest that it was blocked, and how often it hung."""
     metrics.read_gauges(
         "koordsched_event_loop_lag_seconds",
         "The longest delay of the event loop in the last minute or two.",
         monitor.lag,
+    )
+    metrics.read_gauges(
+        "koordsched_event_loop_block_max_seconds",
+        "The longest time between two turns of the event loop since the first lists were taken in, on the wall and in "
+        "CPU time of its thread.",
+        lambda: {"wall": monitor.longest_wall, "cpu": monitor.longest_cpu},
+        ("clock",),
     )
     if watchdog is not None:
         metrics.read_counters(

@@ -45,19 +45,29 @@ class WindowedMaximum:
         self._current = 0.0
         self._start += passed // self._window * self._window
 
+    def forget(self) -> None:
+        """Begins anew."""
+        self._current = self._previous = 0.0
+
 
 class LoopMonitor:
     """Asks the loop to call back every `interval` seconds and measures how late it does.
 
-    `last_beat` is when it last did (monotonic seconds); the watchdog thread reads it.
+    `cpu_time` counts the CPU seconds of the calling thread. `last_beat` is when the loop last called back (monotonic
+    seconds); the watchdog thread reads it. `longest_wall`, `longest_cpu`: the longest time between two calls since the
+    process had `settled`, in seconds of either clock: nothing can have blocked the loop for longer, only up to an
+    interval less. Where a busy machine keeps the whole process waiting, only the first of the two is long.
     """
 
-    def __init__(self, monotonic: Callable[[], float], interval: float = 0.1) -> None:
+    def __init__(self, monotonic: Callable[[], float], cpu_time: Callable[[], float], interval: float = 0.02) -> None:
         self._monotonic = monotonic
+        self._cpu_time = cpu_time
         self._interval = interval
         self._maximum = WindowedMaximum(monotonic)
+        self._cpu_at_beat = 0.0
         self.last_beat = monotonic()
         self.thread_id = 0
+        self.longest_wall = self.longest_cpu = 0.0
 
     def lag(self) -> float:
         """The longest that a callback was late in the last minute or two, seconds."""
@@ -66,10 +76,23 @@ class LoopMonitor:
     async def run(self) -> None:
         """Measures until cancelled."""
         self.thread_id = threading.get_ident()
+        self._begin()
         while True:
-            self.last_beat = asked = self._monotonic()
             await asyncio.sleep(self._interval)
-            self._maximum.add(max(self._monotonic() - asked - self._interval, 0.0))
+            now, cpu = self._monotonic(), self._cpu_time()
+            passed = now - self.last_beat
+            self._maximum.add(max(passed - self._interval, 0.0))
+            self.longest_wall = max(self.longest_wall, passed)
+            self.longest_cpu = max(self.longest_cpu, cpu - self._cpu_at_beat)
+            self.last_beat, self._cpu_at_beat = now, cpu
+
+    def settled(self) -> None:
+        """The start is over: the longest times are measured from here on. To be called in the loop's thread."""
+        self.longest_wall = self.longest_cpu = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.last_beat, self._cpu_at_beat = self._monotonic(), self._cpu_time()
 
 
 class GcMonitor:
@@ -86,6 +109,10 @@ class GcMonitor:
     def longest(self) -> float:
         """The longest pause of the last minute or two, seconds."""
         return self._maximum.read()
+
+    def settled(self) -> None:
+        """The start is over: its long pauses are forgotten."""
+        self._maximum.forget()
 
     def start(self) -> None:
         """Begins to measure."""

@@ -25,7 +25,7 @@ class Events:
 
 def test_all_of_them() -> None:
     metrics = Metrics(process_metrics=False)
-    monitor = LoopMonitor(lambda: 0.0)
+    monitor = LoopMonitor(lambda: 0.0, lambda: 0.0)
     watchdog = Watchdog(monitor, lambda: 0.0)
     watchdog.stalls = 4
     observe_loop(metrics, monitor, watchdog)
@@ -43,6 +43,8 @@ def test_all_of_them() -> None:
         'koordsched_gc_pause_seconds_sum{generation="2"} 0.0',
         'koordsched_gc_pause_seconds_count{generation="2"} 0',
         "koordsched_event_loop_lag_seconds 0.0",
+        'koordsched_event_loop_block_max_seconds{clock="cpu"} 0.0',
+        'koordsched_event_loop_block_max_seconds{clock="wall"} 0.0',
         "koordsched_event_loop_stalls_total 4.0",
         "koordsched_gc_pause_max_seconds 0.0",
         "koordsched_events_sent_total 5.0",

@@ -48,12 +48,12 @@ def test_windowed_maximum(values: list[tuple[float, float]], expected: float) ->
 def test_lag_of_a_loop() -> None:
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        late = 0.0
+        late = cpu = 0.0
 
         def monotonic() -> float:
             return clock.monotonic() + late
 
-        monitor = LoopMonitor(monotonic)
+        monitor = LoopMonitor(monotonic, lambda: cpu)
         task = asyncio.create_task(monitor.run())
         await asyncio.sleep(1.05)
         assert monitor.lag() == pytest.approx(0.0, abs=1e-9)
@@ -61,6 +61,17 @@ def test_lag_of_a_loop() -> None:
         await asyncio.sleep(0.2)
         assert monitor.lag() == pytest.approx(2.5)
         assert monotonic() - monitor.last_beat <= 0.1
+        assert (monitor.longest_wall, monitor.longest_cpu) == (pytest.approx(2.52), 0.0)
+        late += 1.0
+        cpu += 0.75  # as if a callback had computed for that long, and other processes besides
+        await asyncio.sleep(0.2)
+        assert (monitor.longest_wall, monitor.longest_cpu) == (pytest.approx(2.52), 0.75)
+        late += 5.0
+        cpu += 5.0
+        monitor.settled()  # what the start took is no news
+        await asyncio.sleep(0.2)
+        assert (monitor.longest_wall, monitor.longest_cpu) == (pytest.approx(0.02), 0.0)
+        assert monitor.lag() == pytest.approx(2.5)
         task.cancel()
 
     run(main())
@@ -88,7 +99,7 @@ def test_gc_pauses() -> None:
 
 def test_the_watchdog_reports_a_stall_once_then_as_it_doubles() -> None:
     clock = Hand()
-    monitor = LoopMonitor(clock)
+    monitor = LoopMonitor(clock, clock)
     monitor.thread_id = threading.get_ident()
     reports: list[tuple[float, str]] = []
     ended: list[float] = []
@@ -125,7 +136,7 @@ def test_the_thread_sees_a_real_stall() -> None:
         assert reported.wait(30)
 
     async def main() -> None:
-        monitor = LoopMonitor(time.monotonic, interval=0.005)
+        monitor = LoopMonitor(time.monotonic, time.thread_time, interval=0.005)
         task = asyncio.create_task(monitor.run())
         await asyncio.sleep(0)
         watchdog = Watchdog(monitor, time.monotonic, threshold=0.05, report=report)
