@@ -74,7 +74,7 @@ def declare(quota: Quota, definition: Definition) -> None:
     quota.max_names = frozenset(definition.max)
     quota.lent = definition.lent and not tree.guarantees
     quota.is_parent, quota.is_tree_root, quota.binary = definition.is_parent, definition.is_root, definition.binary
-    if quota.takes_part and _is_irregular(definition):
+    if quota.takes_part and _is_irregular(quota):
         tree.irregular = True
     _count_over(quota)
     if tree.guarantees and quota.takes_part:
@@ -133,6 +133,7 @@ def detach(quota: Quota) -> None:
 def join(quota: Quota, tree: QuotaTree) -> None:
     """Makes a detached quota one of another tree; those below it are not taken along."""
     leave(quota)
+    tree.irregular = tree.irregular or quota.tree.irregular  # what is counted in it may be the reason
     quota.tree = tree
     _reshaped(tree)
     if quota.takes_part:
@@ -305,12 +306,20 @@ def _count_over(quota: Quota) -> None:
     quota.tree.capped += (quota.over > 0) - was_over
 
 
-def _is_irregular(definition: Definition) -> bool:
-    """Whether shares cannot be told from sums of requests: some weight is zero, some bound no whole number of steps."""
-    for name, bound in definition.max.items():
-        if bound % unit(name) or (bound and definition.weight.get(name, 0) <= 0):
+def _is_irregular(quota: Quota) -> bool:
+    """Whether shares cannot be told from sums of requests (`QuotaTree.irregular`) because of this quota.
+
+    Then it may request something for which it has no weight, or it has a bound that is no whole number of steps. What
+    it requests is mostly bounded by max; not so what its children do and, if it does not lend, its min.
+    """
+    most, weight = quota.max, quota.weight
+    for name, bound in most.items():
+        if bound % unit(name) or (bound and weight.get(name, 0) <= 0):
             return True
-    return any(amount % unit(name) for name, amount in definition.min.items())
+    for name, least in quota.min.items():
+        if least % unit(name) or (least and not quota.lent and name not in most and weight.get(name, 0) <= 0):
+            return True
+    return any(name not in most for name in quota.requested)
 
 
 def _names_less(tree: QuotaTree, quota: Quota) -> None:

@@ -1,7 +1,7 @@
 """Quotas computed from scratch, the plain way: every sum over everything, shares as fractions.
 
-Written from elasticquota spec 3.2 to 3.8 and independent of the plugin's modules. Amounts are whole numbers of the
-smallest step (milli-CPU, one of anything else).
+Written from elasticquota spec 3.2 to 3.8 and independent of the plugin's modules. Amounts are exact, in billionths of a
+CPU, a byte, a device; runtimes and scaled mins come out in whole steps (milli-CPU, one of anything else).
 """
 
 from dataclasses import dataclass, field
@@ -80,6 +80,16 @@ def share(total, claims):
     return runtime
 
 
+def steps(resource, amount):
+    """An amount in steps, rounded up."""
+    return -(-amount // (10**6 if resource == "cpu" else 10**9))
+
+
+def in_steps(amounts):
+    """All amounts in steps."""
+    return {resource: steps(resource, amount) for resource, amount in amounts.items()}
+
+
 def scaled(least, available, total):
     """Spec 3.5."""
     return 0 if available <= 0 else int(float(available) * float(least) / float(total))
@@ -102,11 +112,11 @@ class Reference:
         self.numbers = {name: self._counts(name) for name in self.declared}
         self.runtime = {}
         self.scaled_min = {}
-        self.available = {"": self._default_total(nodes)}
+        self.available = {"": in_steps(self._default_total(nodes))}
         for tree in sorted({quota.tree for quota in self.declared.values()}):
             if tree:
                 root = self._root_of(tree)
-                self.available[tree] = dict(root.total or {}) if root else {}
+                self.available[tree] = in_steps(root.total or {}) if root else {}
             names = {k for q in self._user_quotas(tree) for k in q.max}
             self._distribute(self._children("", tree), self.available[tree], names)
 
@@ -197,7 +207,7 @@ class Reference:
     def _distribute(self, siblings, available, names):
         runtime = {name: {} for name in siblings}
         for resource in sorted(names):
-            mins = {name: self.declared[name].min.get(resource, 0) for name in siblings}
+            mins = {name: steps(resource, self.declared[name].min.get(resource, 0)) for name in siblings}
             total_min = sum(mins.values())
             if self.scales_mins and resource in available and available[resource] < total_min:
                 mins = {name: scaled(least, available[resource], total_min) for name, least in mins.items()}
@@ -205,9 +215,9 @@ class Reference:
             for name in siblings:
                 quota, numbers = self.declared[name], self.numbers[name]
                 weight = quota.weight if quota.weight and any(quota.weight.values()) else quota.max
-                floor = max(mins[name], numbers.get("guaranteed", {}).get(resource, 0))
-                request = numbers["limited"].get(resource, 0)
-                claims[name] = (weight.get(resource, 0), request, floor, self._lent(quota))
+                floor = max(mins[name], steps(resource, numbers.get("guaranteed", {}).get(resource, 0)))
+                request = steps(resource, numbers["limited"].get(resource, 0))
+                claims[name] = (steps(resource, weight.get(resource, 0)), request, floor, self._lent(quota))
             for name, amount in share(available.get(resource, 0), claims).items():
                 runtime[name][resource] = amount
         for name in siblings:
@@ -217,8 +227,8 @@ class Reference:
             self._distribute(self._children(name, quota.tree), runtime[name], set(quota.max))
 
     def _scaled(self, siblings, name, resource, available):
-        least = self.declared[name].min[resource]
-        total = sum(self.declared[sibling].min.get(resource, 0) for sibling in siblings)
+        least = steps(resource, self.declared[name].min[resource])
+        total = sum(steps(resource, self.declared[sibling].min.get(resource, 0)) for sibling in siblings)
         if not self.scales_mins or resource not in available or available[resource] >= total:
             return least
         return scaled(least, available[resource], total)
