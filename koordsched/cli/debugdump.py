@@ -26,6 +26,9 @@ async def write_dump(scheduler: Scheduler, transport: Transport) -> None:
         _log.info("Cache comparison: %s", "; ".join(differences.lines()))
     except (ClientError, msgspec.MsgspecError) as error:
         _log.warning("Cache comparison: the API server cannot be asked: %s", error)
+    found = scheduler.cluster.overcommitments
+    crowded = [f"{name}: {', '.join(map(str, found.on(name)))}" for name in sorted(found.nodes())]
+    _log.info("Over-committed nodes: %d", len(crowded), extra={"trace": "\n".join(crowded)})
     blocks = iter(list(dump_nodes(scheduler.cluster, scheduler.queue)))
     while some := list(islice(blocks, _NODES_AT_ONCE)):
         _log.info("Dump of cached NodeInfo", extra={"trace": "\n".join(some)})

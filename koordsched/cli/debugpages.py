@@ -32,11 +32,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
-    """/debug/explain, /debug/decisions and /debug/snapshot; with elastic quotas also theirs."""
+    """/debug/explain, decisions, overcommitment and snapshot; with elastic quotas also theirs."""
     pages = _Pages(scheduler)
     return [
         Endpoint("/debug/explain", pages.explain),
         Endpoint("/debug/decisions", pages.decisions),
+        Endpoint("/debug/overcommitment", pages.overcommitment),
         Endpoint("/debug/snapshot", pages.snapshot),
         *quota_endpoints(scheduler.profiles),
     ]
@@ -82,6 +83,15 @@ class _Pages:
             return text_response("limit must be a number\n", 400)
         found = list(islice(self._scheduler.decisions.of(key), int(limit)))
         return _json(_encode({"decisions": found}))
+
+    async def overcommitment(self, request: web.Request) -> web.Response:
+        """The nodes whose pods request more than there is, now, and of what: milli-CPU, bytes, counts."""
+        found = self._scheduler.cluster.overcommitments
+        nodes = [
+            {"node": name, "exceeded": [excess._asdict() for excess in found.on(name)]}
+            for name in sorted(found.nodes())
+        ]
+        return _json(_encode({"nodes": nodes}))
 
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """The cluster as the scheduler holds it: a List that `simulate` and `explain -f` accept."""

@@ -81,6 +81,12 @@ class HostPorts:
                 found.extend(by_ip[taken] for taken in (ip, WILDCARD) if taken in by_ip)
         return found
 
+    def claimed(self, row: int, protocol: str, port: int) -> int:
+        """The most pods that claim one address of this port on a row; a claim on all addresses is one on each."""
+        by_ip = self._used.get((protocol, port), {})
+        everywhere = by_ip.get(WILDCARD, {}).get(row, 0)
+        return everywhere + max((rows.get(row, 0) for ip, rows in by_ip.items() if ip != WILDCARD), default=0)
+
 
 def rows_in(sets: Sequence[dict[int, int]]) -> RowArray:
     """The union of row sets as an array."""

@@ -20,6 +20,7 @@ from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
 from koordsched.cluster.observers import PodObserver
+from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.pod import Pod, PodFactory
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, MEMORY
@@ -51,6 +52,7 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.table = NodeTable()
+        self.overcommitments = Overcommitments(self.table)
         self.shapes = PodShapes(self.table.resource_names)
         self.label_sets = LabelSets()
         self.pods = PodFactory(self.shapes, self.label_sets)
@@ -114,8 +116,14 @@ class ClusterState:
     def upsert_node(self, node: core.Node) -> tuple[ActionType, bool]:
         """Adds or updates a node. Returns what changed, as event bits, and whether the node is new."""
         name = node.metadata.name
-        if name in self.table.row_of:
-            return self.table.update(node), False
+        known = self.table.row_of.get(name)
+        if known is not None:
+            before = self.table.nodes[known]
+            changed = self.table.update(node)
+            if changed & ActionType.UPDATE_NODE_ALLOCATABLE and before is not None:
+                resources = before.status.allocatable.keys() | node.status.allocatable.keys()
+                self.overcommitments.node_changed(known, resources)
+            return changed, False
         row = self.table.add(node)
         while len(self._on_row) < self.table.size:
             self._on_row.append({})
@@ -226,12 +234,14 @@ class ClusterState:
         pod.row = row
         self._on_row[row][pod.uid] = pod
         self.table.touch(row, self._account(pod, row, 1))
+        self.overcommitments.pod_added(row, pod)
 
     def _displace(self, pod: Pod) -> None:
         row = pod.row
         del self._on_row[row][pod.uid]
         pod.row = -1
         self.table.touch(row, self._account(pod, row, -1))
+        self.overcommitments.pod_removed(row)
 
     def _account(self, pod: Pod, row: int, sign: int) -> int:
         """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed."""

@@ -46,6 +46,7 @@ from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.objectwrites import ObjectWrites
+from koordsched.scheduling.overcommitment import OvercommitmentReports, ignored_resources
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.timing import HintTimes
@@ -191,6 +192,8 @@ class Scheduler:
         self._event_writer: asyncio.Task[None] | None = None
         metrics.observe_queue(self.queue)
         metrics.observe_cluster(self.cluster)
+        self.cluster.overcommitments.ignore(ignored_resources(resolved.profiles))
+        self._overcommitment = OvercommitmentReports(self.cluster, self.voice, metrics, clock.monotonic)
 
     def pending_pods(self) -> list[Pod]:
         """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""
@@ -281,6 +284,7 @@ class Scheduler:
             await asyncio.sleep(math.floor(now) + 1 - now)
             self.queue.run_timers()
             self._notices.tick()
+            self._overcommitment.tick()
 
     def _reject_waiting(self, uid: str) -> bool:
         waiting = self.waiting.get(uid)

@@ -66,6 +66,12 @@ class UserVoice:
         """Something was done to a pod."""
         self._of(pod).record(pod_reference(pod), NORMAL, reason, "Evicting", text)
 
+    def overcommitted(self, node: core.Node, message: str) -> None:
+        """The requests of the pods on the node exceed what it has. One that comes and goes makes a series of events."""
+        meta = node.metadata
+        reference = ObjectReference("v1", "Node", "", meta.name, meta.uid)
+        self._any.record(reference, WARNING, "OverCommitted", "Accounting", message)
+
     # --- complaints about what cannot be understood ------------------------------------------------
 
     def pod(self, pod: core.Pod, message: str) -> None:

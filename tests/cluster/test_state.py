@@ -13,6 +13,7 @@ from tests.plugins.objects import container, node, pod
 
 NODES = ("alder", "birch", "cedar")
 SIZES = ("100m", "1", "2500m")
+MILLI = {"100m": 100, "1": 1000, "2500m": 2500, "2": 2000, "4": 4000}
 
 
 def wire_node(name, cpu="4", gpu=None, port_owner=False):
@@ -154,6 +155,26 @@ class Histories(RuleBasedStateMachine):
         assert set(self.state.assumed) == set(self.assumed)
         assert self.state.table.count == len(self.nodes)
         assert int(np.count_nonzero(self.state.table.alive.data)) == len(self.nodes)
+
+    @invariant()
+    def over_committed_nodes_are_those_that_a_search_finds(self):
+        expected = {}
+        placed = [*self.assigned.values(), *(made[1:] for made in self.assumed.values())]
+        for name, (cpu, _) in self.nodes.items():
+            here = [(size, port) for size, on, port in placed if on == name]
+            exceeded = {}
+            used = sum(MILLI[size] for size, _ in here)
+            if used > MILLI[cpu]:
+                exceeded["cpu"] = (used, MILLI[cpu])
+            for port in (80, 81):
+                users = sum(taken == port for _, taken in here)
+                if users > 1:
+                    exceeded[f"hostPort TCP/{port}"] = (users, 1)
+            if exceeded:
+                expected[name] = exceeded
+        found = self.state.overcommitments
+        assert {name: {e.resource: (e.used, e.available) for e in found.on(name)} for name in found.nodes()} == expected
+        assert len(found) == len(expected)
 
 
 Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

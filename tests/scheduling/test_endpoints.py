@@ -49,6 +49,7 @@ PROTECTED = (
     "/statusz",
     "/flagz",
     "/debug/decisions",
+    "/debug/overcommitment",
     "/debug/explain?pod=default/x",
     "/debug/snapshot",
     "/debug/stacks",

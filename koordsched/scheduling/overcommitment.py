@@ -1,0 +1,114 @@
+"""Tells of nodes that are over-committed: in the log, in metrics, and in an Event on the node.
+
+An episode begins when a node that was in order is not any more and ends when it is again. Only what lasts is told of:
+watches of pods and nodes are independent, so for a moment a node may seem to hold a pod that is gone already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from koordsched.api import core
+from koordsched.cluster.overcommitment import Overcommitments
+from koordsched.cluster.state import ClusterState
+from koordsched.config.plugin_args import NodeResourcesFitArgs
+from koordsched.config.qualified_names import is_extended_resource
+from koordsched.config.resolving import Profile
+from koordsched.observability.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+SETTLED = 3.0
+"""Seconds that an over-commitment lasts before it is told of."""
+
+
+class NodeVoice(Protocol):
+    """Who tells."""
+
+    def overcommitted(self, node: core.Node, message: str) -> None:
+        """The requests of the pods on the node exceed what it has."""
+
+
+class OvercommitmentReports:
+    """`tick` is to be called about once a second by whoever acts; a standby says nothing."""
+
+    def __init__(
+        self, cluster: ClusterState, voice: NodeVoice, metrics: Metrics, monotonic: Callable[[], float]
+    ) -> None:
+        self._table = cluster.table
+        self._found = cluster.overcommitments
+        self._voice = voice
+        self._monotonic = monotonic
+        self._due: dict[str, float] = {}
+        self._told: dict[str, frozenset[str]] = {}
+        """Node -> the resources that were told of in this episode."""
+        self._counters = metrics.counters(
+            "koordsched_node_overcommitments_total",
+            "Times that the pods on a node were found to request more of a resource than it has.",
+            ("resource",),
+        )
+        metrics.read_gauges(
+            "koordsched_overcommitted_nodes",
+            "Nodes whose pods request more of a resource than there is, now.",
+            lambda: nodes_by_resource(self._found),
+            ("resource",),
+        )
+
+    def tick(self) -> None:
+        """Tells of what has lasted long enough. Costs nothing while nothing changes."""
+        changed = self._found.take_changed()
+        if not changed and not self._due:
+            return
+        now = self._monotonic()
+        for name in changed:
+            self._due.setdefault(name, now + SETTLED)
+        for name in [name for name, due in self._due.items() if due <= now]:
+            del self._due[name]
+            self._settle(name)
+
+    def _settle(self, name: str) -> None:
+        exceeded = self._found.on(name)
+        before = self._told.pop(name, frozenset())
+        resources = frozenset(excess.resource for excess in exceeded)
+        if resources:
+            self._told[name] = resources
+        if resources == before:
+            return
+        for excess in exceeded:
+            if excess.resource not in before:
+                self._counters.labels(excess.label).inc()
+        text = ", ".join(map(str, exceeded))
+        if not exceeded:
+            _log.info("node %s is not over-committed any more", name)
+            return
+        _log.warning("node %s is over-committed: %s", name, text)
+        node = self._table.nodes[self._table.row_of[name]]
+        if not before and node is not None:
+            self._voice.overcommitted(node, f"its pods request more than it has: {text}")
+
+
+def nodes_by_resource(found: Overcommitments) -> dict[str, int]:
+    """Nodes that are over-committed, by resource; all host ports count as one."""
+    counts: Counter[str] = Counter()
+    for name in found.nodes():
+        counts.update({excess.label for excess in found.on(name)})
+    return counts
+
+
+def ignored_resources(profiles: Iterable[Profile]) -> Callable[[str], bool]:
+    """Whether a resource is one that some profile was told not to count: what is not counted is not over-committed."""
+    names: set[str] = set()
+    groups: set[str] = set()
+    for profile in profiles:
+        args = profile.args.get("NodeResourcesFit")
+        if isinstance(args, NodeResourcesFitArgs):
+            names.update(args.ignored_resources)
+            groups.update(args.ignored_resource_groups)
+
+    def ignores(resource: str) -> bool:
+        return (resource in names or resource.partition("/")[0] in groups) and is_extended_resource(resource)
+
+    return ignores
