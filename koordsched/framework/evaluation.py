@@ -31,6 +31,8 @@ INFEASIBLE = -1
 _ONE_BY_ONE = 6
 """Up to this many changed rows are refreshed one at a time, which is cheaper than as an array."""
 
+_MAX_INT16, _MAX_INT32 = np.iinfo(np.int16).max, np.iinfo(np.int32).max
+
 DEFAULT_BUDGET = 128 << 20
 """Bytes that one profile's evaluations may take."""
 
@@ -45,7 +47,7 @@ def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
         return raw
     if highest == 0:
         return MAX_SCORE if how is Normalization.MAX_REVERSED else raw
-    scaled = raw * MAX_SCORE // highest
+    scaled = (raw if isinstance(raw, int) else raw.astype(np.int64, copy=False)) * MAX_SCORE // highest
     return MAX_SCORE - scaled if how is Normalization.MAX_REVERSED else scaled
 
 
@@ -59,7 +61,7 @@ def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
 class Evaluation:
     """What the NODE plugins of one profile say about one shape on every row.
 
-    `codes`: int32[rows]; `totals`: int32[rows] (int64 where weights are extreme), INFEASIBLE where refused;
+    `codes`: int32[rows]; `totals`: int16[rows] (wider where weights are extreme), INFEASIBLE where refused;
     `feasible`: how many rows pass. Valid after `refresh`, until the table changes. Read only.
 
     Arrays are as small as their values allow: with thousands of shapes in use, fresh memory costs more than arithmetic.
@@ -104,7 +106,9 @@ class Evaluation:
         self._highest_total = 0
         self.codes = np.zeros(0, dtype=np.int32)
         heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
-        self._total_type: type[np.int32 | np.int64] = np.int32 if heaviest <= np.iinfo(np.int32).max else np.int64
+        self._total_type: type[np.int16 | np.int32 | np.int64] = (
+            np.int16 if heaviest <= _MAX_INT16 else np.int32 if heaviest <= _MAX_INT32 else np.int64
+        )
         self.totals: Totals = np.zeros(0, dtype=self._total_type)
         self.feasible = 0
         self.nbytes = 0
@@ -170,7 +174,7 @@ class Evaluation:
         totals = np.zeros(len(rows), dtype=np.int64)
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             some = raw if isinstance(raw, int) else raw.take(rows)
-            _add(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
+            add_weighted(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
         return totals
 
     # --- all rows --------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class Evaluation:
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
             self._highest.append(highest)
-            _add(totals, weight, normalize(raw, highest, scorer.normalization))
+            add_weighted(totals, weight, normalize(raw, highest, scorer.normalization))
         if self.feasible < len(totals):
             totals[~passing] = INFEASIBLE
         self.totals = totals
@@ -317,7 +321,7 @@ def _kept(scores: Scores, how: Normalization) -> Scores:
     return scores if isinstance(scores, int) else scores.astype(_type_of(how))
 
 
-def _add(totals: Totals, weight: int, scores: Scores) -> None:
+def add_weighted(totals: Totals, weight: int, scores: Scores) -> None:
     """Adds weighted scores, which may be of a narrower type than their product with the weight."""
     if isinstance(scores, int):
         totals += weight * scores

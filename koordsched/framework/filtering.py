@@ -8,20 +8,22 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.state import ClusterState, WhatIf
+from koordsched.cluster.state import ClusterState
 from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.promises import Promises
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
+from koordsched.framework.worlds import WorldChain, WorldFilter
 
 
 class PreFiltered:
@@ -239,11 +241,23 @@ class Filtering:
         """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
         return self._promises.rows(pod)
 
-    def as_promised(self, pod: Pod, rows: Iterable[int]) -> AbstractContextManager[WhatIf]:
-        """A what-if in which the pods nominated to these rows are there, each row a world of its own."""
-        return self._cluster.what_if(
-            add=[(row, other) for row in rows for other in self._promises.nominated_on(row, pod)]
-        )
+    def promised_on(self, row: int, pod: Pod) -> list[Pod]:
+        """The pods of at least this pod's priority nominated to a row, itself left out."""
+        return self._promises.nominated_on(row, pod)
+
+    def worlds(self, cycle: Cycle, coming: Iterable[Pod]) -> WorldChain | None:
+        """The chain in many worlds at once; None if a filter takes part that can only be asked about one at a time.
+
+        `coming`: all pods that may appear in one of the worlds. `cycle` is one that `filter` ran in.
+        """
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        filters = [step for step in plan.pod_filters if step[1].name not in cycle.skipped]
+        steps = []
+        for position, plugin in filters:
+            if not isinstance(plugin, WorldFilter):
+                return None
+            steps.append((plugin.worlds(cycle, cycle.pod, coming), partial(self._reaching, position)))
+        return WorldChain(plan, self._cluster.table, steps)
 
     def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
@@ -261,14 +275,8 @@ class Filtering:
         """
         table = self._cluster.table
         changed = False
-        last = len(self._chains.filters)
         for position, plugin in filters:
-            reached = codes == PASS
-            if position + 1 < last and codes.max(initial=PASS) > NO_NODE:
-                for code, _ in self._reasons.counted(codes):
-                    if self._evaluations.position_of(code) > position:
-                        reached |= codes == code
-            at = np.flatnonzero(reached)
+            at = np.flatnonzero(self._reaching(position, codes))
             if not len(at):
                 continue
             verdicts = plugin.filter(cycle, cycle.pod, table, at if rows is None else rows[at])
@@ -283,16 +291,40 @@ class Filtering:
                 changed = True
         return changed
 
+    def _reaching(self, position: int, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Which rows reach the plugin at a position of the chain, given what the others say."""
+        reached = codes == PASS
+        if position + 1 < len(self._chains.filters) and codes.max(initial=PASS) > NO_NODE:
+            for code, _ in self._reasons.counted(codes):
+                if self._evaluations.position_of(code) > position:
+                    reached |= codes == code
+        return reached
+
     # --- nominated pods --------------------------------------------------------------------------
 
     def _promised(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str]) -> list[tuple[int, int]]:
         """(row, code) of every row promised to others, as if they were there."""
-        if all(plugin.name in skipped for _, plugin in plan.pod_filters):
+        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
+        if not filters:
             return self._promises.codes(cycle.pod, plan)
+        if all(isinstance(plugin, WorldFilter) for plugin in filters):
+            return self._promised_worlds(cycle, self._promises.codes(cycle.pod, plan))
         return [
             (row, self._with_nominated(cycle, plan, skipped, row, nominated))
             for row, nominated in self._promises.to_others(cycle.pod)
         ]
+
+    def _promised_worlds(self, cycle: Cycle, by_node: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What the NODE plugins say about promised rows, completed by what the other filters say."""
+        if not by_node:
+            return by_node
+        nominated = [self._promises.nominated_on(row, cycle.pod) for row, _ in by_node]
+        chain = self.worlds(cycle, [other for others in nominated for other in others])
+        assert chain is not None, "all filters can be asked about many worlds"
+        rows = np.array([row for row, _ in by_node], dtype=np.intp)
+        codes = np.array([code for _, code in by_node], dtype=np.int32)
+        chain.refuse(codes, rows, chain.tallied(nominated))
+        return list(zip(rows.tolist(), codes.tolist(), strict=True))
 
     def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:
         """The verdict on a row as if the nominated pods were there."""

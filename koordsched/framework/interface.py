@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from koordsched.queue.hints import HintRegistration
     from koordsched.queue.item import QueuedPod
 
-Scores = npt.NDArray[np.int64] | int
-"""int64[rows], or one number that holds for every row."""
+Scores = npt.NDArray[np.signedinteger[Any]] | int
+"""[rows] in whatever width holds them, or one number that holds for every row."""
 
 MAX_SCORE = 100
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.framework.evaluation import Totals, highest_of, normalize
+from koordsched.framework.evaluation import Totals, add_weighted, highest_of, normalize
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import MAX_SCORE, Cycle, Scores
 from koordsched.framework.status import Code, Status
@@ -77,7 +77,7 @@ def totals_of(cycle: Cycle, table: NodeTable, verdicts: Verdicts) -> Totals:
     rows = verdicts.rows
     plan = verdicts.plan
     if verdicts.evaluation is not None:
-        totals = verdicts.evaluation.totals[rows]
+        totals = verdicts.evaluation.totals.take(rows).astype(np.int64)
     elif verdicts.wider is not None:
         totals = verdicts.wider.totals_among(rows)
     else:
@@ -85,10 +85,10 @@ def totals_of(cycle: Cycle, table: NodeTable, verdicts: Verdicts) -> Totals:
         everything = np.ones(len(rows), dtype=np.bool_)
         for scorer, weight in plan.node_scores:
             raw = scorer.score_rows(plan.shape, table, rows)
-            totals += weight * normalize(raw, highest_of(raw, everything), scorer.normalization)
+            add_weighted(totals, weight, normalize(raw, highest_of(raw, everything), scorer.normalization))
     for name, weight, _, normalized in _pod_scores(cycle, table, verdicts, rows):
         _check(name, normalized)
-        totals += weight * normalized
+        add_weighted(totals, weight, normalized)
     return totals
 
 

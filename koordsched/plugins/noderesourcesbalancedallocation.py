@@ -21,6 +21,7 @@ from koordsched.config.plugin_args import NodeResourcesBalancedAllocationArgs, R
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import MAX_SCORE, NodeScore, Scores
 from koordsched.plugins.matching.rows import single
+from koordsched.plugins.standing import Floats, Standing
 
 _DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 
@@ -43,7 +44,7 @@ class NodeResourcesBalancedAllocation(NodeScore):
         """The arguments must be valid."""
         self._resources = (args.resources if args is not None else ()) or _DEFAULT_RESOURCES
         self._table = handle.cluster.table
-        self._standings: dict[tuple[int, ...], _Standing] = {}
+        self._befores: dict[tuple[int, ...], _Before] = {}
 
     def _compile(self, shape: PodShape) -> Balanced:
         balanced = []
@@ -65,7 +66,7 @@ class NodeResourcesBalancedAllocation(NodeScore):
         row = single(rows)
         if row < 0:
             if len(balanced) == 2 and isinstance(rows, slice) and rows == table.all_rows:
-                found = self._standing(balanced).score_all(table, balanced)
+                found = self._before(balanced).score_all(table, balanced)
                 if found is not None:
                     return found
             return _score_rows(balanced, table, rows)
@@ -79,96 +80,59 @@ class NodeResourcesBalancedAllocation(NodeScore):
                 after.append(min((used + request) / capacity, 1.0))
         return _MIDDLE + (_MIDDLE + _balance(after) - _balance(before)) // 2
 
-    def _standing(self, balanced: Balanced) -> _Standing:
+    def _before(self, balanced: Balanced) -> _Before:
         indices = tuple(index for index, _ in balanced)
-        found = self._standings.get(indices)
+        found = self._befores.get(indices)
         if found is None:
-            found = self._standings[indices] = _Standing(indices)
+            found = self._befores[indices] = _Before(indices)
         return found
 
 
-class _Standing:
-    """What every node is like before the pod, for two resources: the same for all pods, so it is kept up row by row.
+class _Before:
+    """What the nodes' balance is before the pod, for two resources."""
 
-    With it a new shape costs half. Only where every node has both resources, and amounts are exact in floating point.
-    It follows the change log, so it does not see what-ifs; nothing is scored in those.
-    """
+    __slots__ = ("_offset", "_standing")
 
-    __slots__ = ("_capacity", "_indices", "_offset", "_serial", "_usable", "_used")
+    def __init__(self, indices: Sequence[int]) -> None:
+        self._standing = Standing([(index, False) for index in indices], _EXACT)
+        self._offset: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
-    def __init__(self, indices: tuple[int, ...]) -> None:
-        self._indices = indices
-        self._serial = -1
-        self._usable = False
-        self._capacity: list[Floats] = []
-        self._used: list[Floats] = []
-        self._offset: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-
-    def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int64] | None:
+    def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int16] | None:
         """The scores of all rows; None where the general way has to be gone."""
-        self._refresh(table)
-        if not self._usable:
+        standing = self._standing
+        renewed = standing.refresh(table)
+        if not standing.usable:
             return None
-        after = [used + request for used, (_, request) in zip(self._used, balanced, strict=True)]
-        scores = self._balances(after, self._capacity)
+        self._renew(renewed)
+        after = [used + request for used, (_, request) in zip(standing.used, balanced, strict=True)]
+        scores = self._balances(after, standing.capacity)
         scores += self._offset
         scores >>= 1
         scores += _MIDDLE
         return scores
 
+    def _renew(self, rows: Rows | list[int]) -> None:
+        used, capacity = self._standing.used, self._standing.capacity
+        if isinstance(rows, list):
+            for row in rows:
+                fractions = [
+                    min(some.item(row) / whole.item(row), 1.0) for some, whole in zip(used, capacity, strict=True)
+                ]
+                self._offset[row] = _MIDDLE - _balance(fractions)
+            return
+        if len(self._offset) != len(used[0]):
+            self._offset = np.zeros(len(used[0]), dtype=np.int16)
+        before = self._balances([some[rows].copy() for some in used], [whole[rows] for whole in capacity])
+        self._offset[rows] = _MIDDLE - before
+
     @staticmethod
-    def _balances(used: list[Floats], capacity: list[Floats]) -> npt.NDArray[np.int64]:
+    def _balances(used: list[Floats], capacity: list[Floats]) -> npt.NDArray[np.int16]:
         """50..100 per row; overwrites `used`."""
         for fraction, whole in zip(used, capacity, strict=True):
             fraction /= whole
-            if fraction.max(initial=0.0) > 1.0:
+            if fraction.max(initial=0.0) > 1.0:  # looking is cheaper than doing
                 np.minimum(fraction, 1.0, out=fraction)
         return _balances_of_two(used[0], used[1])
-
-    def _refresh(self, table: NodeTable) -> None:
-        serial = table.log.serial
-        if serial == self._serial:
-            return
-        # LABELS always counts: nodes coming and going touch every facet.
-        changed = table.log.since(self._serial, Facet.RESOURCES | Facet.LABELS, table.size)
-        self._serial = serial
-        if not self._usable or len(self._offset) < table.size or len(changed) * 4 > table.size:
-            self._capacity = [np.ones(table.size) for _ in self._indices]
-            self._used = [np.zeros(table.size) for _ in self._indices]
-            self._offset = np.zeros(table.size, dtype=np.int64)
-            self._usable = self._take_rows(table, table.all_rows)
-        elif isinstance(changed, list):
-            self._usable = all(self._take_row(table, row) for row, _ in changed)
-        else:
-            self._usable = self._take_rows(table, changed)
-
-    def _take_rows(self, table: NodeTable, rows: Rows) -> bool:
-        """Takes over what rows are like now; False if that cannot be kept here."""
-        alive = table.alive.data[rows]
-        for position, index in enumerate(self._indices):
-            capacity = np.where(alive, table.allocatable[index].data[rows], 1)
-            used = table.requested[index].data[rows]
-            if not capacity.all() or max(capacity.max(initial=0), used.max(initial=0)) >= _EXACT:
-                return False
-            self._capacity[position][rows] = capacity
-            self._used[position][rows] = used
-        before = self._balances([used[rows].copy() for used in self._used], [c[rows] for c in self._capacity])
-        self._offset[rows] = _MIDDLE - before
-        return True
-
-    def _take_row(self, table: NodeTable, row: int) -> bool:
-        """The same for one row, which is what usually changed."""
-        fractions: list[float] = []
-        for position, index in enumerate(self._indices):
-            capacity = table.allocatable[index].data.item(row) if table.alive.data.item(row) else 1
-            used = table.requested[index].data.item(row)
-            if not capacity or capacity >= _EXACT or used >= _EXACT:
-                return False
-            self._capacity[position][row] = capacity
-            self._used[position][row] = used
-            fractions.append(min(used / capacity, 1.0))
-        self._offset[row] = _MIDDLE - _balance(fractions)
-        return True
 
 
 def _balance(fractions: Sequence[float]) -> int:
@@ -189,10 +153,7 @@ def _balance(fractions: Sequence[float]) -> int:
     return int((1 - deviation) * MAX_SCORE)
 
 
-Floats = npt.NDArray[np.float64]
-
-
-def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray[np.int64]:
+def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray[np.int16]:
     """The same as for one row, for many."""
     before: list[Floats] = []
     after: list[Floats] = []
@@ -212,16 +173,17 @@ def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray
     return _MIDDLE + (_MIDDLE + _balances(after, present) - _balances(before, present)) // 2
 
 
-def _balances_of_two(first: Floats, second: Floats) -> npt.NDArray[np.int64]:
-    deviation = first - second
+def _balances_of_two(first: Floats, second: Floats) -> npt.NDArray[np.int16]:
+    """50..100 per row; overwrites `first`."""
+    deviation = np.subtract(first, second, out=first)
     np.abs(deviation, out=deviation)
     deviation *= 0.5  # exact, as halving is
     np.subtract(1.0, deviation, out=deviation)
     deviation *= MAX_SCORE
-    return deviation.astype(np.int64)
+    return deviation.astype(np.int16)
 
 
-def _balances(fractions: Sequence[Floats], present: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.int64]:
+def _balances(fractions: Sequence[Floats], present: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.int16]:
     if len(fractions) == 2 and present[0].all() and present[1].all():
         return _balances_of_two(fractions[0], fractions[1])
     count = np.sum(present, axis=0)
@@ -236,4 +198,4 @@ def _balances(fractions: Sequence[Floats], present: Sequence[npt.NDArray[np.bool
     highest = np.max([np.where(has_any, f, 0.0) for f, has_any in zip(fractions, present, strict=True)], axis=0)
     lowest = np.min([np.where(has_any, f, 1.0) for f, has_any in zip(fractions, present, strict=True)], axis=0)
     deviation = np.where(count == 2, (highest - lowest) / 2, np.where(count > 2, deviation, 0.0))
-    return ((1 - deviation) * MAX_SCORE).astype(np.int64)
+    return ((1 - deviation) * MAX_SCORE).astype(np.int16)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,12 @@ import numpy.typing as npt
 from koordsched.api.quantity import go_divide
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.config.plugin_args import RequestedToCapacityRatioParam, ResourceSpec, ScoringStrategy
-from koordsched.framework.interface import MAX_SCORE
+from koordsched.framework.interface import MAX_SCORE, Scores
 from koordsched.plugins.matching.rows import count_of
+from koordsched.plugins.standing import Floats, Standing
 
-Int64s = npt.NDArray[np.int64]
+Amounts = npt.NDArray[Any]
+"""Whole numbers per row: as integers, or in floating point where that gives the same."""
 
 _MAX_SHAPE_SCORE = 10
 
@@ -46,11 +48,14 @@ _EXACT = 1 << 46
 whole number than 1 / capacity, and is off by less than 100 * 2**-53. Amounts times 100 still are exact, too."""
 
 
-def quotient(share: Int64s, capacity: Int64s) -> Int64s:
-    """`share // capacity` where that is 0..100, both not negative and capacity positive.
+def quotient(share: Amounts, capacity: Amounts) -> Amounts:
+    """`share // capacity` where that is 0..100, both not negative and capacity positive; `share` may be overwritten.
 
     In floating point, which is several times as fast, wherever that gives the same.
     """
+    if share.dtype == np.float64:
+        share /= capacity
+        return np.floor(share, out=share)
     if capacity.max(initial=0) < _EXACT:
         exact = share.astype(np.float64)
         exact /= capacity.astype(np.float64)
@@ -64,13 +69,16 @@ class Strategy(ABC):
     counts_zero: ClassVar[bool] = True
     """Whether a resource that scores 0 still counts in the mean."""
 
+    def __init__(self) -> None:
+        self._standings: dict[tuple[tuple[int, bool], ...], Standing] = {}
+
     @abstractmethod
     def of_one(self, requested: int, capacity: int) -> int:
         """0..100 for one resource of one node; `capacity` is positive."""
 
     @abstractmethod
-    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
-        """The same for many nodes; `requested` may be overwritten."""
+    def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
+        """The same for many nodes, in the type of `requested`, which may be overwritten."""
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
         """The weighted mean for the node of one row, resources without capacity left out; 0 if all are."""
@@ -87,10 +95,14 @@ class Strategy(ABC):
                 weights += resource.weight
         return self.mean(total, weights) if weights else 0
 
-    def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Int64s:
+    def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Scores:
         """The same for each row."""
+        if self.counts_zero and isinstance(rows, slice) and rows == table.all_rows:
+            found = self._score_standing(resources, table)
+            if found is not None:
+                return found
         total = np.zeros(count_of(rows), dtype=np.int64)
-        weights: Int64s | int = 0
+        weights: Amounts | int = 0
         for resource in resources:
             index = resource.index
             capacity = table.allocatable[index].data[rows]
@@ -109,11 +121,31 @@ class Strategy(ABC):
         # Where nothing counts the total is 0, so any divisor will do.
         return self.means(total, max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
 
+    def _score_standing(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
+        """The same for all rows, from what is kept up; None where that cannot be used."""
+        key = tuple((resource.index, resource.nonzero) for resource in resources)
+        standing = self._standings.get(key)
+        if standing is None:
+            standing = self._standings[key] = Standing(key, _EXACT)
+        standing.refresh(table)
+        if not standing.usable or any(resource.request >= _EXACT for resource in resources):
+            return None
+        total: Floats | None = None
+        for resource, used, capacity in zip(resources, standing.used, standing.capacity, strict=True):
+            score = self.of_many(used + resource.request, capacity)
+            if resource.weight != 1:
+                score *= resource.weight
+            total = score if total is None else np.add(total, score, out=total)
+        if total is None:
+            return 0
+        total /= sum(resource.weight for resource in resources)
+        return total.astype(np.int8)
+
     def mean(self, total: int, weights: int) -> int:
         """`total / weights`, truncated; `weights` is positive."""
         return total // weights
 
-    def means(self, total: Int64s, weights: Int64s | int) -> Int64s:
+    def means(self, total: Amounts, weights: Amounts | int) -> Amounts:
         """The same for many nodes; `weights` may be one number for all."""
         return total // weights
 
@@ -124,9 +156,10 @@ class LeastAllocated(Strategy):
     def of_one(self, requested: int, capacity: int) -> int:
         return (capacity - requested) * MAX_SCORE // capacity if requested <= capacity else 0
 
-    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+    def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
         free = np.subtract(capacity, requested, out=requested)
-        np.maximum(free, 0, out=free)
+        if free.min(initial=0) < 0:  # looking is cheaper than doing
+            np.maximum(free, 0, out=free)
         free *= MAX_SCORE
         return quotient(free, capacity)
 
@@ -137,7 +170,7 @@ class MostAllocated(Strategy):
     def of_one(self, requested: int, capacity: int) -> int:
         return min(requested, capacity) * MAX_SCORE // capacity
 
-    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+    def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
         used = np.minimum(requested, capacity, out=requested)
         used *= MAX_SCORE
         return quotient(used, capacity)
@@ -150,6 +183,7 @@ class RequestedToCapacityRatio(Strategy):
 
     def __init__(self, param: RequestedToCapacityRatioParam) -> None:
         """The shape must be valid: at least one point, utilization strictly increasing."""
+        super().__init__()
         points = [(p.utilization, p.score * MAX_SCORE // _MAX_SHAPE_SCORE) for p in param.shape]
         self._score_at = np.array([_interpolate(points, u) for u in range(MAX_SCORE + 1)], dtype=np.int64)
         self._score_list: list[int] = self._score_at.tolist()
@@ -157,7 +191,7 @@ class RequestedToCapacityRatio(Strategy):
     def of_one(self, requested: int, capacity: int) -> int:
         return self._score_list[requested * MAX_SCORE // capacity if requested <= capacity else MAX_SCORE]
 
-    def of_many(self, requested: Int64s, capacity: Int64s) -> Int64s:
+    def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
         utilization = np.minimum(requested, capacity) * MAX_SCORE // capacity
         return self._score_at.take(utilization)
 
@@ -165,7 +199,7 @@ class RequestedToCapacityRatio(Strategy):
         """Rounded half away from zero (nothing is negative)."""
         return (2 * total + weights) // (2 * weights)
 
-    def means(self, total: Int64s, weights: Int64s | int) -> Int64s:
+    def means(self, total: Amounts, weights: Amounts | int) -> Amounts:
         return (2 * total + weights) // (2 * weights)
 
 
