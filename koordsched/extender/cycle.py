@@ -35,6 +35,7 @@ from koordsched.scheduling.cycle import Placement, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.failure import FailureHandler, Voice
 from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +63,9 @@ class ExtendedCycle(SchedulingCycle):
         *,
         extenders: Extenders,
         inbox: Inbox,
+        recorder: Recorder = NOT_RECORDING,
     ) -> None:
-        super().__init__(cluster, queue, profiles, failures, voice, metrics, decisions, clock, rng)
+        super().__init__(cluster, queue, profiles, failures, voice, metrics, decisions, clock, rng, recorder)
         self._extenders = extenders
         self._inbox = inbox
         # One table of reasons serves all profiles.
@@ -187,6 +189,7 @@ class ExtendedCycle(SchedulingCycle):
                 totals = totals + added
             at = pick(totals, self._rng)
             row, total = int(rows[at]), totals.item(at)
+        row = self._recorder.chosen(cycle, table, verdicts, row, total)
         now = self._clock()
         self._metrics.scheduling_algorithm_duration.observe(now - started)
         self._decisions.record(cycle, table, verdicts, row, total, now, profile.chains, added)

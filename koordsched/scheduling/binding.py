@@ -20,6 +20,7 @@ from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import Placement
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
 from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.waitnotices import WaitNotices
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class BindingCycle:
         clock: Callable[[], float],
         bind_first: BindFirst | None = None,
         inbox: Inbox | None = None,
+        recorder: Recorder = NOT_RECORDING,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -57,6 +59,7 @@ class BindingCycle:
         self._clock = clock
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
+        self._recorder = recorder
         self._tasks: set[asyncio.Task[None]] = set()
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
@@ -116,7 +119,7 @@ class BindingCycle:
             if self._closing:
                 self._release(placement)
             else:
-                self._inbox.put(self._undo, placement, status, now)
+                self._inbox.put(self.undo, placement, status, now)
             return
         queued = placement.queued
         self._voice.scheduled(pod, placement.node)
@@ -142,6 +145,7 @@ class BindingCycle:
             status = await self._wait_on_permit(placement)
             if not status.ok:
                 return status
+        self._recorder.binding(pod.uid)
         self._queue.done(pod.uid)
         for pre_bind in work:
             began = self._clock()
@@ -200,8 +204,10 @@ class BindingCycle:
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
         self._cluster.forget(placement.pod)
 
-    def _undo(self, placement: Placement, status: Status, now: float) -> None:
+    def undo(self, placement: Placement, status: Status, now: float) -> None:
+        """Takes back a placement whose binding failed at `now`, seconds of the clock: the pod is tried again."""
         pod, profile = placement.pod, placement.profile
+        self._recorder.undone(pod.uid, status)
         gone = copy(pod)  # as it was on its node: hints ask whether the room that is free now is on one
         self._release(placement)
         rejected = status.code.rejects

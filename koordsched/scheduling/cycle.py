@@ -26,6 +26,7 @@ from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
 from koordsched.scheduling.pluginsampling import PluginSampling
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class SchedulingCycle:
         decisions: Decisions,
         clock: Callable[[], float],
         rng: Random,
+        recorder: Recorder = NOT_RECORDING,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -87,6 +89,7 @@ class SchedulingCycle:
         self._evaluated = {name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()}
         self._clock = clock
         self._rng = rng
+        self._recorder = recorder
 
     def schedule_one(self, queued: QueuedPod[Pod]) -> Placement | None:
         """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
@@ -142,6 +145,7 @@ class SchedulingCycle:
             self._no_node(cycle, profile, queued, verdicts, started)
             return None
         row, total = decide(cycle, table, verdicts, self._rng)
+        row = self._recorder.chosen(cycle, table, verdicts, row, total)
         scored = self._clock()
         if total is not None:
             self._metrics.extension_point("Score", profile.name).observe(scored - found)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
@@ -14,6 +14,7 @@ from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import Code
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +22,10 @@ REASON = "preempting to accommodate a higher priority pod"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Seconds before a preemptor is activated for which the API server keeps refusing to evict; the first time none."""
+
+
+Launch = Callable[[Coroutine[Any, Any, None]], None]
+"""Has some work done in the background."""
 
 
 class EvictionWrites(Protocol):
@@ -53,9 +58,11 @@ class PreemptionEvictions:
         wall: Callable[[], float],
         cancel_binding: Callable[[str], bool],
         has_node: Callable[[str], bool],
+        recorder: Recorder = NOT_RECORDING,
+        launch: Launch | None = None,
     ) -> None:
         """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `has_node(uid)`: whether a pod is
-        on a node, as far as the scheduler has heard.
+        on a node, as far as the scheduler has heard. `launch`: None has evictions done by tasks.
         """
         self._queue = queue
         self._waiting = waiting
@@ -65,6 +72,8 @@ class PreemptionEvictions:
         self._wall = wall
         self._cancel_binding = cancel_binding
         self._has_node = has_node
+        self._recorder = recorder
+        self._launch = launch or self._start_task
         self._running: set[str] = set()
         self._failures: dict[str, int] = {}
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
@@ -76,6 +85,7 @@ class PreemptionEvictions:
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
+        self._recorder.evicting(preemptor, node, victims)
         self._metrics.preemption_victims.observe(len(victims))
         remaining = [victim for victim in victims if not victim.deleting]
         if not remaining:
@@ -86,9 +96,23 @@ class PreemptionEvictions:
                 self._queue.nominator.delete(other.uid)
                 self._voice.nominate(other, "")
         self._running.add(preemptor.uid)
-        task = asyncio.get_running_loop().create_task(self._evict_all(preemptor, node, remaining))
+        self._launch(self._evict_all(preemptor, node, remaining))
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def over(self, uid: str) -> None:
+        """From here on the preemptor may enter the queue."""
+        if uid in self._running:
+            self._recorder.evicted(uid)
+            self._running.discard(uid)
+
+    def activate(self, preemptor: Pod) -> None:
+        """The preemptor is to be tried now."""
+        self._recorder.activated(preemptor.uid)
+        self._queue.activate([preemptor])
 
     async def close(self) -> None:
         """Lets evictions under way finish."""
@@ -105,22 +129,22 @@ class PreemptionEvictions:
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-            # From here on the preemptor may enter the queue: the deletion of the last victim will bring it there.
-            self._running.discard(preemptor.uid)
+            # The deletion of the last victim will bring the preemptor to the queue.
+            self.over(preemptor.uid)
             if self._has_node(last.uid):
                 await self._evict(last, preemptor, node)
             else:
                 # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
-                self._queue.activate([preemptor])
+                self.activate(preemptor)
             self._failures.pop(preemptor.key, None)
             outcome = "success"
         except WriteFailed as error:
             _log.warning("preemption for %s on %s failed: %s", preemptor.key, node, error)
-            self._running.discard(preemptor.uid)
+            self.over(preemptor.uid)
             self._try_again(preemptor)
             outcome = "error"
         finally:
-            self._running.discard(preemptor.uid)
+            self.over(preemptor.uid)
         self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
 
@@ -134,10 +158,10 @@ class PreemptionEvictions:
         waiting = {key: count for key, count in self._failures.items() if self._queue.get(key) is not None}
         self._failures = {**waiting, preemptor.key: before + 1}
         if not before:
-            self._queue.activate([preemptor])
+            self.activate(preemptor)
             return
         pause = min(_FIRST_PAUSE * 2.0 ** min(before - 1, 8), _LONGEST_PAUSE)
-        asyncio.get_running_loop().call_later(pause, self._queue.activate, [preemptor])
+        asyncio.get_running_loop().call_later(pause, self.activate, preemptor)
 
     async def _evict(self, victim: Pod, preemptor: Pod, node: str) -> None:
         waiting = self._waiting.get(victim.uid)

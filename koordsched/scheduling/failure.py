@@ -13,6 +13,7 @@ from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.pending import PendingPods
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -37,10 +38,17 @@ class Voice(Protocol):
 class FailureHandler:
     """Takes failed pods back."""
 
-    def __init__(self, queue: SchedulingQueue[Pod], pending: PendingPods, voice: Voice) -> None:
+    def __init__(
+        self,
+        queue: SchedulingQueue[Pod],
+        pending: PendingPods,
+        voice: Voice,
+        recorder: Recorder = NOT_RECORDING,
+    ) -> None:
         self._queue = queue
         self._pending = pending
         self._voice = voice
+        self._recorder = recorder
 
     def handle(
         self,
@@ -53,6 +61,7 @@ class FailureHandler:
         nominating: NominatingInfo = NOOP,
     ) -> None:
         """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination."""
+        self._recorder.refused(queued, message, reason, plugins, pending_plugins, nominating)
         newest = self._pending.newest(queued.pod)
         if newest is None:
             # Deleted meanwhile, or somebody gave it a node: nothing to retry.

@@ -41,7 +41,7 @@ from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import EXTENDER, Decisions
-from koordsched.scheduling.eviction import PreemptionEvictions
+from koordsched.scheduling.eviction import Launch, PreemptionEvictions
 from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
@@ -49,8 +49,9 @@ from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.overcommitment import OvercommitmentReports, ignored_resources
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import HintTimes
-from koordsched.scheduling.voice import UserVoice
+from koordsched.scheduling.voice import Speaker, UserVoice
 from koordsched.scheduling.waitnotices import WaitNotices
 from koordsched.scheduling.watching import Watches
 
@@ -81,10 +82,14 @@ class Scheduler:
         own_pod: tuple[str, str] = ("", ""),
         controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
+        recorder: Recorder = NOT_RECORDING,
+        voice: Speaker | None = None,
+        launch: Launch | None = None,
     ) -> None:
         """`own_pod`: namespace and name of the pod this runs in, if any. `controllers`: by the plugin that needs them;
         they run while `run` does. `fence` says whether we may act, for acts
-        that do not go through the lanes.
+        that do not go through the lanes. `recorder` hears of every step. Whoever only repeats decisions gives
+        a `voice`, heard instead of events and pod status, and `launch`, which gets evictions to carry out.
 
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
         """
@@ -98,7 +103,9 @@ class Scheduler:
         self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
         names = [profile.scheduler_name for profile in resolved.profiles]
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall)
-        self.voice = UserVoice({name: self.events.recorder(name) for name in names}, self._status)
+        self.voice: Speaker = voice or UserVoice({name: self.events.recorder(name) for name in names}, self._status)
+        self._recorder = recorder
+        decisive = recorder.clock(clock)
 
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
         nominations = _Nominations()
@@ -111,8 +118,8 @@ class Scheduler:
             nominations=nominations,
             writes=self.writes,
             evictions=evictions,
-            clock=clock,
-            rng=rng,
+            clock=decisive,
+            rng=recorder.chance(rng),
             own_replicas=replicas,
             count=metrics.count,
         )
@@ -125,7 +132,7 @@ class Scheduler:
                 name: _queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
                 for name, profile in self.profiles.items()
             },
-            clock=clock.monotonic,
+            clock=decisive.monotonic,
             sort_key=self.profiles[names[0]].queue_sort[0].sort_key,
             is_pending=self._pending.is_pending,
             backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
@@ -133,7 +140,7 @@ class Scheduler:
         )
         nominations.queue = self.queue
         self.cluster.on_event(self.queue.move_all)
-        failures = FailureHandler(self.queue, self._pending, self.voice)
+        failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
         parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions)
         self._extenders: Extenders | None = None
@@ -145,11 +152,13 @@ class Scheduler:
             self._extenders = Extenders(
                 resolved.extenders, shown, metrics, clock.monotonic, is_bound=self.writes.is_bound, fence=fence
             )
-            extended = ExtendedCycle(*parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox)
+            extended = ExtendedCycle(
+                *parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox, recorder=recorder
+            )
             self.cycle: SchedulingCycle = extended
             self._extended: ExtendedCycle | None = extended
         else:
-            self.cycle = SchedulingCycle(*parts, clock.monotonic, rng)
+            self.cycle = SchedulingCycle(*parts, clock.monotonic, rng, recorder)
             self._extended = None
         self.binding = BindingCycle(
             self.cluster,
@@ -162,8 +171,9 @@ class Scheduler:
             clock.monotonic,
             self._extenders.bind if self._extenders is not None else None,
             inbox,
+            recorder,
         )
-        self._evictions = evictions.executor = PreemptionEvictions(
+        self.evictions = evictions.executor = PreemptionEvictions(
             self.queue,
             self.waiting,
             self.writes,
@@ -172,6 +182,8 @@ class Scheduler:
             clock.wall,
             self.binding.cancel,
             self.cluster.assigned.__contains__,
+            recorder,
+            launch,
         )
         self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
         self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
@@ -188,6 +200,7 @@ class Scheduler:
             on_progress=self._progress.set,
             inbox=inbox,
             originals=shown,
+            recorder=recorder,
         )
         self._event_writer: asyncio.Task[None] | None = None
         metrics.observe_queue(self.queue)
@@ -220,6 +233,7 @@ class Scheduler:
         """Schedules until cancelled."""
         await self.wait_synced()
         timers = asyncio.get_running_loop().create_task(self._run_timers(), name="queue timers")
+        self._recorder.leading(True)
         try:
             async with running(self._controllers):
                 while True:
@@ -231,6 +245,7 @@ class Scheduler:
                     await asyncio.sleep(0)
                     await self.binding.drained_below(MAX_BINDING)
         finally:
+            self._recorder.leading(False)
             timers.cancel()
 
     async def stop(self, within: float = 5.0) -> None:
@@ -238,7 +253,7 @@ class Scheduler:
         try:
             async with asyncio.timeout(within):
                 await self.binding.close()
-                await self._evictions.close()
+                await self.evictions.close()
                 await self._status.drain()
         except TimeoutError:
             _log.warning("%d bindings were still under way at the end", self.binding.in_flight)
@@ -257,6 +272,7 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
+            self._recorder.attempt(queued)
             placement = self.cycle.schedule_one(queued)
             if placement is not None:
                 self.binding.start(placement)
@@ -271,6 +287,7 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
+            self._recorder.attempt(queued)
             placement = await cycle.schedule_with_extenders(queued)
             if placement is not None:
                 self.binding.start(placement)
@@ -282,13 +299,16 @@ class Scheduler:
         while True:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
+            self._recorder.timers()
             self.queue.run_timers()
             self._notices.tick()
             self._overcommitment.tick()
 
     def _reject_waiting(self, uid: str) -> bool:
         waiting = self.waiting.get(uid)
-        return waiting is not None and waiting.reject("", "the pod is being deleted", Code.ERROR)
+        return self._recorder.ask(
+            lambda: waiting is not None and waiting.reject("", "the pod is being deleted", Code.ERROR)
+        )
 
 
 class _Nominations:

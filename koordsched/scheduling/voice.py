@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
+from koordsched.controllers import controller
 from koordsched.observability.events import NORMAL, WARNING, EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
+from koordsched.scheduling import eviction, failure, handlers, overcommitment, waitnotices
 from koordsched.scheduling.podstatus import PodStatusWriter
+
+
+class Speaker(
+    failure.Voice,
+    handlers.Complaints,
+    eviction.EvictionVoice,
+    waitnotices.Tell,
+    overcommitment.NodeVoice,
+    controller.Voice,
+    Protocol,
+):
+    """Says everything that there is to say to users."""
 
 
 class UserVoice:

@@ -29,6 +29,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox, InboxSink
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import TimedSink
 
 _log = logging.getLogger(__name__)
@@ -148,14 +149,18 @@ class Watches:
         on_progress: Callable[[], None],
         inbox: Inbox | None = None,
         originals: ExtenderObjects | None = None,
+        recorder: Recorder = NOT_RECORDING,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._rng = rng
         self._on_progress = on_progress
         self._inbox = inbox
+        self._recorder = recorder
         self._tasks: list[asyncio.Task[None]] = []
         self.reflectors: dict[str, Reflector[Any]] = {}
+        self.sinks: dict[str, Sink[Any]] = {}
+        """Path of a resource -> where its objects go in the end."""
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
         node_sink = TimedSink(
@@ -185,6 +190,8 @@ class Watches:
         selectors: dict[str, str],
         originals: Originals[T] | None = None,
     ) -> None:
+        self.sinks[path] = sink
+        sink = self._recorder.sink(path, sink)
         decode: Decode[T] = Decoder(kind)
         if originals is not None and self._inbox is not None:
             decode, sink = originals.tap(decode, self._inbox, sink)

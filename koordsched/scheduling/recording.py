@@ -1,0 +1,144 @@
+"""What a journal hears of: everything that enters the state decisions rest on, and every decision.
+
+Between two scheduling cycles the state changes only by what is told here, in the order in which it takes effect:
+changes of objects, the timers of the queue, and what becomes of bindings and evictions. Within a step the outside is
+asked for nothing but the time and chance, through `Recorder.clock` and `Recorder.chance`. So whoever has all of it can
+repeat every decision; `koordsched.journal` writes it down and does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from random import Random
+from typing import Protocol, TypeVar
+
+from koordsched.client.sink import KubeObject, Sink
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.handle import Clock
+from koordsched.framework.interface import Cycle
+from koordsched.framework.status import Status
+from koordsched.queue.item import QueuedPod
+from koordsched.queue.nominator import NominatingInfo
+
+A = TypeVar("A", bool, int, float)
+T = TypeVar("T", bound=KubeObject)
+
+
+class Recorder(Protocol):
+    """Told before each step what it is, and within it what came of it."""
+
+    # --- what decisions ask of the outside --------------------------------------------------------
+
+    def ask(self, question: Callable[[], A]) -> A:
+        """The answer to a question that the state does not answer by itself."""
+
+    def clock(self, clock: Clock) -> Clock:
+        """The clock that decisions are to read."""
+
+    def chance(self, rng: Random) -> Random:
+        """The generator that plugins are to draw from."""
+
+    # --- steps -------------------------------------------------------------------------------------
+
+    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
+        """The sink that objects of this collection are to go through, on their way into the given one."""
+
+    def leading(self, leads: bool) -> None:
+        """Scheduling begins or ends."""
+
+    def timers(self) -> None:
+        """The queue looks for pods whose time has come."""
+
+    def attempt(self, queued: QueuedPod[Pod]) -> None:
+        """The pod was taken from the queue and is scheduled now."""
+
+    def binding(self, uid: str) -> None:
+        """The pod is on its way to be bound: it needs no replay of events any more."""
+
+    def undone(self, uid: str, status: Status) -> None:
+        """The binding failed, and the placement is taken back."""
+
+    def evicted(self, uid: str) -> None:
+        """All victims of this preemptor were told to go, or cannot be."""
+
+    def activated(self, uid: str) -> None:
+        """The pod is to be tried at once."""
+
+    # --- decisions -----------------------------------------------------------------------------------
+
+    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+        """A row was chosen, of this total (None if it is the only feasible one). Returns the row to take."""
+
+    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Victims have to make room on the node."""
+
+    def refused(
+        self,
+        queued: QueuedPod[Pod],
+        message: str,
+        reason: str,
+        plugins: AbstractSet[str],
+        pending_plugins: AbstractSet[str],
+        nominating: NominatingInfo,
+    ) -> None:
+        """The pod got no node, or lost it; arguments as of `FailureHandler.handle`."""
+
+
+class NotRecording:
+    """Nobody listens."""
+
+    def ask(self, question: Callable[[], A]) -> A:
+        return question()
+
+    def clock(self, clock: Clock) -> Clock:
+        return clock
+
+    def chance(self, rng: Random) -> Random:
+        return rng
+
+    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
+        return sink
+
+    def leading(self, leads: bool) -> None:
+        pass
+
+    def timers(self) -> None:
+        pass
+
+    def attempt(self, queued: QueuedPod[Pod]) -> None:
+        pass
+
+    def binding(self, uid: str) -> None:
+        pass
+
+    def undone(self, uid: str, status: Status) -> None:
+        pass
+
+    def evicted(self, uid: str) -> None:
+        pass
+
+    def activated(self, uid: str) -> None:
+        pass
+
+    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+        return row
+
+    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        pass
+
+    def refused(
+        self,
+        queued: QueuedPod[Pod],
+        message: str,
+        reason: str,
+        plugins: AbstractSet[str],
+        pending_plugins: AbstractSet[str],
+        nominating: NominatingInfo,
+    ) -> None:
+        pass
+
+
+NOT_RECORDING = NotRecording()
