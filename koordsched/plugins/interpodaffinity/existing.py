@@ -148,11 +148,19 @@ class ExistingTerms:
 
     def objects_to(self, owner: Pod, other: Pod) -> bool:
         """Whether a required anti-affinity term of one pod, which need not be on a node any more, is about another."""
+        return any(True for _ in self.objections(owner, other))
+
+    def objections(self, owner: Pod, other: Pod) -> Iterator[TermCounts]:
+        """The required anti-affinity terms of one pod, which need not be on a node, that are about another."""
+        terms = self._terms_of(owner)
+        if not terms:
+            return
         labels = self.namespaces.labels(other.namespace)
-        return any(
-            term.kind is TermKind.REQUIRED_ANTI and term.matcher.matches(other.namespace, labels, other.labels.labels)
-            for term in self._terms_of(owner)
-        )
+        for term in terms:
+            if term.kind is TermKind.REQUIRED_ANTI and term.matcher.matches(
+                other.namespace, labels, other.labels.labels
+            ):
+                yield term
 
     def _match(self, namespace: str, labels: dict[str, str]) -> Matched:
         candidates: list[Iterable[TermCounts]] = [self._others]

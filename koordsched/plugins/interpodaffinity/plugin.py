@@ -5,7 +5,7 @@ Source: upstream `interpodaffinity/{filtering,scoring}.go`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,13 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.plugin_args import InterPodAffinityArgs
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, Cycle, Filter, PreFilter, PreFilterResult, Score, Scores
+from koordsched.framework.interface import MAX_SCORE, Cycle, PreFilter, PreFilterResult, Score, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import WorldFilter
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms, TermKind
 from koordsched.plugins.interpodaffinity.hints import AffinityHints
 from koordsched.plugins.interpodaffinity.incoming import IncomingCompiler, IncomingTerms
+from koordsched.plugins.interpodaffinity.worlds import AffinityWorlds
 from koordsched.plugins.matching.rows import Mask
 from koordsched.plugins.podcounts.index import PodIndex
 from koordsched.plugins.podcounts.rowcounts import Counts, DomainCounts, RowCounts
@@ -42,7 +44,7 @@ class _CycleState:
         self.worth: dict[str, Counts] = {}
 
 
-class InterPodAffinity(PreFilter, Filter, Score):
+class InterPodAffinity(PreFilter, WorldFilter, Score):
     """Refuses and prefers nodes by the pods in their domains.
 
     Counts are read as they are when asked, so hypothetical pods need no state of their own: what-ifs tell the
@@ -110,6 +112,19 @@ class InterPodAffinity(PreFilter, Filter, Score):
             unwelcome = self._any_there(existing, existing.key, table, rows)
             codes = _refuse(codes, unwelcome, self._code_existing)
         return codes
+
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> AffinityWorlds:
+        """See `framework.worlds`."""
+        return AffinityWorlds(
+            self._state(cycle, pod).terms,
+            pod,
+            coming,
+            self._index,
+            self._existing,
+            affinity=self._code_affinity,
+            anti_affinity=self._code_anti_affinity,
+            existing=self._code_existing,
+        )
 
     def _any_there(self, counts: RowCounts, key: str, table: NodeTable, rows: RowArray) -> Mask | None:
         """Where the node's domain counts any; None if nowhere."""

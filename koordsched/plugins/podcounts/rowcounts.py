@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.columns import ABSENT
 from koordsched.plugins.podcounts.topology import EligibleNodes, Topology
 
 Counts = npt.NDArray[np.int64]
+
+_NONE = int(np.iinfo(np.int64).max)
+"""More than any count."""
 
 _MAX_DOMAINS = 16
 """Distinct (key, eligible nodes) that one set of counts follows; pods of one workload need one or two."""
@@ -27,6 +31,7 @@ class DomainCounts:
         "_eligible",
         "_key",
         "_lowest",
+        "_next_lowest",
         "_topology",
         "_version",
         "counts",
@@ -43,6 +48,7 @@ class DomainCounts:
         self.present: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._lowest: int | None = None
         self._at_lowest = 0  # how many domains have the lowest count, as long as that is known
+        self._next_lowest: int | None = None  # the lowest count of all domains but one that has the lowest
 
     def refresh(self, by_row: Counts) -> None:
         """Adds up again if nodes changed; `Topology.refresh` comes first."""
@@ -60,7 +66,7 @@ class DomainCounts:
         nodes = np.bincount(self._domain_of, minlength=len(column.values))
         nodes[ABSENT] = 0
         self.present = np.flatnonzero(nodes)
-        self._lowest = None
+        self._lowest = self._next_lowest = None
 
     def add(self, row: int, count: int) -> None:
         """Pods appeared on (or, if negative, went from) a row."""
@@ -70,6 +76,7 @@ class DomainCounts:
         before = self.counts.item(domain)
         after = before + count
         self.counts[domain] = after
+        self._next_lowest = None
         lowest = self._lowest
         if lowest is None or min(before, after) > lowest:
             return
@@ -92,6 +99,21 @@ class DomainCounts:
             self._lowest = int(counts.min())
             self._at_lowest = int(np.count_nonzero(counts == self._lowest))
         return self._lowest
+
+    def in_worlds(self, ids: npt.NDArray[np.int32], rows: RowArray, changes: Counts) -> tuple[Counts, Counts]:
+        """(the count of each row's domain, the lowest count of any domain) in worlds that differ from this one by so
+        many on that row. `ids`: the value numbers of the rows.
+        """
+        counted = self._domain_of.take(rows) != ABSENT
+        own = self.counts.take(ids) + np.where(counted, changes, 0)
+        lowest = self.lowest
+        if self._next_lowest is None:
+            if self._at_lowest > 1 or len(self.present) < 2:
+                self._next_lowest = lowest if len(self.present) > 1 else _NONE
+            else:
+                self._next_lowest = int(np.partition(self.counts.take(self.present), 1)[1])
+        others = np.where(self.counts.take(ids) == lowest, self._next_lowest, lowest)
+        return own, np.where(counted, np.minimum(own, others), lowest)
 
     @property
     def any(self) -> bool:

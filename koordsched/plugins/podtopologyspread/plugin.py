@@ -5,7 +5,7 @@ Source: upstream `podtopologyspread/{filtering,scoring}.go`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 
 import numpy as np
@@ -19,13 +19,15 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.plugin_args import PodTopologySpreadArgs
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, Cycle, Filter, PreFilter, PreFilterResult, Score, Scores
+from koordsched.framework.interface import MAX_SCORE, Cycle, PreFilter, PreFilterResult, Score, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import WorldFilter
 from koordsched.plugins.matching.rows import Mask
 from koordsched.plugins.podcounts.index import PodIndex
 from koordsched.plugins.podtopologyspread.constraints import SOFT, Constraint, Spread, SpreadCompiler
 from koordsched.plugins.podtopologyspread.hints import SpreadHints
 from koordsched.plugins.podtopologyspread.owners import OwnerSelectors
+from koordsched.plugins.podtopologyspread.worlds import SpreadWorlds
 from koordsched.queue.hints import HintRegistration
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
@@ -54,7 +56,7 @@ class _CycleState:
         self.scored: Mask | None = None
 
 
-class PodTopologySpread(PreFilter, Filter, Score):
+class PodTopologySpread(PreFilter, WorldFilter, Score):
     """Refuses nodes in domains with too many pods of a kind; prefers those with few."""
 
     name = "PodTopologySpread"
@@ -113,6 +115,11 @@ class PodTopologySpread(PreFilter, Filter, Score):
             if found is not None:
                 codes = found if codes is None else np.where(codes == PASS, found, codes)
         return codes
+
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> SpreadWorlds:
+        """See `framework.worlds`."""
+        hard = self._state(cycle, pod).spread.hard
+        return SpreadWorlds(hard, pod, self._index, skew=self._code_skew, label=self._code_label)
 
     def _violations(self, constraint: Constraint, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         ids = table.label_column(constraint.key).ids.data.take(rows)

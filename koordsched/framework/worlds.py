@@ -1,0 +1,113 @@
+"""Worlds: what filters say about rows to which pods have come, or which they have left, each row in a world of its own.
+
+The same change on two rows is two hypothetical clusters. NODE plugins read their own row alone, so that all rows of
+the live table can be changed at once for them. What a `WorldFilter` reads of other rows it knows as sums of counts: it
+is told by how much these differ on the row in question, and holds everything else as it is. So a dry run of preemption,
+or a look at all promised nodes, is a few operations on arrays instead of one what-if after the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import ALL_FACETS, NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.interface import Cycle, Filter
+from koordsched.framework.plan import ShapePlan
+from koordsched.framework.status import PASS, Codes
+
+Amounts = npt.NDArray[np.int64]
+
+
+class Tally(NamedTuple):
+    """Something that a filter counts of the pods on a row.
+
+    `of`: how much a pod adds, which depends on nothing but its shape, namespace, labels and whether it is being
+    deleted. Tallies of the same `identity` count the same, whoever has them and whenever.
+    """
+
+    identity: Hashable
+    of: Callable[[Pod], int]
+
+
+class Worlds(ABC):
+    """The answers of one filter, for the pod of one cycle; valid until anything changes."""
+
+    tallies: Sequence[Tally]
+
+    @abstractmethod
+    def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
+        """A reason number per row, 0 where it passes; None if all pass.
+
+        `changes`: per tally, by how much each row differs from what it is.
+        """
+
+
+class WorldFilter(Filter):
+    """A filter that can answer for many worlds at once."""
+
+    @abstractmethod
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+        """The same verdicts as `filter` in what-ifs. `coming`: all pods that may appear in one of the worlds."""
+
+
+class WorldChain:
+    """All filters of a pod. `tallies`: of all of them, in order."""
+
+    def __init__(
+        self,
+        plan: ShapePlan,
+        table: NodeTable,
+        steps: Sequence[tuple[Worlds, Callable[[Codes], npt.NDArray[np.bool_]]]],
+    ) -> None:
+        """`steps`: the worlds of each filter, and which rows reach it by the codes so far."""
+        self._plan = plan
+        self._table = table
+        self._steps = steps
+        self.tallies: tuple[Tally, ...] = tuple(tally for worlds, _ in steps for tally in worlds.tallies)
+
+    def tallied(self, pods: Sequence[Sequence[Pod]]) -> list[Amounts]:
+        """Per tally, how much the pods of each group add to it."""
+        sums = [np.zeros(len(pods), dtype=np.int64) for _ in self.tallies]
+        known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        for i, group in enumerate(pods):
+            for pod in group:
+                kind = (pod.shape, pod.namespace, pod.labels, pod.deleting)
+                counted = known.get(kind)
+                if counted is None:
+                    amounts = [(k, tally.of(pod)) for k, tally in enumerate(self.tallies)]
+                    counted = known[kind] = [(k, amount) for k, amount in amounts if amount]
+                for k, amount in counted:
+                    sums[k][i] += amount
+        return sums
+
+    def codes(self, rows: RowArray, changes: Sequence[Amounts], facets: int = ALL_FACETS) -> Codes:
+        """The verdict on each row: of the NODE plugins that read one of the facets, as the table reads now, and of all
+        others with these changes to their tallies.
+        """
+        codes = self._plan.filter_nodes(self._table, rows, facets)
+        self.refuse(codes, rows, changes)
+        return codes
+
+    def refuse(self, codes: Codes, rows: RowArray, changes: Sequence[Amounts]) -> None:
+        """Adds the verdicts of all but the NODE plugins to the codes of those."""
+        start = 0
+        for worlds, reached_by in self._steps:
+            own = changes[start : start + len(worlds.tallies)]
+            start += len(worlds.tallies)
+            at = np.flatnonzero(reached_by(codes))
+            if not len(at):
+                continue
+            if len(at) == len(rows):
+                verdicts = worlds.filter(self._table, rows, own)
+            else:
+                verdicts = worlds.filter(self._table, rows[at], [change[at] for change in own])
+            if verdicts is not None:
+                rejected = verdicts != PASS
+                codes[at[rejected]] = verdicts[rejected]
