@@ -14,11 +14,11 @@ import uvloop
 from rich.console import Console
 
 from bench.api import Api, RequestRefused
-from bench.machine import describe
+from bench.machine import describe, version_of
 from bench.population import Population
 from bench.processes import Command, CommandFailed
 from bench.report import table, write
-from bench.results import Report, Result
+from bench.results import Report
 from bench.server import KOORDSCHED, ServerFailed, embedded
 from bench.trial import Plan, Server, Trial, yardstick
 from bench.workloads import Catalog, Workload, WorkloadError, load
@@ -32,7 +32,10 @@ OURS = f"koordsched={shlex.join(KOORDSCHED)}" + (
 )
 """What is measured if nothing else is asked for."""
 
-TABLE_WIDTH = 110
+CEILING = yardstick(events=True).name
+"""What schedulers are compared with."""
+
+TABLE_WIDTH = 126
 """Columns of the tables in a file or a pipe."""
 
 
@@ -52,8 +55,8 @@ class Options:
               help="API server to use; what the benchmark makes there it also deletes. "
               "Default: an embedded one.")  # fmt: skip
 @click.option("--scheduler", "schedulers", multiple=True, metavar="NAME=COMMAND",
-              help="Scheduler to measure; may be repeated. {name}, {kubeconfig}, {config} and {port} are filled in. "
-              "Default: koordsched.")  # fmt: skip
+              help="Scheduler to measure; may be repeated. {name}, {kubeconfig}, {config}, {config_all} and {port} are "
+              "filled in; with {config_all} every node is scored for every pod. Default: koordsched.")  # fmt: skip
 @click.option("--workload", "names", multiple=True, default=("SchedulingBasic",), show_default=True,
               help="Workload; may be repeated; 'all' for all.")  # fmt: skip
 @click.option("--nodes", type=int, default=0, help="Nodes, instead of the workload's number.")
@@ -104,7 +107,7 @@ def main(
             report = uvloop.run(_run(options, catalog, kubeconfig.resolve(), server))
     except (WorkloadError, ServerFailed, CommandFailed, RequestRefused, ClientError, ValueError) as error:
         raise SystemExit(f"bench: {error}") from error
-    for path in write(report, out):
+    for path in write(report, out, CEILING):
         click.echo(f"wrote {path}")
     if any(result.error for result in report.results):
         raise SystemExit(1)
@@ -125,11 +128,18 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
     console = Console()
     if not console.is_terminal:
         console.width = TABLE_WIDTH
-    report = Report(describe(), server, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), [])
     settings = await source_of(clock=SystemClock(), kubeconfig=str(kubeconfig))()
     transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(kubeconfig))
     try:
         api = Api(transport)
+        report = Report(
+            describe(),
+            server,
+            await api.version(),
+            {c.name: version for c in options.commands if (version := version_of(shlex.split(c.template)[0]))},
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            [],
+        )
         known = Server(kubeconfig, transport.server, settings.authorization.removeprefix("Bearer "))
         number = 0
         for name, workload in options.workloads.items():
@@ -137,15 +147,16 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
             await population.clear()
             await population.clear_ground()
             await population.create_ground()
-            results: list[Result] = []
             for _ in range(options.rounds):
                 for command in options.commands:
                     number += 1
                     console.print(f"{name}: {command.name} ...", style="dim")
                     trial = Trial(api, known, catalog, name, workload, options.out)
-                    results.append(await trial.run(command, number, options.plan))
-            report.results.extend(results)
-            console.print(table(name, results, yardstick(events=True).name))
+                    report.results.append(await trial.run(command, number, options.plan))
+            results = [result for result in report.results if result.workload == name]
+            console.print(table(name, results, CEILING))
+            # What a long run has found so far is not lost when it is ended.
+            write(report, options.out, CEILING)
         await population.clear()
     finally:
         await transport.close()

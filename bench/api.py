@@ -11,9 +11,11 @@ import orjson
 
 from bench.manifests import Manifest
 from koordsched.client.errors import ClientError
-from koordsched.client.network import NetworkTransport
+from koordsched.client.transport import JSON, MERGE_PATCH, Transport
 
 IN_FLIGHT = 64
+DEFINED_WITHIN = 30
+"""Seconds until a custom resource must be served once it is defined."""
 
 _COLLECTIONS = {
     "Node": ("/api/v1", "nodes"),
@@ -21,11 +23,17 @@ _COLLECTIONS = {
     "Pod": ("/api/v1", "pods"),
     "Service": ("/api/v1", "services"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
+    "ElasticQuota": ("/apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas"),
 }
 
 
 class RequestRefused(Exception):
     """The API server answered with an error; the message is ready for the user."""
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -48,7 +56,7 @@ def collection(manifest: Manifest) -> str:
 class Api:
     """Creates, deletes and lists."""
 
-    def __init__(self, transport: NetworkTransport) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
     async def create_all(self, manifests: Iterable[Manifest]) -> int:
@@ -58,6 +66,24 @@ class Api:
     async def create(self, manifest: Manifest) -> None:
         """Creates one object; it may exist already. Raises RequestRefused."""
         await self._one("POST", collection(manifest), orjson.dumps(manifest))
+
+    async def version(self) -> str:
+        """What the server calls itself. Raises RequestRefused."""
+        response = await self.transport.request("GET", "/version")
+        if response.status >= 400:
+            raise RequestRefused(f"GET /version: {response.status}")
+        return msgspec.json.decode(response.body, type=_Version).git_version
+
+    async def define(self, definition: Manifest) -> None:
+        """Creates a custom resource definition and waits until it is served. Raises RequestRefused."""
+        await self.create(definition)
+        spec = definition["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        for _ in range(DEFINED_WITHIN):
+            if (await self.transport.request("GET", path)).status != 404:
+                return
+            await asyncio.sleep(1.0)
+        raise RequestRefused(f"GET {path}: still not served after {DEFINED_WITHIN} s")
 
     async def delete_all(self, paths: Iterable[str]) -> int:
         """Deletes objects at once, without grace; those that are gone already are fine. Raises RequestRefused."""
@@ -107,7 +133,7 @@ class Api:
         return done
 
     async def _one(self, method: str, path: str, body: bytes) -> None:
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = MERGE_PATCH if method == "PATCH" else JSON
         while True:
             try:
                 response = await self.transport.request(method, path, body=body, content_type=kind, timeout=60.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def describe() -> Machine:
         libraries={name: metadata.version(name) for name in _LIBRARIES},
         load=round(os.getloadavg()[0], 2),
     )
+
+
+def version_of(executable: str) -> str:
+    """What a program says of its version, in one line; empty if it does not, or is the interpreter of this one."""
+    if executable == sys.executable:
+        return ""
+    try:
+        said = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.strip().partition("\n")[0]
 
 
 def _processor() -> str:

@@ -10,7 +10,9 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.workloads import Catalog, NodeKind, Nodes, Objects, PodKind, Pods, Workload
+import yaml
+
+from bench.workloads import DEFINITIONS, Catalog, NodeKind, Nodes, Objects, PodKind, Pods, Workload
 
 Manifest = dict[str, Any]
 
@@ -170,16 +172,25 @@ def nodes_of(catalog: Catalog, groups: list[Nodes]) -> Iterator[Manifest]:
 def namespaces_of(workload: Workload) -> Iterator[Manifest]:
     """All namespaces of a workload."""
     for group in workload.namespaces:
-        for index in range(group.count):
-            metadata = {"name": f"{group.prefix}-{index}", "labels": group.labels}
+        names = [f"{group.prefix}-{index}" for index in range(group.count)] or [group.prefix]
+        for name in names:
+            metadata = {"name": name, "labels": group.labels}
             yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def definitions_of(workload: Workload) -> Iterator[Manifest]:
+    """The custom resource definitions that a workload needs."""
+    for file in workload.definitions:
+        yield yaml.safe_load((DEFINITIONS / file).read_text())
 
 
 def objects_of(groups: list[Objects]) -> Iterator[Manifest]:
     """All other objects of a workload."""
     for group in groups:
-        for index in range(group.count):
-            yield fill_in(group.manifest, {"index": index})
+        for index in range(group.first, group.first + group.count):
+            manifest = fill_in(group.manifest, {"index": index})
+            manifest["metadata"]["labels"] = MARK | manifest["metadata"].get("labels", {})
+            yield manifest
 
 
 def pods_of(

@@ -8,9 +8,8 @@ from types import TracebackType
 
 import msgspec
 
-from koordsched.client.errors import ConnectionFailure
-from koordsched.client.network import NetworkTransport
-from koordsched.client.watchstream import LineSplitter
+from bench.watching import Event, WatchLost, pod_events
+from koordsched.client.transport import Transport
 
 
 class _Meta(msgspec.Struct):
@@ -26,21 +25,7 @@ class _Pod(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Failure(msgspec.Struct):
-    message: str = ""
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
-
-
-class WatchLost(Exception):
-    """The watch ended before the measurement; its figures would be wrong."""
 
 
 class Observer:
@@ -49,7 +34,7 @@ class Observer:
     `appeared`, `bound`: pod name -> when the watch showed it. Use as an async context manager.
     """
 
-    def __init__(self, transport: NetworkTransport, prefix: str, resource_version: str) -> None:
+    def __init__(self, transport: Transport, prefix: str, resource_version: str) -> None:
         self._transport = transport
         self._prefix = prefix
         self._version = resource_version
@@ -85,26 +70,16 @@ class Observer:
         return True
 
     async def _watch(self) -> None:
-        query = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": "3600"}
-        now = time.monotonic
         try:
-            async with self._transport.stream("/api/v1/pods", query=query, timeout=3700.0) as stream:
-                lines = LineSplitter()
-                async for chunk in stream.chunks():
-                    at = now()
-                    for line in lines.feed(chunk):
-                        self._take(line, at)
-                    self._changed.set()
-            raise WatchLost("the API server ended the watch")
-        except ConnectionFailure as error:
-            raise WatchLost(str(error)) from error
+            async for events in pod_events(self._transport, self._version):
+                at = time.monotonic()
+                for event in events:
+                    self._take(event, at)
+                self._changed.set()
         finally:
             self._changed.set()
 
-    def _take(self, line: bytes, at: float) -> None:
-        event = _decode_event(line)
-        if event.type == "ERROR":
-            raise WatchLost(msgspec.json.decode(event.object, type=_Failure).message)
+    def _take(self, event: Event, at: float) -> None:
         if event.type not in ("ADDED", "MODIFIED"):
             return
         pod = _decode_pod(event.object)

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -30,12 +31,14 @@ class Command:
     """A scheduler to measure: `name`, and the command line with placeholders.
 
     {name}: the schedulerName it must serve; {kubeconfig}; {config}: a KubeSchedulerConfiguration file that says both;
-    {port}: a free port on which it should serve /metrics without TLS, if it can.
+    {config_all}: the same, with every node scored for every pod; {port}: a free port on which it should serve /metrics
+    without TLS, if it can. `decides`: whether it can tell which pods must wait.
     """
 
-    def __init__(self, name: str, template: str) -> None:
+    def __init__(self, name: str, template: str, *, decides: bool = True) -> None:
         self.name = name
         self.template = template
+        self.decides = decides
 
     @classmethod
     def parse(cls, text: str) -> Command:
@@ -53,19 +56,30 @@ class Command:
             raise CommandFailed(f"{self.name}: unknown placeholder or stray brace in the command: {error}") from error
 
 
-def write_config(path: Path, scheduler_name: str, kubeconfig: Path) -> None:
-    """A KubeSchedulerConfiguration of the default profile under this name, no leader election, no client limits."""
-    path.write_bytes(
-        orjson.dumps(
-            {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                "leaderElection": {"leaderElect": False},
-                "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 100000, "burst": 100000},
-                "profiles": [{"schedulerName": scheduler_name}],
-            }
-        )
-    )
+def write_config(
+    path: Path,
+    scheduler_name: str,
+    kubeconfig: Path,
+    profile: Mapping[str, Any],
+    *,
+    score_every_node: bool = False,
+) -> None:
+    """A KubeSchedulerConfiguration without leader election and client limits, of one profile under this name.
+
+    `profile`: what differs from the default one. Without `score_every_node` a scheduler may look at a part of the
+    nodes, as kube-scheduler does by default. Parallelism stays what the scheduler takes by itself.
+    """
+    config: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        # A negative rate switches the limit of client-go off; with 0 it would be 50 per second.
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": -1, "burst": 100000},
+        "profiles": [{**profile, "schedulerName": scheduler_name}],
+    }
+    if score_every_node:
+        config["percentageOfNodesToScore"] = 100
+    path.write_bytes(orjson.dumps(config))
 
 
 def free_port() -> int:
@@ -92,6 +106,7 @@ class SchedulerProcess:
         loop = asyncio.get_running_loop()
         self.started = time.monotonic()
         self.samples: list[tuple[float, float]] = [(self.started, 0.0)]
+        # From samples alone: what the kernel tells at the end counts the process that started this one, too.
         self.peak_rss_mib = 0
         self._exit_usage: float | None = None
         self._sampler = loop.create_task(self._sample())
@@ -108,7 +123,6 @@ class SchedulerProcess:
         if pid:
             # After the end the kernel tells exactly; before, in hundredths of a second.
             self._exit_usage = usage.ru_utime + usage.ru_stime
-            self.peak_rss_mib = max(self.peak_rss_mib, usage.ru_maxrss >> 10)
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self.samples.append((now, self._exit_usage))
             return

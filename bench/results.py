@@ -28,11 +28,14 @@ class Result(msgspec.Struct):
     `first_binding`, `last_binding`: seconds from the start of the process, or of the arrivals if it ran already.
     `curve`: (seconds since the first binding or arrival, pods bound), for charts. `cpu_ms_per_pod`: of the scheduler
     process, from the first binding or arrival until its events were written. `events_written`: found on the server;
-    `events_dropped`: as the scheduler itself counts, None if it does not say. `stall_ms`: the longest time that its
-    event loop was blocked, where it says so. `error` is empty if all pods were bound.
+    `events_dropped`: as the scheduler itself counts, None if it does not say. `block_ms`, `block_cpu_ms`: the longest
+    time between two turns of its event loop after the start, on the wall and in CPU time of its thread (what other
+    processes took is in the first alone); `gc_pause_ms`: its longest garbage collection, all where it says so.
+    `error` is empty if all pods were bound.
     """
 
     scheduler: str
+    command: str
     workload: str
     arrival: str
     nodes: int
@@ -48,17 +51,21 @@ class Result(msgspec.Struct):
     peak_rss_mib: int
     events_written: int
     events_dropped: int | None
-    stall_ms: float | None
+    block_ms: float | None
+    block_cpu_ms: float | None
+    gc_pause_ms: float | None
     distinct_nodes: int
     curve: list[tuple[float, int]]
     error: str = ""
 
 
 class Report(msgspec.Struct):
-    """Everything of one invocation."""
+    """Everything of one invocation. `version`: the API server's; `schedulers`: name -> version, where one is told."""
 
     machine: Machine
     server: str
+    version: str
+    schedulers: dict[str, str]
     started: str
     results: list[Result]
 

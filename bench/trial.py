@@ -11,10 +11,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from bench import results
-from bench.api import Api
-from bench.observer import Observer, WatchLost
-from bench.population import Population
+from bench.api import Api, RequestRefused
+from bench.observer import Observer
+from bench.population import SCHEDULER, Population
 from bench.processes import Command, CommandFailed, SchedulerProcess, free_port, write_config
+from bench.unrest import Unrest
+from bench.watching import WatchLost
 from bench.workloads import Catalog, Workload
 
 MEASURED = "measured-"
@@ -24,6 +26,8 @@ PROBE_WITHIN = 120.0
 SETTLE_WITHIN = 60.0
 EVENTS_WITHIN = 120.0
 """Seconds for a started scheduler to bind the first pod, to come to rest, and to write its last events."""
+
+_BLOCK = "koordsched_event_loop_block_max_seconds"
 
 BARE_BINDER = Path(__file__).with_name("bare_binder.py")
 
@@ -63,6 +67,7 @@ def yardstick(*, events: bool) -> Command:
         "bare binder + events" if events else "bare binder",
         f"{sys.executable} {BARE_BINDER} --server {{server}} --token {{token}} --insecure "
         f"--scheduler-name {{name}} --pods {{pods}}{flags}",
+        decides=False,
     )
 
 
@@ -73,16 +78,19 @@ class Trial:
         self._api = api
         self._server = server
         self._name = name
+        self._catalog = catalog
         self._workload = workload
         self._population = Population(api, catalog, workload)
         self._out = out
 
     async def run(self, command: Command, number: int, plan: Plan) -> results.Result:
         """Everything from the first pod to the last event. What goes wrong is told in the result."""
-        scheduler = f"bench-{number}"
+        scheduler = f"{SCHEDULER}{number}"
+        # Who decides nothing would fail at gates, or fill a cluster with pods that do not fit.
+        others = scheduler if command.decides else f"{scheduler}-nobody"
         population = self._population
         await population.clear()
-        await population.create_init(scheduler)
+        await population.create_init(scheduler, others)
         pods = population.measured(MEASURED.removesuffix("-"), scheduler)
         waiting = plan.rate == 0
         port = free_port()
@@ -102,13 +110,15 @@ class Trial:
                     await self._warm_up(process, scheduler)
                     began = time.monotonic()
                     arriving = loop.create_task(self._arrive(pods, plan.rate))
-                unrest = loop.create_task(population.unrest(scheduler))
+                unrest = loop.create_task(Unrest(self._api, self._catalog, self._workload, others).run(version))
                 error = await self._await_bindings(observer, process, len(pods), plan.patience)
                 if arriving is not None:
                     await arriving
                 unrest.cancel()
+                with suppress(asyncio.CancelledError):
+                    await unrest
                 await process.idle(EVENTS_WITHIN)
-            except (CommandFailed, WatchLost) as problem:
+            except (CommandFailed, RequestRefused, WatchLost) as problem:
                 error = str(problem)
             finally:
                 for task in (arriving, unrest):
@@ -116,16 +126,20 @@ class Trial:
                         task.cancel()
                 metrics = await loop.run_in_executor(None, read_metrics, port)
                 await process.stop()
-        written = await population.count_events(MEASURED)
+        written = await population.count_events(MEASURED, scheduler)
         return self._result(command, plan, observer, process, began, len(pods), metrics, written, error)
 
     def _arguments(self, command: Command, scheduler: str, port: int, pods: int) -> list[str]:
-        config = self._out / f"{scheduler}.json"
-        write_config(config, scheduler, self._server.kubeconfig)
+        config, config_all = self._out / f"{scheduler}.json", self._out / f"{scheduler}-all.json"
+        for path in (config, config_all):
+            write_config(
+                path, scheduler, self._server.kubeconfig, self._workload.profile, score_every_node=path is config_all
+            )
         values = {
             "name": scheduler,
             "kubeconfig": str(self._server.kubeconfig),
             "config": str(config),
+            "config_all": str(config_all),
             "port": str(port),
             "server": self._server.url,
             "token": self._server.token,
@@ -186,6 +200,7 @@ class Trial:
         dropped = [value for name, value in metrics.items() if name.startswith("koordsched_events_dropped_total")]
         return results.Result(
             scheduler=command.name,
+            command=command.template,
             workload=self._name,
             arrival=plan.arrival,
             nodes=self._workload.node_count,
@@ -201,7 +216,9 @@ class Trial:
             peak_rss_mib=process.peak_rss_mib,
             events_written=written,
             events_dropped=int(sum(dropped)) if dropped else None,
-            stall_ms=_milliseconds(metrics.get("koordsched_event_loop_lag_seconds")),
+            block_ms=_milliseconds(metrics.get(f'{_BLOCK}{{clock="wall"}}')),
+            block_cpu_ms=_milliseconds(metrics.get(f'{_BLOCK}{{clock="cpu"}}')),
+            gc_pause_ms=_milliseconds(metrics.get("koordsched_gc_pause_max_seconds")),
             distinct_nodes=len(set(observer.nodes.values())),
             curve=results.curve_of(moments, origin),
             error=error,

@@ -10,6 +10,8 @@ import msgspec
 import yaml
 
 FILE = Path(__file__).with_name("workloads.yaml")
+DEFINITIONS = Path(__file__).resolve().parents[1] / "manifests" / "crds"
+"""Where the custom resources that workloads use are defined."""
 
 
 class WorkloadError(ValueError):
@@ -55,10 +57,10 @@ class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group of namespaces."""
+    """A group of namespaces: `prefix`-0, `prefix`-1, …, or just `prefix` without a count."""
 
     prefix: str
-    count: int
+    count: int = 0
     labels: dict[str, str] = {}
 
 
@@ -81,10 +83,11 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Other objects; `${index}` is filled in."""
+    """Other objects; `${index}` is filled in, counting from `first`."""
 
     manifest: dict[str, Any]
     count: int = 1
+    first: int = 0
 
 
 class Churn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +108,11 @@ class Deletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One workload; see `workloads.yaml`."""
+    """One workload; see `workloads.yaml`.
+
+    `definitions`: files in manifests/crds that it needs. `profile`: how the scheduler's profile differs from the
+    default one. `kubelets`: pods on nodes end as their grace period says, once they are deleted.
+    """
 
     nodes: list[Nodes]
     measure: Pods
@@ -115,12 +122,16 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pending: list[Pods] = []
     churn: Churn | None = None
     delete: Deletion | None = None
+    kubelets: bool = False
+    definitions: list[str] = []
+    profile: dict[str, Any] = {}
     warm_up: int = 1
 
     def scaled(self, nodes: int = 0, pods: int = 0) -> Workload:
         """The same with another number of nodes or measured pods; 0 leaves it as it is.
 
-        Pods that are there already keep their number per node. A single node stays a single node.
+        Pods that are there already keep their number per node; measured ones are shared out among as many namespaces
+        as before, and rounded up to that. A single node stays a single node.
         """
         changed = self
         if nodes and self.node_count > 1:
@@ -136,7 +147,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 init=[msgspec.structs.replace(group, count=max(1, round(group.count * factor))) for group in self.init],
             )
         if pods:
-            changed = msgspec.structs.replace(changed, measure=msgspec.structs.replace(self.measure, count=pods))
+            count = -(-pods // max(1, self.measure.namespaces))
+            changed = msgspec.structs.replace(changed, measure=msgspec.structs.replace(self.measure, count=count))
         return changed
 
     def filled(self, pods: int) -> Workload:
@@ -179,6 +191,9 @@ def load(path: Path = FILE) -> Catalog:
         for kind, known in _kinds_of(workload, catalog):
             if kind not in known:
                 raise WorkloadError(f"{path}: {name}: there is no kind {kind!r}")
+        for file in workload.definitions:
+            if not (DEFINITIONS / file).is_file():
+                raise WorkloadError(f"{path}: {name}: there is no {DEFINITIONS / file}")
     return catalog
 
 

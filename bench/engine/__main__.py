@@ -29,8 +29,8 @@ COMPARED = (
 
 QUICK_NODES, QUICK_EXISTING = 5_000, 15_000
 
-SPECIAL = ("PreemptionBasic", "PreemptionAsync")
-"""Timed as preemption decisions instead."""
+SPECIAL = ("PreemptionBasic", "PreemptionAsync", "PreemptionWithGracePeriod", "Quotas")
+"""Timed as preemption decisions instead; what quotas add is measured by `bench.engine.quota`."""
 
 
 class Results(msgspec.Struct):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Command, CommandFailed
+from bench.processes import Command, CommandFailed, write_config
+from koordsched import config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +17,19 @@ def test_command_with_placeholders():
     command = Command.parse("go=kube-scheduler --config {config} -v 2")
     assert command.name == "go"
     assert command.arguments({"config": "/a b/c.json"}) == ["kube-scheduler", "--config", "/a b/c.json", "-v", "2"]
+
+
+@pytest.mark.parametrize(("score_every_node", "percentage"), [(False, None), (True, 100)])
+def test_configuration_without_client_limits(tmp_path, score_every_node, percentage):
+    path = tmp_path / "config.json"
+    write_config(path, "bench-1", Path("/k"), {"plugins": {"score": {}}}, score_every_node=score_every_node)
+    written = json.loads(path.read_text())
+    assert written["clientConnection"] == {"kubeconfig": "/k", "qps": -1, "burst": 100000}
+    assert written["profiles"] == [{"plugins": {"score": {}}, "schedulerName": "bench-1"}]
+    assert written.get("percentageOfNodesToScore") == percentage
+    resolved = config.resolve(config.load(path.read_text()))
+    assert resolved.rate_limit is None
+    assert not resolved.leader_election.leader_elect
 
 
 @pytest.mark.parametrize("text", ["", "name", "name=", "=command", "name=  "])
@@ -52,8 +66,12 @@ def test_everybody_binds_all_pods(tmp_path, rate):
         assert sum(result["series"]) == 60
         assert result["cpu_ms_per_pod"] > 0
         assert (result["latency"] is None) == (rate == "0")
+        # Only ours says for how long its event loop was blocked.
+        assert (result["block_ms"] is not None) == (result["scheduler"] == "koordsched")
     assert [result["events_written"] for result in report["results"]] == [0, 60, 60]
     assert (tmp_path / "SchedulingBasic.svg").read_text().startswith("<svg")
+    (row,) = [line for line in (tmp_path / "table.md").read_text().splitlines() if "SchedulingBasic" in line]
+    assert row.startswith("| SchedulingBasic (20 nodes, 60 pods) | koordsched |")
 
 
 @pytest.mark.slow

@@ -96,6 +96,11 @@ def test_replicas_belong_to_a_service_each():
     assert set(counts.values()) == {20}
 
 
+@pytest.mark.parametrize(("pods", "per_namespace"), [(20, 1), (30, 2), (10000, 500)])
+def test_scaling_shares_measured_pods_out_among_their_namespaces(pods, per_namespace):
+    assert CATALOG.workload("Quotas").scaled(pods=pods).measure.count == per_namespace
+
+
 def test_scaling_keeps_init_pods_per_node():
     scaled = CATALOG.workload("SchedulingNodeAffinity").scaled(nodes=500, pods=7)
     assert (scaled.node_count, scaled.init[0].count, scaled.measure.count) == (500, 500, 7)
@@ -107,6 +112,11 @@ def test_scaling_keeps_init_pods_per_node():
         ("pods: {}\nnodes: {}\nworkloads: {W: {nodes: [], measure: {kind: x, count: 1}}}", "there is no kind 'x'"),
         ("pods: {}\nnodes: {}\nworkloads: {W: {nods: []}}", "nods"),
         ("pods: [", "expected"),
+        (
+            "pods: {x: {spec: {}}}\nnodes: {}\n"
+            "workloads: {W: {nodes: [], measure: {kind: x, count: 1}, definitions: [nothing.yaml]}}",
+            "W: there is no .*nothing.yaml",
+        ),
     ],
 )
 def test_a_bad_file_is_explained(tmp_path, text, problem):
