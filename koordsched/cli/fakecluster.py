@@ -7,6 +7,7 @@ import gc
 import logging
 import random
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from koordsched.fakecluster.hollow import HollowNodes, HollowOptions, TemplateEr
 from koordsched.fakecluster.http import HttpServer
 from koordsched.fakecluster.kubeconfig import kubeconfig, write_kubeconfig
 from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.release import NEWEST, OLDEST, Release, parse_release
+from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.server import ApiServer
 from koordsched.fakecluster.store import Store
 from koordsched.fakecluster.tls import self_signed
@@ -48,6 +51,16 @@ class Options:
     dump: Path | None
     pod_start_delay: float
     seed: int | None
+    kubernetes_version: Release
+    omit: tuple[str, ...]
+    forbid: tuple[str, ...]
+
+
+def _release(context: click.Context, parameter: click.Parameter, value: str) -> Release:
+    try:
+        return parse_release(value)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
 @click.command(name="fakecluster")
@@ -88,6 +101,22 @@ class Options:
     help="Seconds from binding to Running; negative: bound pods never start.",
 )
 @click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for runs that are alike.")
+@click.option(
+    "--kubernetes-version",
+    callback=_release,
+    default=f"1.{NEWEST}",
+    show_default=True,
+    help=f"Release of Kubernetes to be like, from 1.{OLDEST}: its APIs, fields and features.",
+)
+@click.option(
+    "--omit",
+    metavar="RESOURCE",
+    multiple=True,
+    help="Do not serve a resource, e.g. csidrivers.storage.k8s.io; repeatable.",
+)
+@click.option(
+    "--forbid", metavar="RESOURCE", multiple=True, help="Answer 403 to every request for a resource; repeatable."
+)
 def fakecluster(**flags: object) -> None:
     """Run an embedded Kubernetes API server with controllers and hollow nodes.
 
@@ -109,6 +138,9 @@ async def _run(options: Options) -> None:
     authenticator = Authenticator({options.token: ADMIN}) if options.token else None
     emulation = Emulation(rng) if options.emulate_apiserver else None
     api = ApiServer(registry, authenticator, emulation, rng)
+    api.forbidden.update(resource.qualified for resource in _named(registry, "--forbid", options.forbid))
+    for resource in _named(registry, "--omit", options.omit):
+        registry.withdraw(resource)
     http = HttpServer(api.start)
     tls, authority = self_signed(options.host, clock.now()) if options.tls else (None, b"")
     try:
@@ -147,12 +179,22 @@ def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Regist
     # Above whatever an earlier server on this machine handed out, so that clients of that one list anew.
     first = max(1, int((clock.now() - _RV_EPOCH) * _RV_PER_SECOND))
     registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first))
+    registry.be_like(options.kubernetes_version)
     if options.load is not None:
         try:
             snapshot.load(registry, options.load)
         except snapshot.SnapshotError as problem:
             raise click.ClickException(f"--load: {problem}") from None
     return registry
+
+
+def _named(registry: Registry, flag: str, names: Collection[str]) -> list[Resource]:
+    """The resources of these names (`plural.group`), in every version."""
+    served = registry.resources()
+    for name in names:
+        if all(resource.qualified != name for resource in served):
+            raise click.ClickException(f"{flag} {name}: no such resource, expected plural.group")
+    return [resource for resource in served if resource.qualified in names]
 
 
 def _hollow_options(options: Options) -> HollowOptions:

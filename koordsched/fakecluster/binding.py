@@ -8,7 +8,15 @@ from koordsched.fakecluster.sealed import Sealed
 from koordsched.fakecluster.store import Object, Record
 
 
-def bound_pod(record: Record, uid: str | None, node: str, annotations: dict[str, str] | None, now: float) -> Object:
+def bound_pod(
+    record: Record,
+    uid: str | None,
+    node: str,
+    annotations: dict[str, str] | None,
+    now: float,
+    *,
+    clear_nomination: bool,
+) -> Object:
     """The pod as the binding leaves it, sharing what stays with the present version. 409 when it may not be bound."""
     old, name = record.obj(), record.name
     meta = dict(old["metadata"])
@@ -28,7 +36,8 @@ def bound_pod(record: Record, uid: str | None, node: str, annotations: dict[str,
     if annotations:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
     status = dict(old.get("status") or {})
-    status.pop("nominatedNodeName", None)
+    if clear_nomination:
+        status.pop("nominatedNodeName", None)
     scheduled = {
         "type": "PodScheduled",
         "status": "True",

@@ -120,6 +120,16 @@ def not_found(resource: Resource, name: str) -> ApiStatusError:
     )
 
 
+def not_authorized(user: str, verb: str, resource: Resource, namespace: str | None) -> ApiStatusError:
+    """403: no role lets the user do this."""
+    scope = f'in the namespace "{namespace}"' if namespace is not None else "at the cluster scope"
+    text = (
+        f'{resource.qualified} is forbidden: User "{user}" cannot {verb} resource "{resource.plural}" '
+        f'in API group "{resource.group}" {scope}'
+    )
+    return ApiStatusError(403, "Forbidden", text, _details(resource.group, resource.plural))
+
+
 def no_such_path() -> ApiStatusError:
     """404 for a path or a kind that is not served."""
     return ApiStatusError(404, "NotFound", "the server could not find the requested resource", {})

@@ -1,4 +1,4 @@
-"""The verbs of the API on objects, synchronous and deterministic: for HTTP handlers, controllers and hollow nodes.
+"""The verbs of the API that write, synchronous and deterministic: for HTTP handlers, controllers and hollow nodes.
 
 Every write passes through here: metadata, the kind's strategy (defaults, admission, validation), preconditions,
 finalizers, then the store. Subscribers hear of a write after it is committed, in commit order, from a queue that is
@@ -8,22 +8,22 @@ drained by the outermost write: a subscriber may write too.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from koordsched.fakecluster import errors
 from koordsched.fakecluster.binding import bound_pod
-from koordsched.fakecluster.catalog import Catalog
 from koordsched.fakecluster.clock import CallLater, Clock, SystemClock, loop_call_later, rfc3339
 from koordsched.fakecluster.deletion import with_propagation
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
+from koordsched.fakecluster.objects import Objects
+from koordsched.fakecluster.release import Release, without
 from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.sealed import encode
-from koordsched.fakecluster.selectors import compile_selectors
-from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Collection, Object, Record, Store
+from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Object, Record, Store
 from koordsched.fakecluster.strategy import Strategy
 from koordsched.fakecluster.subscriptions import ChangeCallback, ChangeView, Subscriptions, Unsubscribe
 from koordsched.fakecluster.updating import check_identity, keep_metadata, outside_status
@@ -32,16 +32,15 @@ __all__ = ["ApiStatusError", "ChangeView", "Registry"]
 
 Callback = Callable[[str, "Object | None", Object], None]
 
-_PLAIN = Strategy()
 _NAME_ATTEMPTS = 8
 """Generated names that are tried before AlreadyExists is the answer (registry/store: create with retries)."""
 
 
-class Registry(Catalog):
+class Registry(Objects):
     """All objects of one cluster.
 
-    Methods without `_record` in their name take and return dicts that belong to the caller; `scan`, `peek` and
-    subscriptions hand out shared ones that must not be changed. All raise ApiStatusError when a request is refused.
+    Methods without `_record` in their name take and return dicts that belong to the caller; subscriptions hand out
+    shared ones that must not be changed. All raise ApiStatusError when a request is refused.
     """
 
     def __init__(
@@ -51,71 +50,15 @@ class Registry(Catalog):
         call_later: CallLater = loop_call_later,
         store: Store | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(store or Store())
         self.clock: Clock = clock or SystemClock()
         self.rng = rng or random.Random()
         self.call_later = call_later
-        self.store = store or Store()
-        self.strategies: dict[str, Strategy] = {}
+        self.release = Release()
+        """The release of Kubernetes that this is like."""
         self._subscriptions = Subscriptions()
         self._namespaces = self.store.collection(self.resource("", "v1", "namespaces").storage)
         self.pods = self.resource("", "v1", "pods")
-
-    def strategy(self, resource: Resource) -> Strategy:
-        """The rules of the kind."""
-        return self.strategies.get(resource.storage, _PLAIN)
-
-    def collection(self, resource: Resource) -> Collection:
-        """The objects of a resource."""
-        return self.store.collection(resource.storage)
-
-    # -- reading --------------------------------------------------------------------------------------------------
-
-    def record(self, resource: Resource, namespace: str | None, name: str) -> Record:
-        """The stored version of an object; 404 when there is none."""
-        found = self.collection(resource).get((namespace or "") if resource.namespaced else "", name)
-        if found is None:
-            raise errors.not_found(resource, name)
-        return found
-
-    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """A copy of an object; 404 when there is none."""
-        return self.owned(resource, self.record(resource, namespace, name))
-
-    def peek(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
-        """The shared decoded object (read only), or None."""
-        found = self.collection(resource).get((namespace or "") if resource.namespaced else "", name)
-        return found.obj() if found is not None else None
-
-    def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-    ) -> list[Object]:
-        """Copies of the objects of one namespace or (None) of all, in key order; 400 on a bad selector."""
-        matches = compile_selectors(resource, label_selector or "", field_selector or "")
-        found = self.collection(resource).scan(namespace or None)
-        return [self.owned(resource, r) for r in found if matches is None or matches(r)]
-
-    def scan(self, resource: Resource, namespace: str | None = None) -> Iterator[Record]:
-        """The stored versions, undecoded, in key order. Do not write while iterating."""
-        return self.collection(resource).scan(namespace)
-
-    def owned(self, resource: Resource, record: Record) -> Object:
-        """A decoded copy in the resource's version."""
-        obj = record.fresh()
-        if not resource.converted:
-            return obj
-        if resource.from_storage is not None:
-            return resource.from_storage(obj)
-        obj["apiVersion"] = resource.api_version
-        return obj
-
-    def body(self, resource: Resource, record: Record) -> bytes:
-        """The encoded object in the resource's version."""
-        return record.data if not resource.converted else orjson.dumps(self.owned(resource, record))
 
     # -- creating -------------------------------------------------------------------------------------------------
 
@@ -133,7 +76,7 @@ class Registry(Catalog):
         elif not isinstance(meta, dict):
             raise errors.bad_request("metadata must be an object")
         namespace = self._place(resource, namespace, meta)
-        strategy = self.strategies.get(resource.storage, _PLAIN)
+        strategy = self.strategy(resource)
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
@@ -266,7 +209,7 @@ class Registry(Catalog):
         `make` owns its argument and gives up its result. Nothing is written when nothing changes.
         """
         record = self.record(resource, namespace, name)
-        strategy = self.strategies.get(resource.storage, _PLAIN)
+        strategy = self.strategy(resource)
         new = make(self.owned(resource, record))
         if resource.to_storage is not None:
             new = resource.to_storage(new)
@@ -292,6 +235,7 @@ class Registry(Catalog):
         if self._finished(strategy, new):
             return self._commit(resource, DELETED, record, new, dry_run)
         meta["resourceVersion"] = old_meta["resourceVersion"]
+        new = self._known(resource, new)
         if new == old:
             return record
         return self._commit(resource, MODIFIED, record, new, dry_run)
@@ -359,7 +303,7 @@ class Registry(Catalog):
                 f"ResourceVersion in object meta: {record.rv}"
             )
             raise errors.conflict(resource, name, text)
-        strategy = self.strategies.get(resource.storage, _PLAIN)
+        strategy = self.strategy(resource)
         old = record.obj()
         meta = dict(old["metadata"])
         new = {**old, "metadata": meta}
@@ -396,12 +340,26 @@ class Registry(Catalog):
     ) -> Record:
         """Assign a pod to a node, under the rules of the real server (registry/core/pod/storage: BindingREST)."""
         record = self.record(self.pods, namespace, name)
-        bound = bound_pod(record, uid, node, annotations, self.clock.now())
+        nomination_goes = self.release.clears_nominations
+        bound = bound_pod(record, uid, node, annotations, self.clock.now(), clear_nomination=nomination_goes)
         return self._commit(self.pods, MODIFIED, record, bound, dry_run)
 
     # -- committing and telling -----------------------------------------------------------------------------------
 
+    def be_like(self, release: Release) -> None:
+        """Be a server of another release: to be called before anything is stored."""
+        self.release = release
+        for resource in self.resources():
+            if not release.serves(resource.group, resource.version, resource.plural):
+                self.withdraw(resource)
+
+    def _known(self, resource: Resource, obj: Object) -> Object:
+        """The object without what this release does not know."""
+        unknown = self.release.unknown_fields.get(resource.storage)
+        return without(obj, unknown) if unknown else obj
+
     def _commit(self, resource: Resource, type_: str, old: Record | None, obj: Object, dry_run: bool) -> Record:
+        obj = self._known(resource, obj)
         meta = obj["metadata"]
         store = self.store
         if dry_run:

@@ -22,17 +22,6 @@ from koordsched.fakecluster.watch import WatchHub
 
 log = logging.getLogger(__name__)
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0-koordsched",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 """Answered without credentials, as the real server's public-info role allows."""
@@ -59,6 +48,8 @@ class ApiServer:
         self.hub = hub or WatchHub(registry.call_later)
         self.ready = True
         """What /readyz answers."""
+        self.forbidden: set[str] = set()
+        """Resources (`plural.group`) that nobody may use, as if the rules for them had been left out of every role."""
         self._verbs = Verbs(registry, self.hub, rng or random.Random(0))
         self._subresources = Subresources(registry, self._verbs, authenticator)
         self._discovery = Discovery(registry)
@@ -117,6 +108,8 @@ class ApiServer:
         resource = self.registry.resource(group, version, rest[0])
         if namespace is not None and not resource.namespaced:
             raise errors.no_such_path()
+        if resource.qualified in self.forbidden:
+            raise errors.not_authorized(user.name, _verb(request, rest), resource, namespace)
         if len(rest) == 1:
             if resource.verbs == ("create",) and request.method == "POST":
                 if resource.plural == "bindings":
@@ -140,7 +133,7 @@ class ApiServer:
         if head in ("healthz", "livez", "readyz"):
             return health_response(parts, "verbose" in request.query, self.ready)
         if head == "version":
-            return json_response(VERSION)
+            return json_response(self.registry.release.version())
         if head == "openapi":
             return self._openapi.answer(request, parts)
         if head == "":
@@ -148,3 +141,13 @@ class ApiServer:
             paths += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
             return json_response({"paths": paths})
         raise errors.no_such_path()
+
+
+def _verb(request: Request, rest: list[str]) -> str:
+    """What the request does, in the words of roles."""
+    if request.method == "GET":
+        watches = request.query.get("watch", "") in ("1", "true")
+        return "get" if len(rest) > 1 else "watch" if watches else "list"
+    if request.method == "DELETE" and len(rest) == 1:
+        return "deletecollection"
+    return {"POST": "create", "PUT": "update"}.get(request.method, request.method.lower())

@@ -121,7 +121,7 @@ class Verbs:
         since = resource_version(query)
         initial_wanted = query.get("sendInitialEvents", "")
         bookmarks = query.get("allowWatchBookmarks") in _TRUE
-        _check_initial(query, bookmarks)
+        _check_initial(query, bookmarks, registry.release.streams_lists)
         if initial_wanted in _TRUE:
             replay_state = True
             if since and since > registry.store.rv:
@@ -320,16 +320,19 @@ def _delete_options(request: Request) -> _DeleteOptions:
     return _DeleteOptions(request, read_json(request, "DeleteOptions") if request.body else {})
 
 
-def _check_initial(query: Any, bookmarks: bool) -> None:
+def _check_initial(query: Any, bookmarks: bool, streams_lists: bool) -> None:
     """The rules of sendInitialEvents (apimachinery `ValidateListOptions`)."""
     if not query.get("sendInitialEvents"):
         return
     match = query.get("resourceVersionMatch", "")
     wrong = []
-    if match != "NotOlderThan":
+    if not streams_lists:
+        text = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        wrong.append(errors.forbidden_field("sendInitialEvents", text))
+    elif match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         wrong.append(errors.forbidden_field("resourceVersionMatch", text))
-    if query["sendInitialEvents"] in _TRUE and not bookmarks:
+    if streams_lists and query["sendInitialEvents"] in _TRUE and not bookmarks:
         wrong.append(
             errors.forbidden_field("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks")
         )

@@ -96,3 +96,30 @@ def test_bad_files_are_one_clear_line(tmp_path):
     assert (code, out) == (1, "")
     assert err.startswith("Error: --load: ")
     assert "\n" not in err
+
+
+def test_it_can_be_like_another_release_and_lack_resources():
+    flags = ["--kubernetes-version", "1.30", "--omit", "csidrivers.storage.k8s.io", "--forbid", "services"]
+    with running(*flags) as (process, line):
+        url = line.split()[2].rstrip(",")
+        assert fetch(url, "/version")["minor"] == "30"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            fetch(url, "/apis/storage.k8s.io/v1/csidrivers")
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            fetch(url, "/api/v1/services")
+        assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--kubernetes-version", "1.29"], "'1.29' is not a version from 1.30 to 1.36"),
+        (["--omit", "things"], "--omit things: no such resource, expected plural.group"),
+        (["--forbid", "pods.core"], "--forbid pods.core: no such resource, expected plural.group"),
+    ],
+)
+def test_what_it_cannot_be_like(flags, complaint):
+    with running(*flags) as (process, _):
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode != 0
+        assert complaint in err
