@@ -1,7 +1,8 @@
 """Writes requirements.lock from pyproject.toml: `make lock`.
 
 pip-compile chooses the versions and looks up the digests; this script puts what runs, what builds and what
-develops into sections, so that the image can take the first one alone.
+develops into sections, so that the image can take the first one alone. With --keep the versions that are in the
+lock stay, and only what is new is chosen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "requirements.lock"
 HEADER = """\
 # Every package, exactly, with the digests of its files: what make installs (pip checks them).
 # Written by `make lock`. The image takes the first section alone.
@@ -41,21 +43,24 @@ def without_comments(entry: str) -> str:
 def main() -> None:
     """Compiles the three sections and writes the file."""
     project = ROOT / "pyproject.toml"
-    everything = compiled("--extra", "dev", source=project)
     with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "kept.txt"
+        pinned = re.findall(r"^\S+==\S+", LOCK.read_text(encoding="utf-8"), re.MULTILINE) if "--keep" in sys.argv else []
+        kept.write_text("\n".join(pinned))
+        everything = compiled("--extra", "dev", "--constraint", str(kept), source=project)
         pins = Path(folder) / "pins.txt"
         pins.write_text("".join(f"{entry.split()[0]}\n" for entry in everything.values()))
         run = compiled("--constraint", str(pins), source=project)
         requirements = Path(folder) / "build.in"
         build_system = tomllib.loads(project.read_text(encoding="utf-8"))["build-system"]
         requirements.write_text("\n".join(build_system["requires"]))
-        build = compiled(source=requirements)
+        build = compiled("--constraint", str(kept), source=requirements)
     develop = {name: entry for name, entry in everything.items() if name not in run}
     parts = [HEADER]
     for section, entries in zip(SECTIONS, (run, build, develop), strict=True):
         parts.append(f"\n# --- to {section}\n")
         parts += [entries[name] for name in sorted(entries)]
-    (ROOT / "requirements.lock").write_text("".join(parts), encoding="utf-8")
+    LOCK.write_text("".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":
