@@ -34,6 +34,7 @@ from koordsched.observability.health import (
     HealthResults,
     handler_sync_check,
     shutdown_check,
+    watch_checks,
 )
 from koordsched.observability.metric_options import MetricOptionError, MetricOptions, parse_metric_options
 from koordsched.observability.pages import configz, debug_pages, flagz, statusz
@@ -49,6 +50,7 @@ from koordsched.observability.servingtls import (
     trust_clients,
 )
 from koordsched.scheduling.scheduler import Scheduler
+from koordsched.scheduling.unreadable import resource_name
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +133,7 @@ class Endpoints:
         pages = [
             *health_endpoints(HealthEndpoint("healthz", [PING, *election], results)),
             *health_endpoints(HealthEndpoint("livez", [PING], results)),
-            *health_endpoints(HealthEndpoint("readyz", ready, results)),
+            *health_endpoints(HealthEndpoint("readyz", ready, results, lambda: watch_checks(self._obstacles()))),
             *metric_endpoints(
                 scheduler.metrics,
                 results,
@@ -154,6 +156,11 @@ class Endpoints:
         return [
             f"{path} ({watches.problems[path]})" if path in watches.problems else path for path in watches.missing()
         ]
+
+    def _obstacles(self) -> dict[str, str]:
+        """The resources that cannot be watched, as roles name them, and what keeps us from them."""
+        found = self._served.scheduler.watches.obstacles()
+        return {resource_name(path): f"{path}: {why}" for path, why in found.items()}
 
     def _leads(self) -> bool:
         return self._served.elector is None or self._served.elector.is_leader()

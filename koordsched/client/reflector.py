@@ -58,8 +58,8 @@ SETTLED = 5.0
 BACKOFF = (0.2, 30.0)
 """First and longest delay, in seconds, between attempts that fail."""
 
-UNAVAILABLE_RETRY = 30.0
-"""Seconds, spread, between attempts at a resource that is forbidden or does not exist."""
+UNAVAILABLE_BACKOFF = (1.0, 30.0)
+"""The same for a resource that is forbidden or does not exist: a server that starts may say so for a moment."""
 
 STREAMING_REFUSED = (400, 405, 415, 422)
 """Answers to a streamed list that mean: not on this server."""
@@ -134,6 +134,7 @@ class Reflector(Generic[T]):
         self._on_state = on_state
         self._backoff = Backoff(rng, *BACKOFF)
         self._relist_backoff = Backoff(rng, *BACKOFF)
+        self._unavailable_backoff = Backoff(rng, *UNAVAILABLE_BACKOFF)
         self._page_size = page_size
         self._stream_lists = watch_list
         self._streams_cut = 0
@@ -207,7 +208,7 @@ class Reflector(Generic[T]):
             self.failures += 1
             self._listed = False
             self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
-            return UNAVAILABLE_RETRY * self._rng.uniform(0.8, 1.2)
+            return self._unavailable_backoff.next()
         except ClientError as error:
             return self._failed(error)
         finally:
@@ -268,6 +269,7 @@ class Reflector(Generic[T]):
     def _replaced(self, present: set[ObjectKey], version: str) -> None:
         self._sink.replace_end(present)
         self._backoff.reset()
+        self._unavailable_backoff.reset()
         self._version = version
         self._listed, self._newest_only = True, False
         self.synced.set()

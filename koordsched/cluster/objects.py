@@ -90,7 +90,7 @@ ELASTIC_QUOTA_PROFILES = Kind(
 class Store(Generic[T]):
     """All objects of one kind that we know, by (namespace, name)."""
 
-    __slots__ = ("_by_namespace", "_subscribers", "kind", "version")
+    __slots__ = ("_by_namespace", "_subscribers", "hidden", "kind", "version")
 
     def __init__(self, kind: Kind[T]) -> None:
         self.kind = kind
@@ -98,6 +98,8 @@ class Store(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
+        self.hidden = ""
+        """Why there may be objects that we do not see; empty while we are allowed to see them all."""
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, if there is one; cluster-wide kinds have the namespace ""."""
@@ -159,6 +161,10 @@ class Objects:
         if store is None:
             store = self._stores[kind.path] = Store(kind)  # type: ignore[arg-type]  # stores are kept by kind
         return store  # type: ignore[return-value]  # keyed by kind, so the types agree
+
+    def at(self, path: str) -> Store[HasMetadata] | None:
+        """The store of the kind whose collection has this path, if it was asked for."""
+        return self._stores.get(path)
 
     def wanted(self) -> list[Store[HasMetadata]]:
         """All stores that were asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from koordsched.observability.escaping import printable
@@ -40,6 +40,15 @@ def handler_sync_check(unsynced: Callable[[], Collection[str]]) -> HealthCheck:
         return f"handlers are not fully synchronized: {', '.join(waiting)}" if waiting else None
 
     return HealthCheck("sched-handler-sync", check)
+
+
+def watch_checks(obstacles: Mapping[str, str]) -> list[HealthCheck]:
+    """A failing check for each resource (`plural.group`) that cannot be watched; the values say why."""
+
+    def failing(why: str) -> Check:
+        return lambda: why
+
+    return [HealthCheck(f"watch-{resource}", failing(why)) for resource, why in sorted(obstacles.items())]
 
 
 def leader_election_check(
@@ -87,19 +96,29 @@ class HealthResults:
 
 
 class HealthEndpoint:
-    """`name` is healthz, livez or readyz. Checks run one after the other at every request."""
+    """`name` is healthz, livez or readyz. Checks run one after the other at every request.
 
-    def __init__(self, name: str, checks: Sequence[HealthCheck], results: HealthResults) -> None:
+    `also` names checks that there are only at times, after the others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        checks: Sequence[HealthCheck],
+        results: HealthResults,
+        also: Callable[[], Sequence[HealthCheck]] = tuple,
+    ) -> None:
         self.name = name
         self._checks = list(checks) or [PING]
         self._results = results
+        self._also = also
 
     def answer(self, *, verbose: bool = False, exclude: Collection[str] = ()) -> HealthAnswer:
         """The answer of the endpoint itself: `ok`, or every check on a line of its own when asked to or failing."""
         lines = []
         reasons = []
         unmatched = set(exclude)
-        for check in self._checks:
+        for check in (*self._checks, *self._also()):
             if check.name in unmatched:
                 unmatched.remove(check.name)
                 lines.append(f"[+]{check.name} excluded: ok\n")
@@ -122,7 +141,7 @@ class HealthEndpoint:
 
     def answer_one(self, name: str) -> HealthAnswer | None:
         """The answer of one check's own path, with the reason; None if there is no such check."""
-        for check in (*self._checks, PING):
+        for check in (*self._checks, *self._also(), PING):
             if check.name == name:
                 reason = self._run(check)
                 if reason is None:

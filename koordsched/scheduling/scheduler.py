@@ -34,6 +34,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
 from koordsched.queue.hints import HintRegistration, HintTable, every_event
+from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.queue import MAX_UNSCHEDULABLE, QueueProfile, SchedulingQueue
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
@@ -42,7 +43,7 @@ from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import EXTENDER, Decisions
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
-from koordsched.scheduling.failure import FailureHandler
+from koordsched.scheduling.failure import UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.objectwrites import ObjectWrites
@@ -51,6 +52,7 @@ from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import HintTimes
+from koordsched.scheduling.unreadable import Unreadable
 from koordsched.scheduling.voice import Speaker, UserVoice
 from koordsched.scheduling.waitnotices import WaitNotices
 from koordsched.scheduling.watching import Watches
@@ -140,7 +142,7 @@ class Scheduler:
         )
         nominations.queue = self.queue
         self.cluster.on_event(self.queue.move_all)
-        failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
+        failures = self._failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
         parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions)
         self._extenders: Extenders | None = None
@@ -188,6 +190,7 @@ class Scheduler:
         self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
         self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
         self._progress = asyncio.Event()
+        self._unreadable = Unreadable(self.cluster.objects, resolved.profiles, self.queue)
         self.watches = Watches(
             transport,
             cluster=self.cluster,
@@ -200,6 +203,8 @@ class Scheduler:
             on_progress=self._progress.set,
             inbox=inbox,
             originals=shown,
+            unreadable=self._unreadable,
+            watch_list="WatchListClient" in resolved.features,
             recorder=recorder,
         )
         self._event_writer: asyncio.Task[None] | None = None
@@ -211,6 +216,10 @@ class Scheduler:
     def pending_pods(self) -> list[Pod]:
         """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""
         return list(self._pending.by_uid.values())
+
+    def pending_pod(self, uid: str) -> Pod | None:
+        """The one of this uid."""
+        return self._pending.by_uid.get(uid)
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -272,6 +281,8 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
+            if self._unreadable and self._must_wait(queued):
+                continue
             self._recorder.attempt(queued)
             placement = self.cycle.schedule_one(queued)
             if placement is not None:
@@ -287,12 +298,24 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
+            if self._unreadable and self._must_wait(queued):
+                continue
             self._recorder.attempt(queued)
             placement = await cycle.schedule_with_extenders(queued)
             if placement is not None:
                 self.binding.start(placement)
             if now() >= end:
                 return
+
+    def _must_wait(self, queued: QueuedPod[Pod]) -> bool:
+        """Whether the pod needs what we are not allowed to read; then its owner has been told."""
+        refusal = self._unreadable.refusal(queued.pod)
+        if refusal is None:
+            return False
+        self.metrics.attempt("unschedulable", queued.profile, 0.0)
+        plugins = frozenset((refusal.plugin,)) if refusal.plugin else NO_PLUGINS
+        self._failures.handle(queued, refusal.message, reason=UNSCHEDULABLE, plugins=plugins)
+        return True
 
     async def _run_timers(self) -> None:
         """Back-off ends on whole seconds (core spec 3.3), of a clock that nobody can set."""

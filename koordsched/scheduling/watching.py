@@ -1,7 +1,8 @@
 """What is watched, and where it goes: one reflector per kind of object that a decision may rest on.
 
 Nothing is scheduled before the initial list of every one of them has been handled. A kind that the server
-does not have, or does not let us see, counts as empty; readiness names it.
+does not have counts as empty; what becomes of one that it does not let us see, `unreadable` says. Readiness names both
+while they keep anything from going on.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox, InboxSink
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import TimedSink
+from koordsched.scheduling.unreadable import NODES, PODS, Unreadable
 
 _log = logging.getLogger(__name__)
 
@@ -150,13 +152,18 @@ class Watches:
         inbox: Inbox | None = None,
         originals: ExtenderObjects | None = None,
         recorder: Recorder = NOT_RECORDING,
+        unreadable: Unreadable,
+        watch_list: bool = False,
     ) -> None:
+        """`watch_list`: have first lists streamed where the server can do that."""
         self._transport = transport
         self._clock = clock
         self._rng = rng
         self._on_progress = on_progress
         self._inbox = inbox
         self._recorder = recorder
+        self._unreadable = unreadable
+        self._watch_list = watch_list
         self._tasks: list[asyncio.Task[None]] = []
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.sinks: dict[str, Sink[Any]] = {}
@@ -177,8 +184,8 @@ class Watches:
             is_new=pods.is_new,
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
-        self._add("/api/v1/nodes", core.Node, node_sink, {}, originals.nodes if originals is not None else None)
-        self._add("/api/v1/pods", core.Pod, pod_sink, UNFINISHED, originals.pods if originals is not None else None)
+        self._add(NODES, core.Node, node_sink, {}, originals.nodes if originals is not None else None)
+        self._add(PODS, core.Pod, pod_sink, UNFINISHED, originals.pods if originals is not None else None)
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 
@@ -214,14 +221,19 @@ class Watches:
             selectors=selectors,
             on_malformed=malformed,
             on_state=changed,
+            watch_list=self._watch_list,
         )
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
+        if state is State.FORBIDDEN and error is not None:
+            self._unreadable.refused(path, str(error))
+        elif state is State.SYNCED or state is State.NOT_FOUND:
+            self._unreadable.readable(path)
         if state is State.SYNCED:
             if self.problems.pop(path, None) is not None:
                 _log.info("%s is watched again", path)
         elif error is not None:
-            if path not in self.problems:
+            if path not in self.problems and state is not State.FORBIDDEN:
                 self._complain(path, state, error)
             self.problems[path] = f"{state.value}: {error}"
         self._on_progress()
@@ -244,7 +256,7 @@ class Watches:
 
     async def catch_up(self) -> None:
         """Handles every pod as it is now: what another scheduler bound until this moment is known afterwards."""
-        await self.reflectors["/api/v1/pods"].relist()
+        await self.reflectors[PODS].relist()
 
     async def stop(self) -> None:
         """Ends all watches."""
@@ -256,8 +268,15 @@ class Watches:
         """The resources whose initial list has not been handled yet and that can be waited for."""
         return [path for path, reflector in self.reflectors.items() if not self._settled(path, reflector)]
 
+    def obstacles(self) -> dict[str, str]:
+        """By path, what keeps us from resources: before the first list anything, later only what time does not cure."""
+        return {
+            path: problem
+            for path, problem in self.problems.items()
+            if (reflector := self.reflectors[path]).state is State.FORBIDDEN or not self._settled(path, reflector)
+        }
+
     def _settled(self, path: str, reflector: Reflector[Any]) -> bool:
         if reflector.synced.is_set():
             return True
-        essential = path in ("/api/v1/nodes", "/api/v1/pods")
-        return not essential and reflector.state in (State.FORBIDDEN, State.NOT_FOUND)
+        return path not in (PODS, NODES) and reflector.state in (State.FORBIDDEN, State.NOT_FOUND)

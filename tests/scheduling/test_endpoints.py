@@ -110,8 +110,10 @@ async def test_readiness_names_the_missing_resource_and_why():
         await until(lambda: watches.missing() == ["/api/v1/nodes"] and watches.problems, "everything else listed")
         assert await get("/healthz", None) == (200, "ok")
         assert await get("/readyz", None) == (
-            500, "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n",
-        )  # fmt: skip
+            500,
+            "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\n"
+            "[-]watch-nodes failed: reason withheld\nreadyz check failed\n",
+        )
         assert await get("/readyz/sched-handler-sync") == (
             500,
             "internal server error: handlers are not fully synchronized: /api/v1/nodes (failing: no route to host)\n",

@@ -25,6 +25,7 @@ from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.plugins.preemption.candidates import Candidate, by_importance
 from koordsched.plugins.preemption.dryrun import DryRun
 from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.plugins.preemption.visibility import why_not
 
 NODES_NAMED = 20
 """Up to this many nodes without victims are named one by one, as upstream does for all of them."""
@@ -92,6 +93,8 @@ class QuotaPreemption:
     def _ineligible(self, pod: Pod, claimant: Claimant | None, codes: Codes) -> str:
         if pod.shape.never_preempts:
             return messages.NOT_ELIGIBLE_NEVER
+        if hidden := why_not(self._handle.cluster):
+            return hidden
         row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             own = claimant.quota if claimant is not None else None

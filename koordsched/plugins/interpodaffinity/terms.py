@@ -60,10 +60,12 @@ class Namespaces:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self.version += 1
 
-    def labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; none if it is not known."""
+    def labels(self, name: str) -> Mapping[str, str] | None:
+        """The labels of a namespace: none if there is no such namespace, None if we may not see it."""
         namespace = self._store.get("", name)
-        return namespace.metadata.labels if namespace is not None else {}
+        if namespace is None:
+            return None if self._store.hidden else {}
+        return namespace.metadata.labels
 
     def query(self, term: Term) -> PodQuery:
         """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
@@ -114,8 +116,11 @@ class TermMatcher:
         self.query = PodQuery(None, term.requirements)
         self._by_labels = None if term.by_labels is None else PodQuery(None, term.by_labels).selector
 
-    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Whether a pod of that namespace with these labels is meant."""
-        if namespace not in self.listed and (self._by_labels is None or not self._by_labels.matches(namespace_labels)):
-            return False
+    def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
+        """Whether a pod of that namespace with these labels is meant; labels that nobody knows (None) may be any."""
+        if namespace not in self.listed:
+            if self._by_labels is None:
+                return False
+            if namespace_labels is not None and not self._by_labels.matches(namespace_labels):
+                return False
         return self.query.selector.matches(labels)

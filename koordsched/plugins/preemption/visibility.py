@@ -1,0 +1,11 @@
+"""Whether disruption budgets can be seen: while they must not be read, no victim is known to be unprotected."""
+
+from __future__ import annotations
+
+from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.state import ClusterState
+
+
+def why_not(cluster: ClusterState) -> str:
+    """Why nobody may be preempted now, "" if the budgets can be seen."""
+    return "not allowed to read pod disruption budgets." if cluster.objects.of(POD_DISRUPTION_BUDGETS).hidden else ""
