@@ -1,62 +1,74 @@
 """Requests and usage on their way up a tree (elasticquota spec 3.3, 3.8).
 
-Every function leaves all numbers of the tree as a computation from scratch would have them, and takes away what was
-worked out (`Quota.fresh`) where it may not hold any more. The cost is the depth of the tree, not its size.
+Every function leaves all numbers of the tree, once it is settled, as a computation from scratch would have them, and
+takes away what was worked out (`Quota.fresh`) where it may not hold any more. A pod is a number in a tally first; the
+cost of settling is the depth of the tree per tally, not its size, and not the number of pods.
 """
 
 from __future__ import annotations
 
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, unit
 from koordsched.plugins.elasticquota.quota import Definition, Quota
+from koordsched.plugins.elasticquota.tally import Tally
 from koordsched.plugins.elasticquota.tree import QuotaTree
 
 # --- pods ---------------------------------------------------------------------------------------------
 
 
-def add_request(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
-    """Pods of this quota request more."""
-    if quota.requested is not quota.self_request:
-        add_to(quota.self_request, amounts)
-    _pass_up(quota, amounts)
-    if non_preemptible:
-        add_to(quota.self_non_preemptible_request, amounts)
+def ask(tally: Tally, count: int) -> None:
+    """So many pods more (fewer, if negative) request what the tally says."""
+    tally.asked += count
+    tree = tally.quota.tree
+    tree.unsettled[tally] = None
+    if tree.tight or tree.irregular:
+        tree.settle()
+    elif count > 0 and tally.quota.takes_part:
+        arrived = tree.arrived
+        for name, amount in tally.amounts.items():
+            arrived[name] = arrived.get(name, 0) + amount * count
+
+
+def place(tally: Tally, count: int) -> None:
+    """So many of them more (fewer, if negative) have a node now."""
+    tally.placed += count
+    quota = tally.quota
+    tree = quota.tree
+    tree.unsettled[tally] = None
+    if tree.tight or tree.irregular:
+        tree.settle()
+    elif count > 0 and not quota.takes_part:
+        # What the default and the system quota use, others are not offered.
+        arrived = tree.arrived
+        for name, amount in tally.amounts.items():
+            arrived[name] = arrived.get(name, 0) + amount * count
+
+
+def enter(tally: Tally) -> None:
+    """Takes what the quotas do not know yet of a tally to its quota, and to those above."""
+    quota = tally.quota
+    asked, placed = tally.asked - tally.told_asked, tally.placed - tally.told_placed
+    tally.told_asked, tally.told_placed = tally.asked, tally.placed
+    if asked:
+        delta = _times(tally.amounts, asked)
+        if quota._requested is not quota._self_request:
+            add_to(quota._self_request, delta)
+        _pass_up(quota, delta)
+        if tally.non_preemptible:
+            add_to(quota._self_non_preemptible_request, delta)
+            for level in quota.lineage:
+                add_to(level._non_preemptible_request, delta)
+    if placed:
+        delta = _times(tally.amounts, placed)
+        if quota._used is not quota._self_used:
+            add_to(quota._self_used, delta)
         for level in quota.lineage:
-            add_to(level.non_preemptible_request, amounts)
-
-
-def remove_request(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
-    """Pods of this quota request less; undoes `add_request`."""
-    if quota.requested is not quota.self_request:
-        take_from(quota.self_request, amounts)
-    _pass_up(quota, _negative(amounts))
-    if non_preemptible:
-        take_from(quota.self_non_preemptible_request, amounts)
-        for level in quota.lineage:
-            take_from(level.non_preemptible_request, amounts)
-
-
-def add_used(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
-    """Pods of this quota have a node now."""
-    add_to(quota.self_used, amounts)
-    quota.tree.unsettled.add(quota)
-    if non_preemptible:
-        add_to(quota.self_non_preemptible_used, amounts)
-        for level in quota.lineage:
-            add_to(level.non_preemptible_used, amounts)
-    if quota.tree.guarantees:
-        _allocate(quota, amounts)
-
-
-def remove_used(quota: Quota, amounts: Amounts, non_preemptible: bool = False) -> None:
-    """Pods of this quota have a node no more; undoes `add_used`."""
-    take_from(quota.self_used, amounts)
-    quota.tree.unsettled.add(quota)
-    if non_preemptible:
-        take_from(quota.self_non_preemptible_used, amounts)
-        for level in quota.lineage:
-            take_from(level.non_preemptible_used, amounts)
-    if quota.tree.guarantees:
-        _allocate(quota, _negative(amounts))
+            add_to(level._used, delta)
+        if tally.non_preemptible:
+            add_to(quota._self_non_preemptible_used, delta)
+            for level in quota.lineage:
+                add_to(level._non_preemptible_used, delta)
+        if quota.tree.guarantees:
+            _allocate(quota, delta)
 
 
 # --- quotas -------------------------------------------------------------------------------------------
@@ -69,7 +81,7 @@ def declare(quota: Quota, definition: Definition) -> None:
     if quota.takes_part and quota.max.keys() != definition.max.keys():
         _names_less(tree, quota)
         tree.resources.update(definition.max.keys())
-    limited, guaranteed = quota.limited, quota.guaranteed
+    limited, guaranteed = quota.limited, quota._guaranteed
     quota.max, quota.min, quota.weight = definition.max, definition.min, definition.weight
     quota.max_names = frozenset(definition.max)
     quota.lent = definition.lent and not tree.guarantees
@@ -78,33 +90,32 @@ def declare(quota: Quota, definition: Definition) -> None:
         tree.irregular = True
     _count_over(quota)
     if tree.guarantees and quota.takes_part:
-        quota.guaranteed = larger(quota.allocated, quota.min)
+        quota._guaranteed = larger(quota._allocated, quota.min)
     parent = quota.parent
     if parent is not None:
         _pass_up(parent, difference(quota.limited, limited), quota)
         if tree.guarantees and quota.takes_part:
-            _allocate(parent, difference(quota.guaranteed, guaranteed))
+            _allocate(parent, difference(quota._guaranteed, guaranteed))
 
 
 def attach(quota: Quota, parent: Quota) -> None:
     """Puts a quota, with all below it, under a parent. It must be in no tree, the parent not below it."""
     tree = quota.tree
     _reshaped(tree)
-    if not parent.children:
-        if parent.requested is parent.self_request:
-            parent.requested = dict(parent.self_request)
-        parent._used = dict(parent.self_used)
+    if not parent.children and not parent.is_root:
+        parent._requested = dict(parent._self_request)
+        parent._used = dict(parent._self_used)
     quota.parent = parent
     parent.children[quota.name] = quota
     parent.forget_order()
     quota.moved()
     for level in parent.lineage:
-        add_to(level._used, quota.used)
-        add_to(level.non_preemptible_used, quota.non_preemptible_used)
-        add_to(level.non_preemptible_request, quota.non_preemptible_request)
+        add_to(level._used, quota._used)
+        add_to(level._non_preemptible_used, quota._non_preemptible_used)
+        add_to(level._non_preemptible_request, quota._non_preemptible_request)
     _pass_up(parent, quota.limited, quota)
     if tree.guarantees and quota.takes_part:
-        _allocate(parent, quota.guaranteed)
+        _allocate(parent, quota._guaranteed)
 
 
 def detach(quota: Quota) -> None:
@@ -117,17 +128,18 @@ def detach(quota: Quota) -> None:
     quota.mark_stale()
     _pass_up(parent, _negative(quota.limited), quota)
     if tree.guarantees and quota.takes_part:
-        _allocate(parent, _negative(quota.guaranteed))
+        _allocate(parent, _negative(quota._guaranteed))
     for level in parent.lineage:
-        take_from(level._used, quota.used)
-        take_from(level.non_preemptible_used, quota.non_preemptible_used)
-        take_from(level.non_preemptible_request, quota.non_preemptible_request)
+        take_from(level._used, quota._used)
+        take_from(level._non_preemptible_used, quota._non_preemptible_used)
+        take_from(level._non_preemptible_request, quota._non_preemptible_request)
     quota.parent = None
     del parent.children[quota.name]
     parent.forget_order()
     quota.moved()
     if not parent.children and not parent.is_root:
-        parent.requested = parent.self_request
+        parent._requested = parent._self_request
+        parent._used = parent._self_used
 
 
 def join(quota: Quota, tree: QuotaTree) -> None:
@@ -152,12 +164,14 @@ def leave(quota: Quota) -> None:
 
 def offer(tree: QuotaTree, available: Amounts) -> None:
     """What the root has to give from now on; may be negative."""
+    tree.settle()
     units = {name: -(-amount // unit(name)) for name, amount in available.items()}
-    if units == tree.available:
+    if units == tree._available:
         return
+    tree.epoch += 1
     was_watched = tree.is_watched
-    tree.available = units
-    _tighten(tree, {**tree.root.requested, **units})
+    tree._available = units
+    _tighten(tree, {**tree.root._requested, **units})
     if was_watched or tree.is_watched:
         tree.shifted = True
         if not tree.unmarked:
@@ -185,7 +199,7 @@ def _pass_up(start: Quota, delta: Amounts, child: Quota | None = None) -> None:
     for level in start.lineage:
         if not delta:
             return
-        requested = level.requested
+        requested = level._requested
         if level is root:
             add_to(requested, delta)
             if child is not None and not child.takes_part:
@@ -219,7 +233,7 @@ def _pass_up(start: Quota, delta: Amounts, child: Quota | None = None) -> None:
 def _passed(level: Quota, delta: Amounts) -> Amounts:
     """By how much `limited` of a quota changed when what is requested of it changed by `delta`."""
     was_over = level.over > 0
-    bounds, requested = level.max, level.requested
+    bounds, requested = level.max, level._requested
     least = level.min if not level.lent and level.takes_part else None
     passed: Amounts = {}
     for name, amount in delta.items():
@@ -269,7 +283,7 @@ def _recheck(parent: Quota, names: list[str]) -> None:
 
 
 def _tighten(tree: QuotaTree, names: Amounts) -> None:
-    root, available = tree.root, tree.available
+    root, available = tree.root, tree._available
     for name in names:
         if root.asked_by_children(name) > available.get(name, 0) * unit(name):
             tree.tight.add(name)
@@ -283,10 +297,10 @@ def _allocate(quota: Quota, delta: Amounts) -> None:
     for level in quota.lineage:
         if not delta or not level.takes_part:
             break
-        add_to(level.allocated, delta)
-        before = level.guaranteed
-        level.guaranteed = larger(level.allocated, level.min)
-        delta = difference(level.guaranteed, before)
+        add_to(level._allocated, delta)
+        before = level._guaranteed
+        level._guaranteed = larger(level._allocated, level.min)
+        delta = difference(level._guaranteed, before)
     _reshaped(tree)
 
 
@@ -296,13 +310,14 @@ def _allocate(quota: Quota, delta: Amounts) -> None:
 def _reshaped(tree: QuotaTree) -> None:
     """More changed than requests: nothing that was worked out holds for certain."""
     tree.settle()
+    tree.epoch += 1
     tree.unmarked = True
     tree.shifted = True
 
 
 def _count_over(quota: Quota) -> None:
     was_over = quota.over > 0
-    quota.over = sum(quota.requested.get(name, 0) > bound for name, bound in quota.max.items())
+    quota.over = sum(quota._requested.get(name, 0) > bound for name, bound in quota.max.items())
     quota.tree.capped += (quota.over > 0) - was_over
 
 
@@ -319,7 +334,7 @@ def _is_irregular(quota: Quota) -> bool:
     for name, least in quota.min.items():
         if least % unit(name) or (least and not quota.lent and name not in most and weight.get(name, 0) <= 0):
             return True
-    return any(name not in most for name in quota.requested)
+    return any(name not in most for name in quota._requested)
 
 
 def _names_less(tree: QuotaTree, quota: Quota) -> None:
@@ -330,3 +345,7 @@ def _names_less(tree: QuotaTree, quota: Quota) -> None:
 
 def _negative(amounts: Amounts) -> Amounts:
     return {name: -amount for name, amount in amounts.items()}
+
+
+def _times(amounts: Amounts, count: int) -> Amounts:
+    return {name: amount * count for name, amount in amounts.items()}

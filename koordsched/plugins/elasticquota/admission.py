@@ -97,15 +97,18 @@ class Admission:
         return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod))
 
     def admits_at_once(self, pod: Pod) -> bool:
-        """The usual case, told at little cost: requests are granted, the pod's is among them, and max is not reached.
+        """The usual case, told at little cost: all that is requested of the quota, the pod included, is granted.
 
         False says nothing.
         """
         member = self._books.member(pod.uid)
-        if member is None or member.assigned or member.non_preemptible or not self._trusts_requests:
+        if member is None or member.assigned or not self._trusts_requests:
             return False
-        quota = member.quota
-        return quota is not None and quota.tree.is_calm_for(quota) and fits(quota.used, member.counted, quota.max)
+        tally = member.group.tally
+        if tally is None or tally.non_preemptible:
+            return False
+        quota = tally.quota
+        return not quota.takes_part or quota.tree.grants_requests_of(quota)
 
     def refusal(self, claimant: Claimant) -> Refusal | None:
         """The first bound that the pod does not fit, None if it fits all."""

@@ -18,10 +18,19 @@ from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.amounts import Amounts, parse
 from koordsched.plugins.elasticquota.definitions import Reading, read
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
-from koordsched.plugins.elasticquota.members import Member, Requested, requested
+from koordsched.plugins.elasticquota.members import (
+    Group,
+    GroupKey,
+    Member,
+    Requested,
+    group_key,
+    is_preemptible,
+    requested,
+)
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.elasticquota.settings import Settings
+from koordsched.plugins.elasticquota.tally import Tally
 from koordsched.plugins.elasticquota.tree import QuotaTree
 from koordsched.plugins.elasticquota.trees import QuotaTrees
 
@@ -40,11 +49,11 @@ class _Opening:
 class _Party:
     """The pods with the same claim, and the quota that is theirs."""
 
-    __slots__ = ("members", "quota")
+    __slots__ = ("groups", "quota")
 
     def __init__(self, quota: Quota | None) -> None:
         self.quota = quota
-        self.members: dict[str, Member] = {}
+        self.groups: dict[GroupKey, Group] = {}
 
 
 class QuotaBooks:
@@ -65,6 +74,7 @@ class QuotaBooks:
         self._objects: dict[str, list[ElasticQuota]] = {}
         self._readings: dict[str, Reading] = {}
         self._members: dict[str, Member] = {}
+        self._groups: dict[GroupKey, Group] = {}
         self._parties: dict[Claim, _Party] = {}
         self._claims: dict[Quota, dict[Claim, None]] = {}
         self._nodes: dict[int, tuple[core.Quantities, Amounts]] = {}
@@ -99,7 +109,8 @@ class QuotaBooks:
     def members(self, quota: Quota) -> Iterator[Member]:
         """The pods directly in a quota, in no particular order."""
         for claim in self._claims.get(quota, ()):
-            yield from self._parties[claim].members.values()
+            for group in self._parties[claim].groups.values():
+                yield from group.members.values()
 
     def member(self, uid: str) -> Member | None:
         """The pod of that uid, as it is counted."""
@@ -130,7 +141,7 @@ class QuotaBooks:
     def unknown_names(self) -> dict[str, int]:
         """Names in labels of pods that are no quota's -> how many pods."""
         return {
-            name: len(party.members)
+            name: sum(len(group.members) for group in party.groups.values())
             for (kind, name), party in self._parties.items()
             if kind == BY_NAME and not self._names.knows(name)
         }
@@ -159,14 +170,14 @@ class QuotaBooks:
         reading = read(obj, multiple_trees=self.settings.multiple_trees)
         self._readings[name] = reading
         quota = self.trees.quotas.get(name)
-        recount: list[Member] = []
+        recount: list[Group] = []
         if quota is not None and quota.max_names != frozenset(reading.definition.max):
-            recount = list(self.members(quota))
-        for member in recount:
-            self._uncount(member)
+            recount = self._groups_in(quota)
+        for group in recount:
+            self._uncount(group)
         changed = self.trees.define(reading.definition)
-        for member in recount:
-            self._count(member)
+        for group in recount:
+            self._count(group, quota)
         redirected = self._names.define(name, obj.metadata.namespace, reading.namespaces)
         moved = self._redirect(redirected)
         if changed or moved:
@@ -177,12 +188,12 @@ class QuotaBooks:
         del self._readings[name]
         moved = self._redirect(self._names.remove(name))
         remaining = self.trees.quotas.get(name)
-        recount = list(self.members(remaining)) if remaining is not None else []
-        for member in recount:
-            self._uncount(member)
+        recount = self._groups_in(remaining) if remaining is not None else []
+        for group in recount:
+            self._uncount(group)
         self.trees.undefine(name)
-        for member in recount:
-            self._count(member)
+        for group in recount:
+            self._count(group, remaining)
         self._changed(moved)
 
     def _redirect(self, claims: Iterable[Claim]) -> list[Quota]:
@@ -193,16 +204,37 @@ class QuotaBooks:
             quota = self._quota_for_claim(claim)
             if party is None or party.quota is quota:
                 continue
-            for member in party.members.values():
-                self._uncount(member)
+            for group in party.groups.values():
+                self._uncount(group)
             self._unlink(party, claim)
             touched.extend(one for one in (party.quota, quota) if one is not None)
             party.quota = quota
             self._link(party, claim)
-            for member in party.members.values():
-                member.quota = quota
-                self._count(member)
+            for group in party.groups.values():
+                self._count(group, quota)
         return touched
+
+    def _groups_in(self, quota: Quota) -> list[Group]:
+        return [group for claim in self._claims.get(quota, ()) for group in self._parties[claim].groups.values()]
+
+    def _count(self, group: Group, quota: Quota | None) -> None:
+        """The pods of a group, which counts nowhere, count in this quota from now on."""
+        if quota is None:
+            return
+        asked = group.requested
+        if not asked.is_whole:
+            quota.tree.irregular = True
+        tally = group.tally = Tally(quota, asked.counted_in(quota), non_preemptible=group.non_preemptible)
+        if group.members:
+            accounting.ask(tally, len(group.members))
+            accounting.place(tally, sum(member.assigned for member in group.members.values()))
+
+    def _uncount(self, group: Group) -> None:
+        """The pods of a group count nowhere, until they are counted anew."""
+        tally, group.tally = group.tally, None
+        if tally is not None:
+            accounting.place(tally, -tally.placed)
+            accounting.ask(tally, -tally.asked)
 
     def _quota_for(self, claim: Claim) -> Quota | None:
         party = self._parties.get(claim)
@@ -222,9 +254,7 @@ class QuotaBooks:
                 self.pod_gone(pod.uid)
             return
         if member is None:
-            quota = self._join(pod, assigned)
-            if quota is not None:
-                quota.tree.shifted = False  # one more that wants something leaves nobody more than before
+            self._join(pod, assigned)
             return
         before = member.pod
         member.pod = pod
@@ -257,28 +287,50 @@ class QuotaBooks:
         return self.settings.ignores_overdue and deadline is not None and self._wall() > deadline
 
     def _join(self, pod: Pod, assigned: bool) -> Quota | None:
+        key = group_key(pod)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._open(key, pod)
+        group.members[pod.uid] = self._members[pod.uid] = Member(pod, group, assigned=assigned)
+        self.version += 1
+        tally = group.tally
+        if tally is None:
+            return None
+        accounting.ask(tally, 1)
+        if assigned:
+            accounting.place(tally, 1)
+        return tally.quota
+
+    def _leave(self, member: Member) -> Quota | None:
+        group, uid = member.group, member.pod.uid
+        tally = group.tally
+        if tally is not None:
+            if member.assigned:
+                accounting.place(tally, -1)
+            accounting.ask(tally, -1)
+        del self._members[uid], group.members[uid]
+        if not group.members:
+            self._close(group)
+        return tally.quota if tally is not None else None
+
+    def _open(self, key: GroupKey, pod: Pod) -> Group:
         claim = claim_of(pod)
         party = self._parties.get(claim)
         if party is None:
             party = self._parties[claim] = _Party(self._quota_for_claim(claim))
             self._link(party, claim)
-        member = Member(pod, claim, self.requested(pod), assigned=assigned)
-        member.quota = party.quota
-        party.members[pod.uid] = self._members[pod.uid] = member
-        self._count(member)
-        self.version += 1
-        return member.quota
+        group = Group(key, claim, self.requested(pod), non_preemptible=not is_preemptible(pod))
+        self._groups[key] = party.groups[key] = group
+        self._count(group, party.quota)
+        return group
 
-    def _leave(self, member: Member) -> Quota | None:
-        self._uncount(member)
-        uid = member.pod.uid
-        del self._members[uid]
-        party = self._parties[member.claim]
-        del party.members[uid]
-        if not party.members:
-            self._unlink(party, member.claim)
-            del self._parties[member.claim]
-        return member.quota
+    def _close(self, group: Group) -> None:
+        del self._groups[group.key]
+        party = self._parties[group.claim]
+        del party.groups[group.key]
+        if not party.groups:
+            self._unlink(party, group.claim)
+            del self._parties[group.claim]
 
     def _link(self, party: _Party, claim: Claim) -> None:
         if party.quota is not None:
@@ -294,43 +346,14 @@ class QuotaBooks:
     def _set_assigned(self, member: Member, assigned: bool) -> None:
         member.assigned = assigned
         self.version += 1
-        quota = member.quota
-        if quota is None:
+        tally = member.group.tally
+        if tally is None:
             return
-        change = accounting.add_used if assigned else accounting.remove_used
-        change(quota, member.counted, member.non_preemptible)
-        if not quota.takes_part:
-            self.trees.usage_changed()
+        accounting.place(tally, 1 if assigned else -1)
         if not assigned:
-            self._changed([quota])
-        elif quota.tree.guarantees:
+            self._changed([tally.quota])
+        elif self.settings.guarantees:
             self._changed([])  # what runs is guaranteed, and with the floor the share may grow
-        else:
-            quota.tree.shifted = False
-
-    def _count(self, member: Member) -> None:
-        quota = member.quota
-        if quota is None:
-            return
-        asked = member.requested
-        member.counted = asked.counted_in(quota)
-        if not asked.is_whole:
-            quota.tree.irregular = True
-        accounting.add_request(quota, member.counted, member.non_preemptible)
-        if member.assigned:
-            accounting.add_used(quota, member.counted, member.non_preemptible)
-            if not quota.takes_part:
-                self.trees.usage_changed()
-
-    def _uncount(self, member: Member) -> None:
-        quota = member.quota
-        if quota is None:
-            return
-        if member.assigned:
-            accounting.remove_used(quota, member.counted, member.non_preemptible)
-            if not quota.takes_part:
-                self.trees.usage_changed()
-        accounting.remove_request(quota, member.counted, member.non_preemptible)
 
     # --- nodes ------------------------------------------------------------------------------------------
 
@@ -366,7 +389,11 @@ class QuotaBooks:
             self._cluster.announce(ROOM, None, Room(frozenset(quotas), trees))
 
     def _shifted(self) -> frozenset[str]:
-        shifted: list[QuotaTree] = [tree for tree in self.trees.trees.values() if tree.shifted]
-        for tree in shifted:
-            tree.shifted = False
+        shifted: list[QuotaTree] = []
+        for tree in self.trees.trees.values():
+            if tree.is_watched:
+                tree.settle()
+            if tree.shifted:
+                tree.shifted = False
+                shifted.append(tree)
         return frozenset(tree.id for tree in shifted)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from koordsched.api.quota import PREEMPTIBLE
+from koordsched.api.quota import PREEMPTIBLE, QUOTA_NAME
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import effective_requests
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.elasticquota.amounts import Amounts, masked, renamed, unit
+from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, masked, renamed, unit
 from koordsched.plugins.elasticquota.mapping import Claim
 from koordsched.plugins.elasticquota.quota import Quota
+from koordsched.plugins.elasticquota.tally import Tally
 
 
 class Requested:
@@ -55,22 +56,64 @@ def is_preemptible(pod: Pod) -> bool:
     return pod.labels.labels.get(PREEMPTIBLE) != "false"
 
 
-class Member:
-    """A pod in the books.
+GroupKey = tuple[str | None, str | None, str, PodShape]
+"""What decides how a pod counts: its labels that name a quota and forbid preemption, its namespace, its shape."""
 
-    `quota`: None if it belongs to none; `counted`: what it counts there; `assigned`: it has a node, if only assumed.
+
+def group_key(pod: Pod) -> GroupKey:
+    """By what a pod is grouped."""
+    labels = pod.labels.labels
+    return labels.get(QUOTA_NAME), labels.get(PREEMPTIBLE), pod.namespace, pod.shape
+
+
+class Group:
+    """Pods in the books that count alike.
+
+    `members`: by uid; `tally`: how they count in their quota, None if they belong to none.
     """
 
-    __slots__ = ("assigned", "claim", "counted", "non_preemptible", "pod", "quota", "requested")
+    __slots__ = ("claim", "key", "members", "non_preemptible", "requested", "tally")
 
-    def __init__(self, pod: Pod, claim: Claim, asked: Requested, *, assigned: bool) -> None:
-        self.pod = pod
+    def __init__(self, key: GroupKey, claim: Claim, asked: Requested, *, non_preemptible: bool) -> None:
+        self.key = key
         self.claim = claim
         self.requested = asked
+        self.non_preemptible = non_preemptible
+        self.members: dict[str, Member] = {}
+        self.tally: Tally | None = None
+
+
+class Member:
+    """A pod in the books. `assigned`: it has a node, if only assumed."""
+
+    __slots__ = ("assigned", "group", "pod")
+
+    def __init__(self, pod: Pod, group: Group, *, assigned: bool) -> None:
+        self.pod = pod
+        self.group = group
         self.assigned = assigned
-        self.non_preemptible = not is_preemptible(pod)
-        self.quota: Quota | None = None
-        self.counted: Amounts = {}
+
+    @property
+    def quota(self) -> Quota | None:
+        """None if it belongs to none."""
+        tally = self.group.tally
+        return tally.quota if tally is not None else None
+
+    @property
+    def counted(self) -> Amounts:
+        """What it counts in its quota."""
+        tally = self.group.tally
+        return tally.amounts if tally is not None else EMPTY
+
+    @property
+    def requested(self) -> Requested:
+        """What it requests."""
+        return self.group.requested
+
+    @property
+    def non_preemptible(self) -> bool:
+        """Whether nobody may take its place."""
+        return self.group.non_preemptible
 
     def __repr__(self) -> str:
         return f"Member({self.pod.key} in {self.quota})"

@@ -41,17 +41,26 @@ class Quota:
     """
 
     __slots__ = (
+        "_allocated",
+        "_guaranteed",
         "_limit",
         "_lineage",
+        "_non_preemptible_request",
+        "_non_preemptible_used",
         "_ordered",
+        "_requested",
+        "_room",
+        "_room_epoch",
+        "_self_non_preemptible_request",
+        "_self_non_preemptible_used",
+        "_self_request",
+        "_self_used",
         "_used",
-        "allocated",
         "apart",
         "binary",
         "children",
         "contended",
         "fresh",
-        "guaranteed",
         "is_parent",
         "is_tree_root",
         "lent",
@@ -59,16 +68,8 @@ class Quota:
         "max_names",
         "min",
         "name",
-        "non_preemptible_request",
-        "non_preemptible_used",
         "over",
         "parent",
-        "requested",
-        "self_non_preemptible_request",
-        "self_non_preemptible_used",
-        "self_request",
-        "self_used",
-        "settled",
         "shares",
         "takes_part",
         "tree",
@@ -93,24 +94,26 @@ class Quota:
         self.is_parent = False
         self.is_tree_root = False
         self.binary: frozenset[str] = frozenset()
-        # Counted.
-        self.self_request: Amounts = {}
-        self.self_used: Amounts = {}
-        self.self_non_preemptible_request: Amounts = {}
-        self.self_non_preemptible_used: Amounts = {}
-        self.non_preemptible_request: Amounts = {}
-        self.non_preemptible_used: Amounts = {}
-        self.allocated: Amounts = {}
-        self.guaranteed: Amounts = {}
-        self._used: Amounts = {}
-        self.settled: Amounts = {}
-        """What of `self_used` the quotas above know of."""
-        self.requested: Amounts = {}
+        # Counted, as far as the tree is settled; `accounting` changes these, everybody else reads the properties.
+        self._self_request: Amounts = {}
+        self._self_used: Amounts = {}
+        self._self_non_preemptible_request: Amounts = {}
+        self._self_non_preemptible_used: Amounts = {}
+        self._non_preemptible_request: Amounts = {}
+        self._non_preemptible_used: Amounts = {}
+        self._allocated: Amounts = {}
+        self._guaranteed: Amounts = {}
+        self._used: Amounts = self._self_used
+        """As long as it has no children, the same dict; so is the next."""
+        self._requested: Amounts = self._self_request
         """What its pods and its children request, as far as the max of each child lets it through."""
-        self.apart: Amounts = self.self_request
+        self.apart: Amounts = self._self_request
         """What of that is not from children that take part."""
         self.over = 0
         """In how many resources that is more than max."""
+        self._room: Amounts | None = None
+        """By how much requests may grow without anybody getting less, and when that was so; `QuotaTree` keeps it."""
+        self._room_epoch = -1
         # Worked out, where the quotas are not all satisfied; holds while fresh.
         self.fresh = False
         """If not, nothing below is fresh either."""
@@ -130,12 +133,16 @@ class Quota:
     @property
     def child_request(self) -> Amounts:
         """What its pods and children request, before min counts; not told of a root."""
-        return EMPTY if self.is_root else self.requested
+        if self.is_root:
+            return EMPTY
+        self.tree.settle()
+        return self._requested
 
     @property
     def request(self) -> Amounts:
         """What it requests: a quota that does not lend requests at least its min."""
-        return self.requested if self.lent or not self.takes_part else larger(self.requested, self.min)
+        self.tree.settle()
+        return self._requested if self.lent or not self.takes_part else larger(self._requested, self.min)
 
     @property
     def limited(self) -> Amounts:
@@ -144,33 +151,80 @@ class Quota:
         return {name: amount for name, amount in found.items() if amount}
 
     def limited_in(self, name: str) -> int:
-        """`limited` in one resource."""
-        amount = self.requested.get(name, 0)
+        """`limited` in one resource, in a settled tree."""
+        amount = self._requested.get(name, 0)
         if not self.lent and self.takes_part:
             amount = max(amount, self.min.get(name, 0))
         bound = self.max.get(name)
         return amount if bound is None or amount < bound else bound
 
     def wants(self, name: str) -> int:
-        """What it asks of its parent, in steps of runtime arithmetic."""
+        """What it asks of its parent, in steps of runtime arithmetic, in a settled tree."""
         want = to_units(name, self.limited_in(name))
         if self.tree.guarantees:
-            want = max(want, to_units(name, self.guaranteed.get(name, 0)))
+            want = max(want, to_units(name, self._guaranteed.get(name, 0)))
         return want
 
     @property
     def used(self) -> Amounts:
         """What its pods with a node, and those of the quotas below, request."""
-        if not self.children:
-            return self.self_used
         self.tree.settle()
         return self._used
+
+    @property
+    def self_request(self) -> Amounts:
+        """What its own pods request."""
+        self.tree.settle()
+        return self._self_request
+
+    @property
+    def self_used(self) -> Amounts:
+        """What its own pods with a node request."""
+        self.tree.settle()
+        return self._self_used
+
+    @property
+    def non_preemptible_request(self) -> Amounts:
+        """`request` of pods that must not be preempted; never floored or capped."""
+        self.tree.settle()
+        return self._non_preemptible_request
+
+    @property
+    def non_preemptible_used(self) -> Amounts:
+        """`used` of pods that must not be preempted."""
+        self.tree.settle()
+        return self._non_preemptible_used
+
+    @property
+    def self_non_preemptible_request(self) -> Amounts:
+        """What its own pods that must not be preempted request."""
+        self.tree.settle()
+        return self._self_non_preemptible_request
+
+    @property
+    def self_non_preemptible_used(self) -> Amounts:
+        """What its own pods with a node that must not be preempted request."""
+        self.tree.settle()
+        return self._self_non_preemptible_used
+
+    @property
+    def allocated(self) -> Amounts:
+        """What its pods use and its children guarantee; empty without gate ElasticQuotaGuaranteeUsage."""
+        self.tree.settle()
+        return self._allocated
+
+    @property
+    def guaranteed(self) -> Amounts:
+        """The larger of that and min; empty without gate ElasticQuotaGuaranteeUsage."""
+        self.tree.settle()
+        return self._guaranteed
 
     @property
     def runtime(self) -> Amounts:
         """What it may use now; {} where nothing is computed (root, default, system)."""
         if not self.takes_part:
             return EMPTY
+        self.tree.settle()
         return {name: units * unit(name) for name, units in self.tree.shares_of(self).items()}
 
     @property
@@ -179,6 +233,7 @@ class Quota:
         if not self.takes_part:
             return EMPTY
         tree = self.tree
+        tree.settle()
         if tree.is_calm_for(self):
             shared = self.max_names
             parent = self.parent
@@ -193,6 +248,7 @@ class Quota:
     @property
     def scaled_min(self) -> Amounts:
         """Min as far as the parent can honour it (spec 3.5)."""
+        self.tree.settle()
         return self.tree.scaled_min(self) if self.takes_part else self.min
 
     # --- place ----------------------------------------------------------------------------------------
@@ -253,8 +309,8 @@ class Quota:
             child.mark_stale()
 
     def asked_by_children(self, name: str) -> int:
-        """What its children that take part request of a resource together, as far as the max of each allows."""
-        return self.requested.get(name, 0) - self.apart.get(name, 0)
+        """What its children that take part request together, as far as the max of each allows, in a settled tree."""
+        return self._requested.get(name, 0) - self.apart.get(name, 0)
 
     def __repr__(self) -> str:
         return f"Quota({self.name})"

@@ -1,7 +1,10 @@
 """A tree of quotas, and what each may use now.
 
-That is worked out when asked for. As long as the requests of all fit into what the tree has to give, and no parent is
-asked for more than its max, everybody may use what it requests, which needs no look at anybody else
+Pods are tallied first (`unsettled`) and reach the numbers of their quota and of those above it when somebody looks at
+one (`settle`), all that came meanwhile together.
+
+What each may use is worked out when asked for. As long as the requests of all fit into what the tree has to give, and
+no parent is asked for more than its max, everybody may use what it requests, which needs no look at anybody else
 (`QuotaTree.is_calm_for`). Otherwise siblings are looked at together, and what came of it is kept while it holds:
 `fresh` quotas have it, and `accounting` takes that away where a change of requests makes a difference.
 """
@@ -9,12 +12,13 @@ asked for more than its max, everybody may use what it requests, which needs no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from koordsched.api.quota import ROOT_QUOTA
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, to_units, unit
+from koordsched.plugins.elasticquota.amounts import Amounts, to_units, unit
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute, scale
+from koordsched.plugins.elasticquota.tally import Tally
 
 __all__ = ["Quota", "QuotaTree"]
 
@@ -22,18 +26,29 @@ __all__ = ["Quota", "QuotaTree"]
 class QuotaTree:
     """A tree: an abstract root that has something to give (elasticquota spec 3.4 to 3.7).
 
-    `scales_mins`, `guarantees`: argument enableMinQuotaScale and gate ElasticQuotaGuaranteeUsage. `shifted` is set
-    by every change after which a quota may be allowed more than before, for whoever resets it.
+    `enter` takes a tally to the numbers of the quotas; `refill` offers anew what quotas that take no part have left.
+    `scales_mins`, `guarantees`: argument enableMinQuotaScale and
+    gate ElasticQuotaGuaranteeUsage. `shifted` is set by every change after which a quota may be allowed more than
+    before, for whoever resets it; a tree that `is_watched` has to be settled for that.
     """
 
-    def __init__(self, tree_id: str, *, scales_mins: bool = True, guarantees: bool = False) -> None:
+    def __init__(
+        self,
+        tree_id: str,
+        enter: Callable[[Tally], None],
+        refill: Callable[[], None] | None = None,
+        *,
+        scales_mins: bool = True,
+        guarantees: bool = False,
+    ) -> None:
         self.id = tree_id
+        self._enter = enter
+        self._refill = refill
         self.scales_mins = scales_mins
         self.guarantees = guarantees
         self.shifted = False
         self.total: Amounts = {}
-        self.available: Amounts = {}
-        """What the root has to give, in steps of runtime arithmetic; may be negative."""
+        self._available: Amounts = {}
         self.resources: Counter[str] = Counter()
         """The resources that quotas name in max -> how many do."""
         self.tight: set[str] = set()
@@ -45,26 +60,75 @@ class QuotaTree:
         a step. Once set it stays, which costs time and nothing else."""
         self.unmarked = False
         """Requests changed without a look at what that makes stale."""
-        self.unsettled: set[Quota] = set()
-        """Quotas the usage of whose own pods changed; above them that counts when somebody asks."""
+        self.unsettled: dict[Tally, None] = {}
+        """Tallies of which the quotas do not know everything yet."""
+        self.arrived: Amounts = {}
+        """At least what is requested more, or offered less, than the settled numbers say."""
+        self.epoch = 0
+        """Grows when the settled numbers change."""
         self.root = Quota(ROOT_QUOTA, self, takes_part=False)
         self.root.apart = {}
+        self.root._requested = {}
+        self.root._used = {}
         self.root.fresh = True
 
-    # --- usage ----------------------------------------------------------------------------------------
+    # --- tallies --------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Takes changes of usage to all that they concern."""
+        """Takes what was tallied to the numbers of all quotas that it concerns."""
         if not self.unsettled:
             return
-        for quota in self.unsettled:
-            delta = difference(quota.self_used, quota.settled)
-            if delta:
-                quota.settled = dict(quota.self_used)
-                for level in quota.lineage:
-                    if level.children:
-                        add_to(level._used, delta)
-        self.unsettled.clear()
+        tallies, self.unsettled = self.unsettled, {}
+        self.arrived = {}
+        self.epoch += 1
+        shifted = self.shifted
+        only_more = not self.guarantees  # what runs is guaranteed, and with the floor the share may grow
+        reserves = False
+        for tally in tallies:
+            only_more = only_more and tally.asked >= tally.told_asked and tally.placed >= tally.told_placed
+            reserves = reserves or not tally.quota.takes_part
+            self._enter(tally)
+        if reserves and self._refill is not None:
+            self._refill()
+        if only_more:
+            self.shifted = shifted  # pods that want or have something leave nobody more than before
+
+    def grants_requests_of(self, quota: Quota) -> bool:
+        """Whether the quota may certainly use all that its own pods request, told without settling. False says nothing.
+
+        Enough for that: nobody is short, neither this quota nor one above is asked for more than its max, and what
+        arrived since that was known would fit even if all of it were under each of these.
+        """
+        if self.tight or self.irregular or (self.capped and quota.children):
+            return False
+        if quota._room_epoch != self.epoch:
+            quota._room_epoch = self.epoch
+            quota._room = None if any(level.over for level in quota.lineage) else {}
+        room = quota._room
+        if room is None:
+            return False
+        for name, amount in self.arrived.items():
+            left = room.get(name)
+            if left is None:
+                left = room[name] = self._room_for(quota, name)
+            if amount > left:
+                return False
+        return True
+
+    def _room_for(self, quota: Quota, name: str) -> int:
+        """By how much requests of a resource may grow before a quota on the way up, or the tree, cannot grant all."""
+        room = self._available.get(name, 0) * unit(name) - self.root.asked_by_children(name)
+        for level in quota.lineage:
+            bound = level.max.get(name)
+            if bound is not None:
+                room = min(room, bound - level._requested.get(name, 0))
+        return room
+
+    @property
+    def available(self) -> Amounts:
+        """What the root has to give, in steps of runtime arithmetic; may be negative."""
+        self.settle()
+        return self._available
 
     # --- what each may use ------------------------------------------------------------------------------
 
@@ -74,7 +138,7 @@ class QuotaTree:
         return self.irregular or self.capped > 0 or bool(self.tight)
 
     def is_calm_for(self, quota: Quota) -> bool:
-        """Whether the quota may certainly use what it requests, whatever its siblings do."""
+        """Whether the quota may certainly use what it requests, whatever its siblings do; in a settled tree."""
         if self.tight or self.irregular:
             return False
         if self.capped:
@@ -84,7 +148,7 @@ class QuotaTree:
         return True
 
     def shares_of(self, quota: Quota) -> Amounts:
-        """What a quota may use, in steps; nothing is worked out that need not be known for that."""
+        """What a quota may use, in steps, in a settled tree; nothing is worked out that need not be known for that."""
         if not self.is_calm_for(quota):
             if self.unmarked:
                 self.unmarked = False
@@ -97,7 +161,7 @@ class QuotaTree:
         return self.resources if parent is None or parent is self.root else parent.max
 
     def _given_to(self, parent: Quota) -> Amounts:
-        return self.available if parent is self.root else parent.shares
+        return self._available if parent is self.root else parent.shares
 
     def is_short(self, parent: Quota, name: str) -> bool:
         """Whether the children cannot all have what they want of a resource; to be asked of a fresh quota."""
@@ -151,7 +215,7 @@ class QuotaTree:
         parent = quota.parent
         if not self.scales_mins or parent is None:
             return quota.min
-        given = self.available if parent is self.root else self.shares_of(parent)
+        given = self._available if parent is self.root else self.shares_of(parent)
         scaled: Amounts = {}
         for name, amount in quota.min.items():
             available = given.get(name)

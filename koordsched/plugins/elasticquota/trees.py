@@ -33,7 +33,9 @@ class QuotaTrees:
         self.node_total: Amounts = {}
         """What all nodes have to allocate."""
         self._offering: Counter[str] = Counter()
-        self.default_tree = QuotaTree("", scales_mins=scales_mins, guarantees=guarantees)
+        self.default_tree = QuotaTree(
+            "", accounting.enter, self._offer_default, scales_mins=scales_mins, guarantees=guarantees
+        )
         self.trees: dict[str, QuotaTree] = {"": self.default_tree}
         self.quotas: dict[str, Quota] = {}
         self._declared: dict[str, Definition] = {}
@@ -203,7 +205,7 @@ class QuotaTrees:
     def _tree(self, tree_id: str) -> QuotaTree:
         tree = self.trees.get(tree_id)
         if tree is None:
-            tree = QuotaTree(tree_id, scales_mins=self._scales_mins, guarantees=self._guarantees)
+            tree = QuotaTree(tree_id, accounting.enter, scales_mins=self._scales_mins, guarantees=self._guarantees)
             self.trees[tree_id] = tree
         return tree
 
@@ -225,10 +227,6 @@ class QuotaTrees:
                 del self._offering[name], self.node_total[name]
         self._offer_default()
 
-    def usage_changed(self) -> None:
-        """To be called when the usage of the default or the system quota changed: what they use, others do not get."""
-        self._offer_default()
-
     def _offer(self) -> None:
         for tree_id, tree in self.trees.items():
             if tree_id:
@@ -237,6 +235,7 @@ class QuotaTrees:
         self._offer_default()
 
     def _offer_default(self) -> None:
+        """What the default and the system quota use, others do not get."""
         total = dict(self.node_total)
         for tree_id in self.trees:
             definition = self._root_definition(tree_id)

@@ -52,8 +52,14 @@ def test_no_quota_uses_more_than_it_may(pods, steps, by_runtime, checks_parents,
             world.remove(thing)
             asked.pop(index)
             admitted.pop(index, None)
-        elif what == "try" and index in asked and index not in admitted and world.refusal(thing) is None:
-            own = asked[index]
+        elif what == "try" and index in asked and index not in admitted:
+            own, admission = asked[index], world.plugin.admission
+            at_once = admission.admits_at_once(own)
+            refusal = admission.refusal(admission.claimant(own))
+            assert refusal is None or not at_once
+            assert world.refusal(thing) == (refusal.message if refusal is not None else None)
+            if refusal is not None:
+                continue
             world.cluster.assume(own, row)
             admitted[index] = own
             check(world, own, by_runtime=by_runtime, checks_parents=checks_parents)

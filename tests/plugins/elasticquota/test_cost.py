@@ -143,3 +143,32 @@ def test_a_change_of_a_satisfied_quota_concerns_its_siblings(redistributed):
     assert world.runtime("a", "b") == ["2", "8"]
     world.put(pod("pa2", {"cpu": 1}, "a"))
     assert world.runtime("a", "b") == ["3", "7"]
+
+
+def test_pods_are_counted_together_when_somebody_looks(monkeypatch):
+    """As long as all is granted, a pod is a number in a tally: the quotas above it are not touched."""
+    quotas, leaves = quota_tree(fanout=3, levels=4)
+    world = World(node("n", cpu=100, memory="100Gi"), *quotas)
+    tree = world.quota(leaves[0]).tree
+    assert world.quota("q0").request == {}
+    entered = []
+    enter = tree._enter
+    monkeypatch.setattr(tree, "_enter", lambda tally: (entered.append(tally), enter(tally)))
+    row = world.cluster.table.row_of["n"]
+    for number in range(40):
+        thing = pod(f"p{number}", {"cpu": 1}, leaves[number % 2])
+        own = world.put(thing)
+        assert world.refusal(thing) is None
+        world.cluster.assume(own, row)
+    assert entered == []
+    assert (world.shown("q0", "used"), world.shown(leaves[1], "request")) == ({"cpu": "40"}, {"cpu": "20"})
+    assert len(entered) == 2, "one step up for each of the quotas"
+
+    # No more than there is is granted this way.
+    for number in range(40, 100):
+        thing = pod(f"p{number}", {"cpu": 1}, leaves[number % 2])
+        world.put(thing)
+        assert world.refusal(thing) is None
+    much = pod("much", {"cpu": 60}, leaves[5])
+    world.put(much)
+    assert world.refusal(much) is not None
