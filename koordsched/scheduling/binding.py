@@ -122,6 +122,7 @@ class BindingCycle:
                 self._inbox.put(self.undo, placement, status, now)
             return
         queued = placement.queued
+        self._recorder.bound(pod.uid)
         self._voice.scheduled(pod, placement.node)
         self._metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
@@ -189,7 +190,8 @@ class BindingCycle:
     async def _wait_on_permit(self, placement: Placement) -> Status:
         pod = placement.pod
         started = self._clock()
-        waiting = self._waiting.add(pod, placement.waits)
+        waiting = self._waiting.get(pod.uid)
+        assert waiting is not None, "it waits since it was placed"
         names = ", ".join(placement.waits)
         self._notices.begin(pod, names, "WaitingOnPermit", f"placed on {placement.node}, waiting for plugin {names}")
         try:
@@ -201,6 +203,7 @@ class BindingCycle:
         return status
 
     def _release(self, placement: Placement) -> None:
+        self._waiting.remove(placement.pod.uid)
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
         self._cluster.forget(placement.pod)
 

@@ -46,6 +46,9 @@ class Recorder(Protocol):
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
         """The sink that objects of this collection are to go through, on their way into the given one."""
 
+    def hidden(self, path: str, reason: str) -> None:
+        """We must not read this collection, for this reason; with an empty one we may again."""
+
     def leading(self, leads: bool) -> None:
         """Scheduling begins or ends."""
 
@@ -57,6 +60,9 @@ class Recorder(Protocol):
 
     def binding(self, uid: str) -> None:
         """The pod is on its way to be bound: it needs no replay of events any more."""
+
+    def bound(self, uid: str) -> None:
+        """The API server has the binding."""
 
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed, and the placement is taken back."""
@@ -102,6 +108,9 @@ class NotRecording:
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
         return sink
 
+    def hidden(self, path: str, reason: str) -> None:
+        pass
+
     def leading(self, leads: bool) -> None:
         pass
 
@@ -112,6 +121,9 @@ class NotRecording:
         pass
 
     def binding(self, uid: str) -> None:
+        pass
+
+    def bound(self, uid: str) -> None:
         pass
 
     def undone(self, uid: str, status: Status) -> None:

@@ -40,7 +40,7 @@ from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
-from koordsched.scheduling.cycle import SchedulingCycle
+from koordsched.scheduling.cycle import Placement, SchedulingCycle
 from koordsched.scheduling.decisions import EXTENDER, Decisions
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailureHandler
@@ -144,7 +144,7 @@ class Scheduler:
         self.cluster.on_event(self.queue.move_all)
         failures = self._failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
-        parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions)
+        parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions, self.waiting)
         self._extenders: Extenders | None = None
         inbox: Inbox | None = None
         shown: ExtenderObjects | None = None
@@ -190,7 +190,7 @@ class Scheduler:
         self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
         self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
         self._progress = asyncio.Event()
-        self._unreadable = Unreadable(self.cluster.objects, resolved.profiles, self.queue)
+        self.unreadable = Unreadable(self.cluster.objects, resolved.profiles, self.queue, recorder)
         self.watches = Watches(
             transport,
             cluster=self.cluster,
@@ -203,7 +203,7 @@ class Scheduler:
             on_progress=self._progress.set,
             inbox=inbox,
             originals=shown,
-            unreadable=self._unreadable,
+            unreadable=self.unreadable,
             watch_list="WatchListClient" in resolved.features,
             recorder=recorder,
         )
@@ -281,14 +281,18 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
-            if self._unreadable and self._must_wait(queued):
-                continue
-            self._recorder.attempt(queued)
-            placement = self.cycle.schedule_one(queued)
+            placement = self.schedule(queued)
             if placement is not None:
                 self.binding.start(placement)
             if now() >= end:
                 return
+
+    def schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
+        """One attempt at a pod that was just popped: a placement, to be bound, unless that failed."""
+        self._recorder.attempt(queued)
+        if self.unreadable and self._must_wait(queued):
+            return None
+        return self.cycle.schedule_one(queued)
 
     async def _schedule_with(self, cycle: ExtendedCycle) -> None:
         """The same with extenders, for which a cycle has to wait."""
@@ -298,9 +302,9 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return
-            if self._unreadable and self._must_wait(queued):
-                continue
             self._recorder.attempt(queued)
+            if self.unreadable and self._must_wait(queued):
+                continue
             placement = await cycle.schedule_with_extenders(queued)
             if placement is not None:
                 self.binding.start(placement)
@@ -309,7 +313,7 @@ class Scheduler:
 
     def _must_wait(self, queued: QueuedPod[Pod]) -> bool:
         """Whether the pod needs what we are not allowed to read; then its owner has been told."""
-        refusal = self._unreadable.refusal(queued.pod)
+        refusal = self.unreadable.refusal(queued.pod)
         if refusal is None:
             return False
         self.metrics.attempt("unschedulable", queued.profile, 0.0)

@@ -24,6 +24,7 @@ from koordsched.cluster.objects import Objects
 from koordsched.cluster.pod import Pod
 from koordsched.config.resolving import Profile
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +35,13 @@ class _Need(NamedTuple):
     """What rests on a resource: pods of profiles with one of these plugins, if `concerns` says so of their spec.
 
     `plugins` are named in order of preference: events that one waits for make its pods be tried again. None: of all
-    profiles. `consequence` completes "until it can be read, ...".
+    profiles. `consequence` completes "until it can be read, ..."; `holds_preemption`: that is what it is needed for.
     """
 
     plugins: tuple[str, ...]
     concerns: Callable[[PodSpec], bool]
     consequence: str
+    holds_preemption: bool = False
 
 
 class Refusal(NamedTuple):
@@ -90,7 +92,7 @@ _NEEDS: Mapping[str, _Need] = {
     objects.CSI_STORAGE_CAPACITIES.path: _STORAGE,
     objects.VOLUME_ATTACHMENTS.path: _STORAGE,
     objects.ELASTIC_QUOTAS.path: _Need(("ElasticQuota",), _every_pod, "pods of profiles with ElasticQuota wait"),
-    objects.POD_DISRUPTION_BUDGETS.path: _Need((), _no_pod, "nobody is preempted"),
+    objects.POD_DISRUPTION_BUDGETS.path: _Need((), _no_pod, "nobody is preempted", holds_preemption=True),
 }
 _PREFERENCES = _Need((), _no_pod, "what it is good for (preferences, or work in the background) is left out")
 
@@ -98,10 +100,17 @@ _PREFERENCES = _Need((), _no_pod, "what it is good for (preferences, or work in 
 class Unreadable:
     """The resources that we are not allowed to read at the moment; nearly always none."""
 
-    def __init__(self, stores: Objects, profiles: Iterable[Profile], queue: SchedulingQueue[Pod]) -> None:
+    def __init__(
+        self,
+        stores: Objects,
+        profiles: Iterable[Profile],
+        queue: SchedulingQueue[Pod],
+        recorder: Recorder = NOT_RECORDING,
+    ) -> None:
         self._stores = stores
         self._plugins = {profile.scheduler_name: profile.plugins.names() for profile in profiles}
         self._queue = queue
+        self._recorder = recorder
         self._reasons: dict[str, str] = {}
 
     def __bool__(self) -> bool:
@@ -109,6 +118,7 @@ class Unreadable:
 
     def refused(self, path: str, reason: str) -> None:
         """The API server does not let us read the collection at this path; says so in the log, once."""
+        self._recorder.hidden(path, reason)
         known = path in self._reasons
         self._reasons[path] = reason
         if (store := self._stores.at(path)) is not None:
@@ -127,10 +137,12 @@ class Unreadable:
         """The collection at this path can be read (again): pods that waited for it are tried."""
         if self._reasons.pop(path, None) is None:
             return
+        self._recorder.hidden(path, "")
         if (store := self._stores.at(path)) is not None:
             store.hidden = ""
         need = _NEEDS.get(path, _PREFERENCES)
-        self._queue.activate([queued.pod for queued in self._queue if need.concerns(queued.pod.shape.spec)])
+        waiting = [queued.pod for queued in self._queue]
+        self._queue.activate([pod for pod in waiting if need.holds_preemption or need.concerns(pod.shape.spec)])
 
     def refusal(self, pod: Pod) -> Refusal | None:
         """Why the pod must not be tried now, if it must not."""

@@ -1,0 +1,133 @@
+"""A scheduler that is led through recorded history: it decides nothing, its state follows what was decided."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from random import Random
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Clock
+from koordsched.framework.interface import Cycle
+from koordsched.framework.profile import PluginFactory
+from koordsched.journal.header import Setting
+from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Header, Refused, Step, Timers, Undone
+from koordsched.journal.replaying import World
+from koordsched.journal.verdict import Verdict, verdict_on
+from koordsched.queue.item import QueuedPod
+from koordsched.queue.nominator import NOOP, override
+from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.recording import NotRecording
+
+_log = logging.getLogger(__name__)
+
+
+class _Onlooker(NotRecording):
+    """Shows the time of the latest step, and takes all chance away: the first of several is as good as any."""
+
+    def __init__(self, header: Header) -> None:
+        self._offset = header.wall - header.monotonic
+        self.latest = header.monotonic
+
+    def clock(self, clock: Clock) -> Clock:
+        return self
+
+    def chance(self, rng: Random) -> Random:
+        return Random(0)
+
+    def monotonic(self) -> float:
+        return self.latest
+
+    def wall(self) -> float:
+        return self.latest + self._offset
+
+
+class Follower(World):
+    """`deciding`: a pod was taken up, and what was decided about it comes next."""
+
+    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], header: Header) -> None:
+        """Raises ProfileError."""
+        self._time = _Onlooker(header)
+        super().__init__(setting, registry, self._time)
+        self._queued: QueuedPod[Pod] | None = None
+        self._uid = ""
+        self.deciding = False
+        self._steps |= {
+            Timers: self._timers,
+            Attempt: self._attempt,
+            Chosen: self._chosen,
+            Evicting: self._evicting,
+            Refused: self._refused,
+            Undone: self._taken_back,
+            Activated: lambda record: None,
+        }
+
+    def step(self, record: Step | Chosen | Evicting | Refused) -> None:
+        """Lets happen what is recorded."""
+        self._steps[type(record)](record)
+
+    def verdict(self, uid: str) -> Verdict | None:
+        """What this configuration makes of a pending pod now; None if there is none, or no profile for it."""
+        pod = self.scheduler.pending_pod(uid)
+        if pod is None:
+            return None
+        return verdict_on(self.scheduler.profiles[pod.shape.scheduler_name], self.scheduler.cluster, pod)
+
+    def _timers(self, record: Timers) -> None:
+        self._time.latest = record.at
+
+    def _attempt(self, record: Attempt) -> None:
+        self._time.latest = record.at
+        self._uid = record.uid
+        self.deciding = True
+        pod = self.scheduler.pending_pod(record.uid)
+        self._queued = self.scheduler.queue.pop_pod(pod) if pod is not None else None
+
+    def _chosen(self, record: Chosen) -> None:
+        """Puts the pod where it was put then, whatever plugins here say of it."""
+        self.deciding = False
+        cluster = self.scheduler.cluster
+        row = cluster.table.row_of.get(record.node)
+        queued = self._queued
+        if queued is None or row is None or queued.pod.uid in cluster.assigned:
+            return
+        pod = queued.pod
+        profile, cycle = self.scheduler.profiles[pod.shape.scheduler_name], Cycle(pod)
+        cluster.assume(pod, row)
+        self.scheduler.queue.nominator.delete(pod.uid)
+        try:
+            profile.run_reserve(cycle, pod, row)
+        except Exception:
+            _log.debug("%s cannot be reserved on %s here", pod.key, record.node, exc_info=True)
+        self._placements[pod.uid] = Placement(
+            cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible
+        )
+
+    def _evicting(self, record: Evicting) -> None:
+        pod = self.scheduler.pending_pod(self._uid)
+        assigned = self.scheduler.cluster.assigned
+        victims = [assigned[uid] for uid, _ in record.victims if uid in assigned]
+        if pod is not None and victims:
+            self.scheduler.evictions.start(pod, record.node, victims)
+
+    def _refused(self, record: Refused) -> None:
+        self.deciding = False
+        if record.uid != self._uid:
+            return  # a binding failed, and what follows from that has been done
+        self._uid = ""
+        placement = self._placements.pop(record.uid, None)
+        if placement is not None:
+            placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
+            self.scheduler.cluster.forget(placement.pod)
+        newest, queue = self.scheduler.pending_pod(record.uid), self.scheduler.queue
+        if newest is None or self._queued is None:
+            queue.done(record.uid)
+            return
+        plugins, pending = frozenset(record.plugins), frozenset(record.pending_plugins)
+        queue.add_unschedulable_if_not_present(self._queued, plugins, pending, pod=newest)
+        queue.nominator.add(newest, NOOP if record.nominated is None else override(record.nominated))
+
+    def _taken_back(self, record: Undone) -> None:
+        if record.uid == self._uid:
+            self._uid = ""
+        self._undone(record)

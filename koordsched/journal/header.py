@@ -1,0 +1,89 @@
+"""What a journal says about the process it is of, and back from that to a configuration to replay with."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from urllib.parse import urlsplit, urlunsplit
+
+import numpy as np
+from msgspec.structs import replace
+
+import koordsched
+from koordsched import config
+from koordsched.config.feature_gates import KNOWN_GATES
+from koordsched.config.wire import Extender, KubeSchedulerConfiguration
+from koordsched.framework.handle import Clock
+from koordsched.journal.records import Header
+from koordsched.queue.queue import MAX_UNSCHEDULABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a scheduler runs with. `max_unschedulable` in seconds; `own_pod`: namespace and name."""
+
+    resolved: config.Resolved
+    max_unschedulable: float = MAX_UNSCHEDULABLE
+    own_pod: tuple[str, str] = ("", "")
+
+
+def software() -> dict[str, str]:
+    """Versions of what decisions may depend on."""
+    return {
+        "koordsched": koordsched.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int], Header]:
+    """A function from the number of a segment to its header. Segments from 1 on continue the one before."""
+    resolved = setting.resolved
+    configuration = config.dump(without_credentials(resolved.source))
+    gates = tuple(
+        f"{name}={str(name in resolved.features).lower()}"
+        for name, gate in sorted(KNOWN_GATES.items())
+        if (name in resolved.features) != gate.default
+    )
+    versions = software()
+
+    def make(segment: int) -> Header:
+        return Header(
+            run=run,
+            segment=segment,
+            continues=segment > 0,
+            software=versions,
+            configuration=configuration,
+            gates=gates,
+            extended=bool(resolved.extenders),
+            max_unschedulable=setting.max_unschedulable,
+            own_pod=setting.own_pod,
+            wall=clock.wall(),
+            monotonic=clock.monotonic(),
+        )
+
+    return make
+
+
+def without_credentials(configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """The configuration without certificates, keys and passwords, and without the paths to those."""
+    return replace(
+        configuration,
+        client_connection=replace(configuration.client_connection, kubeconfig=""),
+        extenders=tuple(_without_credentials(extender) for extender in configuration.extenders),
+    )
+
+
+def _without_credentials(extender: Extender) -> Extender:
+    parts = urlsplit(extender.url_prefix)
+    url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return replace(extender, url_prefix=url, tls_config=None)
+
+
+def setting_of(header: Header) -> Setting:
+    """What to replay with: extenders are left out, for nobody can be called. Raises ConfigError."""
+    gates = config.FeatureGates.parse(header.gates)
+    resolved = config.resolve(config.load(header.configuration, gates=gates), gates=gates)
+    return Setting(changed(resolved, extenders=()), header.max_unschedulable, header.own_pod)

@@ -1,0 +1,216 @@
+"""Makes records of what a running scheduler tells.
+
+Everything is encoded on the spot, in a microsecond or so, and handed on as bytes: nothing of the scheduler's state is
+kept, and whoever writes needs to know nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from random import Random
+from typing import Generic, TypeVar
+
+import msgspec
+
+from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.handle import Clock
+from koordsched.framework.interface import Cycle
+from koordsched.framework.status import Status
+from koordsched.journal.records import (
+    Activated,
+    Answer,
+    Attempt,
+    Binding,
+    Bound,
+    Chosen,
+    Evicted,
+    Evicting,
+    Gone,
+    Hidden,
+    Leading,
+    Listed,
+    Refused,
+    Timers,
+    Undone,
+    Upsert,
+    encode,
+)
+from koordsched.journal.redaction import redacted
+from koordsched.queue.item import QueuedPod
+from koordsched.queue.nominator import NominatingInfo, NominatingMode
+
+A = TypeVar("A", bool, int, float)
+T = TypeVar("T", bound=KubeObject)
+
+NODES = "/api/v1/nodes"
+
+Put = Callable[[bytes], None]
+"""Takes an encoded record, in order; must not block."""
+
+
+class JournalRecorder:
+    """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock."""
+
+    def __init__(self, put: Put, monotonic: Callable[[], float]) -> None:
+        self._put = put
+        self._monotonic = monotonic
+
+    # --- what decisions ask of the outside --------------------------------------------------------
+
+    def ask(self, question: Callable[[], A]) -> A:
+        """Asks, and notes the answer."""
+        answer = question()
+        self._put(encode(Answer(answer)))
+        return answer
+
+    def clock(self, clock: Clock) -> Clock:
+        """The same clock; its readings are noted."""
+        return _NotedClock(self, clock)
+
+    def chance(self, rng: Random) -> Random:
+        """The same generator; what is drawn from it is noted."""
+        return _NotedChance(self, rng)
+
+    # --- steps -------------------------------------------------------------------------------------
+
+    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
+        """A sink that notes what it passes on."""
+        return _NotedSink(self._put, path, sink)
+
+    def hidden(self, path: str, reason: str) -> None:
+        """We must not read this collection, or may again."""
+        self._put(encode(Hidden(path, reason)))
+
+    def leading(self, leads: bool) -> None:
+        """Scheduling begins or ends."""
+        self._put(encode(Leading(leads, self._monotonic())))
+
+    def timers(self) -> None:
+        """The queue looks for pods whose time has come."""
+        self._put(encode(Timers(self._monotonic())))
+
+    def attempt(self, queued: QueuedPod[Pod]) -> None:
+        """The pod is scheduled now."""
+        self._put(encode(Attempt(queued.pod.uid, queued.key, self._monotonic())))
+
+    def binding(self, uid: str) -> None:
+        """The pod is on its way to be bound."""
+        self._put(encode(Binding(uid)))
+
+    def bound(self, uid: str) -> None:
+        """The API server has the binding."""
+        self._put(encode(Bound(uid)))
+
+    def undone(self, uid: str, status: Status) -> None:
+        """The binding failed."""
+        self._put(encode(Undone(uid, status.code.name, tuple(status.reasons), status.plugin)))
+
+    def evicted(self, uid: str) -> None:
+        """All victims of this preemptor were told to go, or cannot be."""
+        self._put(encode(Evicted(uid)))
+
+    def activated(self, uid: str) -> None:
+        """The pod is to be tried at once."""
+        self._put(encode(Activated(uid)))
+
+    # --- decisions -----------------------------------------------------------------------------------
+
+    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+        """A row was chosen, and stays so."""
+        self._put(encode(Chosen(table.names[row], verdicts.feasible, total)))
+        return row
+
+    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Victims have to make room."""
+        self._put(encode(evicting_record(node, victims)))
+
+    def refused(
+        self,
+        queued: QueuedPod[Pod],
+        message: str,
+        reason: str,
+        plugins: AbstractSet[str],
+        pending_plugins: AbstractSet[str],
+        nominating: NominatingInfo,
+    ) -> None:
+        """The pod got no node, or lost it."""
+        self._put(encode(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating)))
+
+
+def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
+    """What is noted of a preemption."""
+    return Evicting(node, tuple((victim.uid, victim.key) for victim in victims))
+
+
+def refused_record(
+    uid: str,
+    message: str,
+    reason: str,
+    plugins: AbstractSet[str],
+    pending_plugins: AbstractSet[str],
+    nominating: NominatingInfo,
+) -> Refused:
+    """What is noted of a refusal."""
+    nominated = nominating.node if nominating.mode is NominatingMode.OVERRIDE else None
+    return Refused(uid, reason, message, tuple(sorted(plugins)), tuple(sorted(pending_plugins)), nominated)
+
+
+class _NotedClock:
+    def __init__(self, recorder: JournalRecorder, clock: Clock) -> None:
+        self._recorder = recorder
+        self._clock = clock
+
+    def monotonic(self) -> float:
+        return self._recorder.ask(self._clock.monotonic)
+
+    def wall(self) -> float:
+        return self._recorder.ask(self._clock.wall)
+
+
+class _NotedChance(Random):
+    """`randrange`, `choice` and the like draw through these two. Drawn bits must fit 64."""
+
+    def __init__(self, recorder: JournalRecorder, rng: Random) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._rng = rng
+
+    def random(self) -> float:
+        return self._recorder.ask(self._rng.random)
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._recorder.ask(lambda: self._rng.getrandbits(k))
+
+
+class _NotedSink(Generic[T]):
+    """Notes first: the change is a step, and what it asks for comes after it."""
+
+    def __init__(self, put: Put, path: str, sink: Sink[T]) -> None:
+        self._put = put
+        self._path = path
+        self._sink = sink
+        self._marked = path == NODES
+
+    def upsert(self, obj: T) -> None:
+        self._put(encode(Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked))))))
+        self._sink.upsert(obj)
+
+    def delete(self, obj: T) -> None:
+        meta = obj.metadata
+        self._put(encode(Gone(self._path, meta.namespace, meta.name, meta.uid)))
+        self._sink.delete(obj)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        self._put(encode(Gone(self._path, key.namespace, key.name, key.uid)))
+        self._sink.delete_key(key)
+
+    def replace_begin(self) -> None:
+        self._sink.replace_begin()
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        self._put(encode(Listed(self._path, tuple(present))))
+        self._sink.replace_end(present)

@@ -1,0 +1,189 @@
+"""What a journal is made of, and its encoding: MessagePack arrays that begin with the number of the record's type.
+
+Numbers and the order of fields are the format (`frames.FORMAT`): to change them is to make a new one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """Anything in a journal."""
+
+
+# --- inputs: steps ---------------------------------------------------------------------------------
+
+
+class Upsert(Record, frozen=True, tag=1):
+    """An object of a collection (its path) appeared or changed; what the scheduler reads of it, as MessagePack."""
+
+    path: str
+    object: msgspec.Raw
+
+
+class Gone(Record, frozen=True, tag=2):
+    """An object is gone."""
+
+    path: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Listed(Record, frozen=True, tag=3):
+    """A listing is complete: these exist (namespace, name, uid), and no others."""
+
+    path: str
+    present: tuple[tuple[str, str, str], ...]
+
+
+class Hidden(Record, frozen=True, tag=17):
+    """The API server does not let us read this collection; with an empty reason, it does again."""
+
+    path: str
+    reason: str
+
+
+class Timers(Record, frozen=True, tag=4):
+    """The queue looked for pods whose time has come. `at`: monotonic seconds."""
+
+    at: float
+
+
+class Attempt(Record, frozen=True, tag=5):
+    """A pod (`namespace/name`) was taken from the queue; its decision follows. `at`: monotonic seconds."""
+
+    uid: str
+    pod: str
+    at: float
+
+
+class Binding(Record, frozen=True, tag=6):
+    """A placed pod is on its way to be bound."""
+
+    uid: str
+
+
+class Bound(Record, frozen=True, tag=7):
+    """The API server has the binding."""
+
+    uid: str
+
+
+class Undone(Record, frozen=True, tag=8):
+    """A binding failed: name of the status code, reasons, and the plugin, if it was one."""
+
+    uid: str
+    code: str
+    reasons: tuple[str, ...]
+    plugin: str
+
+
+class Evicted(Record, frozen=True, tag=9):
+    """The victims of this preemptor were told to go, or cannot be."""
+
+    uid: str
+
+
+class Activated(Record, frozen=True, tag=10):
+    """A pod is to be tried at once."""
+
+    uid: str
+
+
+class Leading(Record, frozen=True, tag=11):
+    """Scheduling began or ended. `at`: monotonic seconds."""
+
+    leads: bool
+    at: float
+
+
+# --- inputs: answers within a step -----------------------------------------------------------------
+
+
+class Answer(Record, frozen=True, tag=12):
+    """What a step read of a clock, drew by chance, or asked."""
+
+    value: int | float | bool
+
+
+# --- decisions -------------------------------------------------------------------------------------
+
+
+class Chosen(Record, frozen=True, tag=13):
+    """A node was chosen, out of so many feasible ones, with this total (None: it was the only one)."""
+
+    node: str
+    feasible: int
+    total: int | None
+
+
+class Evicting(Record, frozen=True, tag=14):
+    """Preemption: pods (uid, `namespace/name`) have to leave a node for the pod."""
+
+    node: str
+    victims: tuple[tuple[str, str], ...]
+
+
+class Refused(Record, frozen=True, tag=15):
+    """No node, or not any more. `nominated`: the node it is promised ("": none), None if that stays as it is."""
+
+    uid: str
+    reason: str
+    message: str
+    plugins: tuple[str, ...]
+    pending_plugins: tuple[str, ...]
+    nominated: str | None
+
+
+# --- the file --------------------------------------------------------------------------------------
+
+
+class Header(Record, frozen=True, tag=0):
+    """The first record of a segment.
+
+    `run` identifies the process, `segment` counts within it; with `continues` the records of the segment before lead
+    here, and a checkpoint follows for those who do not have them. `software`: versions by name. `configuration`: YAML;
+    `gates`: feature gates that differ from their defaults (`Name=true`). `wall` and `monotonic` are readings of both
+    clocks at one moment, in seconds.
+    """
+
+    run: str
+    segment: int
+    continues: bool
+    software: dict[str, str]
+    configuration: str
+    gates: tuple[str, ...]
+    extended: bool
+    max_unschedulable: float
+    own_pod: tuple[str, str]
+    wall: float
+    monotonic: float
+
+
+class Closed(Record, frozen=True, tag=16):
+    """The scheduler ended in good order."""
+
+
+Step = Upsert | Gone | Listed | Hidden | Timers | Attempt | Binding | Bound | Undone | Evicted | Activated | Leading
+Outcome = Chosen | Evicting | Refused
+AnyRecord = Step | Outcome | Answer | Header | Closed
+
+encode = msgspec.msgpack.Encoder().encode
+"""A record, or an object that goes into one, as bytes."""
+
+_decode = msgspec.msgpack.Decoder(AnyRecord).decode
+
+
+class BadRecord(ValueError):
+    """Bytes that are no record of this format."""
+
+
+def decode(data: bytes) -> AnyRecord:
+    """The record. Raises BadRecord."""
+    try:
+        record: AnyRecord = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadRecord(str(error)) from None
+    return record

@@ -1,0 +1,181 @@
+"""Puts the records of a journal into a scheduler that is cut off from the world.
+
+It is the scheduler itself, assembled as always: queue, cycle, plugins, preemption. Only nobody watches for it, its
+writes are not sent, and nothing runs in the background: all that comes from the journal, step by step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from koordsched.api import core
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import NotSent
+from koordsched.client.inmemory import InMemoryTransport
+from koordsched.client.lanes import Lanes
+from koordsched.client.sink import ObjectKey
+from koordsched.framework.profile import PluginFactory
+from koordsched.framework.status import Code, Status
+from koordsched.journal.header import Setting
+from koordsched.journal.records import (
+    Activated,
+    Attempt,
+    Binding,
+    Bound,
+    Evicted,
+    Gone,
+    Hidden,
+    Leading,
+    Listed,
+    Step,
+    Timers,
+    Undone,
+    Upsert,
+)
+from koordsched.journal.repeating import Repeater
+from koordsched.journal.silence import Silence
+from koordsched.observability.metrics import Metrics
+from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.offline import OTHER_KINDS
+from koordsched.scheduling.recording import Recorder
+from koordsched.scheduling.scheduler import Scheduler
+
+_log = logging.getLogger(__name__)
+
+_TYPES: Mapping[str, type[Any]] = {
+    "/api/v1/nodes": core.Node,
+    "/api/v1/pods": core.Pod,
+    **{kind.path: kind.type for kind in OTHER_KINDS.values()},
+}
+_decoders = {path: msgspec.msgpack.Decoder(kind) for path, kind in _TYPES.items()}
+
+
+async def _unreachable(*request: object) -> Any:
+    raise NotSent("a replay sends nothing")
+
+
+def _leave(work: Coroutine[Any, Any, None]) -> None:
+    """What an eviction comes to is in the journal."""
+    work.close()
+
+
+class World:
+    """A scheduler in the state that the records applied so far brought it to: the cluster, writes, evictions."""
+
+    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], recorder: Recorder) -> None:
+        """To be built where an event loop runs, though it never gets anything to do.
+
+        Raises ProfileError if the profiles cannot be built.
+        """
+        clock, rng = SystemClock(), Random(0)
+        transport = InMemoryTransport(_unreachable)
+        self.scheduler = Scheduler(
+            setting.resolved,
+            registry,
+            transport=transport,
+            lanes=Lanes(transport, clock, rng),
+            clock=clock,
+            rng=rng,
+            metrics=Metrics(process_metrics=False),
+            hostname="",
+            max_unschedulable=setting.max_unschedulable,
+            own_pod=setting.own_pod,
+            recorder=recorder,
+            voice=Silence(),
+            launch=_leave,
+        )
+        self._sinks = self.scheduler.watches.sinks
+        self._placements: dict[str, Placement] = {}
+        """Pods whose binding is under way."""
+        self._steps: dict[type[Any], Callable[[Any], None]] = {
+            Upsert: self._upsert,
+            Gone: self._gone,
+            Listed: self._listed,
+            Hidden: self._hidden,
+            Binding: lambda record: self.scheduler.queue.done(record.uid),
+            Bound: self._bound,
+            Undone: self._undone,
+            Evicted: lambda record: self.scheduler.evictions.over(record.uid),
+            Leading: lambda record: None,
+        }
+
+    # --- changes of the cluster ----------------------------------------------------------------------
+
+    def _upsert(self, record: Upsert) -> None:
+        sink = self._sinks.get(record.path)
+        if sink is None:
+            return  # what only controllers read, or plugins that are not enabled here
+        self._apply(sink.upsert, _decoders[record.path].decode(record.object))
+
+    def _gone(self, record: Gone) -> None:
+        if (sink := self._sinks.get(record.path)) is not None:
+            self._apply(sink.delete_key, ObjectKey(record.namespace, record.name, record.uid))
+
+    def _listed(self, record: Listed) -> None:
+        if (sink := self._sinks.get(record.path)) is not None:
+            self._apply(sink.replace_end, {ObjectKey(*key) for key in record.present})
+
+    def _hidden(self, record: Hidden) -> None:
+        if record.reason:
+            self.scheduler.unreadable.refused(record.path, record.reason)
+        else:
+            self.scheduler.unreadable.readable(record.path)
+
+    @staticmethod
+    def _apply(change: Callable[[Any], None], what: Any) -> None:
+        try:
+            change(what)
+        except Exception:
+            # As where it was recorded: an object that cannot be taken in is left out.
+            _log.debug("a recorded change cannot be taken in", exc_info=True)
+
+    # --- what became of placements -----------------------------------------------------------------------
+
+    def _bound(self, record: Bound) -> None:
+        self._placements.pop(record.uid, None)
+
+    def _undone(self, record: Undone) -> None:
+        placement = self._placements.pop(record.uid, None)
+        if placement is not None:
+            status = Status(Code[record.code], record.reasons, record.plugin)
+            self.scheduler.binding.undo(placement, status, placement.started)
+
+
+class Replayed(World):
+    """A scheduler that decides anew."""
+
+    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], repeater: Repeater) -> None:
+        """Raises ProfileError."""
+        super().__init__(setting, registry, repeater)
+        self._repeater = repeater
+        self._steps |= {Timers: self._timers, Attempt: self._attempt, Activated: self._activated}
+
+    def step(self, record: Step) -> None:
+        """Does what the record says, and compares what comes of it."""
+        self._steps[type(record)](record)
+        self._repeater.step_over()
+
+    def _timers(self, record: Timers) -> None:
+        self._repeater.at(record.at)
+        self.scheduler.queue.run_timers()
+
+    def _attempt(self, record: Attempt) -> None:
+        self._repeater.at(record.at)
+        queued = self.scheduler.queue.pop()
+        if queued is None or queued.pod.uid != record.uid:
+            now = queued.key if queued is not None else "none"
+            self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
+            return
+        placement = self.scheduler.schedule(queued)
+        if placement is not None:
+            self._placements[record.uid] = placement
+
+    def _activated(self, record: Activated) -> None:
+        pod = self.scheduler.pending_pod(record.uid)
+        if pod is not None:
+            self.scheduler.evictions.activate(pod)
