@@ -89,6 +89,16 @@ class ChangeLog:
         """The serial number of the latest change of one facet of a row."""
         return int(self._stamps[facet.bit_length() - 1, row])
 
+    def stamps(self, facet: int) -> npt.NDArray[np.int64]:
+        """By row, the serial number of the latest change of one facet. Not to be changed by the caller."""
+        found: npt.NDArray[np.int64] = self._stamps[facet.bit_length() - 1]
+        return found
+
+    @property
+    def latest(self) -> npt.NDArray[np.int64]:
+        """By row, the serial number of the latest change of whatever facet. Not to be changed by the caller."""
+        return self._latest
+
     def since(self, serial: int, facets: int, rows: int) -> list[tuple[int, int]] | RowArray:
         """What changed after `serial` in any of `facets`, looking at the first `rows` rows.
 

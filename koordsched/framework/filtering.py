@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from contextlib import AbstractContextManager
 from functools import partial
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.state import ClusterState, WhatIf
+from koordsched.cluster.state import ClusterState
 from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
 from koordsched.framework.nominations import Nominations
@@ -241,12 +240,6 @@ class Filtering:
     def promised_rows(self, pod: Pod) -> set[int]:
         """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
         return self._promises.rows(pod)
-
-    def as_promised(self, pod: Pod, rows: Iterable[int]) -> AbstractContextManager[WhatIf]:
-        """A what-if in which the pods nominated to these rows are there, each row a world of its own."""
-        return self._cluster.what_if(
-            add=[(row, other) for row in rows for other in self._promises.nominated_on(row, pod)]
-        )
 
     def promised_on(self, row: int, pod: Pod) -> list[Pod]:
         """The pods of at least this pod's priority nominated to a row, itself left out."""

@@ -87,16 +87,12 @@ class WorldChain:
                     sums[k][i] += amount
         return sums
 
-    def codes(self, rows: RowArray, changes: Sequence[Amounts], facets: int = ALL_FACETS) -> Codes:
-        """The verdict on each row: of the NODE plugins that read one of the facets, as the table reads now, and of all
-        others with these changes to their tallies.
-        """
-        codes = self._plan.filter_nodes(self._table, rows, facets)
-        self.refuse(codes, rows, changes)
-        return codes
+    def nodes(self, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
+        """The verdict on each row of the NODE plugins that read one of the facets, as the table reads now."""
+        return self._plan.filter_nodes(self._table, rows, facets)
 
     def refuse(self, codes: Codes, rows: RowArray, changes: Sequence[Amounts]) -> None:
-        """Adds the verdicts of all but the NODE plugins to the codes of those."""
+        """Adds to the codes of NODE plugins what the others say with these changes to their tallies."""
         start = 0
         for worlds, reached_by in self._steps:
             own = changes[start : start + len(worlds.tallies)]

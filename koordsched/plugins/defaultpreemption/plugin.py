@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import POD, ActionType, ClusterEvent
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
 from koordsched.framework.preemption import PreemptionOffer, Victims
-from koordsched.framework.status import SUCCESS, Code, Codes, Status
-from koordsched.plugins.preemption.budgets import Budgets
-from koordsched.plugins.preemption.candidates import Candidate, by_importance
-from koordsched.plugins.preemption.dryrun import DryRun
-from koordsched.plugins.preemption.lockstep import Lockstep, VictimLists
-from koordsched.plugins.preemption.remembered import RememberedRuns
+from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Status
+from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
+from koordsched.plugins.preemption.search import Found, Search
 from koordsched.plugins.preemption.visibility import why_not
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
@@ -49,9 +48,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
     def __init__(self, args: Args, handle: Handle) -> None:
         self._args = args
         self._handle = handle
-        self._budgets = Budgets(handle.cluster.objects.of(POD_DISRUPTION_BUDGETS))
-        self._lists = VictimLists(handle.cluster)
-        self._remembered = RememberedRuns(handle.cluster.table, handle.nominations)
+        self._dry_runs = Search(handle)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """A deleted pod: never by itself; the plugins that rejected the pod decide."""
@@ -82,7 +79,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             message = f"preemption: 0/{total} nodes are available: {', '.join(parts)}."
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
         return PreemptionOffer(
-            self._choose(pod, candidates),
+            self._result(pod, candidates.best(self._handle.clock.wall())),
             lambda: self._by_node(candidates),
             lambda remaining: self._choose(pod, self._of_nodes(remaining)),
         )
@@ -90,14 +87,15 @@ class DefaultPreemption(PreEnqueue, PostFilter):
     def _choose(self, pod: Pod, candidates: Sequence[Candidate]) -> PostFilterResult:
         if not candidates:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (NO_CANDIDATE,)))
-        now = self._handle.clock.wall()
-        best = min(candidates, key=lambda candidate: candidate.rank(now))
+        return self._result(pod, candidates[best_of(verdicts_of(candidates), self._handle.clock.wall())])
+
+    def _result(self, pod: Pod, best: Candidate) -> PostFilterResult:
         node = self._handle.cluster.table.names[best.row]
         return PostFilterResult(
             SUCCESS, node, best.victims, lambda: self._handle.evictions.start(pod, node, best.victims)
         )
 
-    def _by_node(self, candidates: Sequence[Candidate]) -> dict[str, Victims]:
+    def _by_node(self, candidates: Iterable[Candidate]) -> dict[str, Victims]:
         names = self._handle.cluster.table.names
         return {names[each.row]: Victims(each.victims, each.violations) for each in candidates}
 
@@ -120,47 +118,47 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _search(self, cycle: Cycle, codes: Codes) -> tuple[list[Candidate], Counter[str], list[str]]:
+    def _search(self, cycle: Cycle, codes: Codes) -> tuple[_Candidates, Counter[str], list[str]]:
         """Candidates among the nodes refused in a way that fewer pods may cure.
 
         Texts count why others are none; errors name those where the pod would fit with nobody evicted.
         """
-        potential: list[int] = []
         texts: Counter[str] = Counter()
         errors: list[str] = []
-        reasons = self._handle.reasons
-        curable = [code for code, _ in reasons.counted(codes) if reasons[code].code is Code.UNSCHEDULABLE]
+        reasons, names = self._handle.reasons, self._handle.cluster.table.names
+        is_curable = np.zeros(int(codes.max(initial=NO_NODE)) + 1, dtype=np.bool_)
         for code, count in reasons.counted(codes):
-            if code not in curable:
+            if reasons[code].code is Code.UNSCHEDULABLE:
+                is_curable[code] = True
+            else:
                 texts[NOT_HELPFUL] += count
-        for code in curable:
-            potential.extend((codes == code).nonzero()[0].tolist())
-        potential.sort()
+        potential = np.flatnonzero(is_curable.take(codes))
         wanted = self._wanted(len(potential))
         start = self._handle.rng.randrange(len(potential)) if len(potential) > wanted else 0
-        order = potential[start:] + potential[:start]
-        found: list[Candidate] = []
+        order = np.concatenate((potential[start:], potential[:start]))
+        decision = self._dry_runs.of(cycle)
+        found = _Candidates()
         clean = False
         tried = 0
         while tried < len(order):
-            # Once most of the candidates are found, only about as many nodes are tried as are missing.
-            missing = wanted - len(found)
-            some = order[tried : tried + (max(missing, _FEWEST) if missing > 0 else wanted)]
+            some = order[tried : tried + _so_many(wanted, len(found), tried)]
             tried += len(some)
-            for row, result in self._dry_runs(cycle, some):
-                if result is None:
-                    texts[NO_VICTIMS] += 1
-                elif isinstance(result, int):
-                    for text in reasons[result].texts:
-                        texts[text] += 1
-                elif not result.victims:
-                    name = self._handle.cluster.table.names[row]
-                    errors.append(f'expected at least one victim pod on node "{name}"')
-                elif cycle.beyond_nodes:
-                    texts[NOT_HELPFUL] += 1  # the pod would be refused all the same
-                else:
-                    found.append(result)
-                    clean |= not result.violations
+            results, without_victims = decision.on(some)
+            if without_victims:
+                texts[NO_VICTIMS] += without_victims
+            for code, count in reasons.counted(results.verdicts["code"]):
+                for text in reasons[code].texts:
+                    texts[text] += count
+            passing = results.verdicts["code"] == PASS
+            in_vain = results.rows[passing & (results.verdicts["victims"] == 0)].tolist()
+            errors.extend(f'expected at least one victim pod on node "{names[row]}"' for row in in_vain)
+            candidates = np.flatnonzero(passing & (results.verdicts["victims"] > 0))
+            if cycle.beyond_nodes:
+                if len(candidates):
+                    texts[NOT_HELPFUL] += len(candidates)  # the pod would be refused all the same
+                continue
+            found.extend(results, candidates)
+            clean |= bool((results.verdicts["violations"][candidates] == 0).any())
             if clean and len(found) >= wanted:
                 break
         return found, texts, errors
@@ -169,44 +167,43 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         share = nodes * self._args.min_candidate_nodes_percentage // 100
         return min(nodes, max(share, self._args.min_candidate_nodes_absolute))
 
-    def _dry_runs(self, cycle: Cycle, rows: list[int]) -> Iterator[tuple[int, Candidate | int | None]]:
-        """(row, candidate or refusing code or None if there is nobody to evict)."""
-        cluster, filtering = self._handle.cluster, self._handle.filtering
-        now = self._handle.clock.wall()
-        lockstep = Lockstep(cluster, filtering)
-        one_by_one = DryRun(cluster, filtering, self._budgets)
-        together = lockstep.applies(cycle)
-        stepped: list[int] = []
-        lists: list[list[Pod]] = []
-        breaking: dict[int, list[Pod]] = {}
-        for row in rows:
-            lower = self._lists.on(row, cycle.pod.priority, now)
-            if not lower:
-                yield row, None
-                continue
-            if not together:
-                yield row, one_by_one.on(cycle, row, lower, now)
-                continue
-            violating, others = self._budgets.violations(lower)
-            if violating:
-                breaking[row] = violating
-                lower = [*violating, *others]
-            elif (known := self._remembered.of(cycle.pod, row)) is not None:
-                yield row, known
-                continue
-            stepped.append(row)
-            lists.append(lower)
-        if not stepped:
-            return
-        # Where only room matters, a pod that fits beside the nominated ones fits without them, too.
-        with filtering.as_promised(cycle.pod, stepped):
-            results = lockstep.on(cycle, stepped, lists)
-        for row, result in zip(stepped, results, strict=True):
-            if row not in breaking:
-                self._remembered.keep(cycle.pod, row, result)
-                yield row, result
-            elif isinstance(result, Candidate):
-                broken = sum(victim in breaking[row] for victim in result.victims)
-                yield row, Candidate(row, tuple(by_importance(list(result.victims), now)), broken)
-            else:
-                yield row, result
+
+def _so_many(wanted: int, found: int, tried: int) -> int:
+    """How many nodes to try next, so that the candidates that are missing are found if others are like those so far."""
+    missing = wanted - found
+    if missing <= 0 or not tried:
+        return wanted
+    return max(_FEWEST, missing * tried * 5 // (max(found, 1) * 4))
+
+
+class _Candidates:
+    """What the dry runs of one decision found, in the order in which nodes were tried."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Found, RowArray]] = []
+        self._count = 0
+
+    def extend(self, found: Found, at: RowArray) -> None:
+        """Adds the results at some positions."""
+        if len(at):
+            self._parts.append((found, at))
+            self._count += len(at)
+
+    def best(self, now: float) -> Candidate:
+        """The best of them, of which there must be one."""
+        best = best_of(np.concatenate([found.verdicts[at] for found, at in self._parts]), now)
+        for found, at in self._parts:
+            if best < len(at):
+                return _candidate(found, int(at[best]))
+            best -= len(at)
+        raise AssertionError("the best candidate is one of the candidates")
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return (_candidate(found, i) for found, at in self._parts for i in at.tolist())
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def _candidate(found: Found, i: int) -> Candidate:
+    return Candidate(int(found.rows[i]), found.victims(i), int(found.verdicts["violations"][i]))

@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 
 from koordsched.api.quota import DEFAULT_QUOTA
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilterResult
@@ -22,9 +21,10 @@ from koordsched.plugins.elasticquota.amounts import Amounts, add_to, take_from
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.preemption.budgets import Budgets
-from koordsched.plugins.preemption.candidates import Candidate, by_importance
+from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.preemption.dryrun import DryRun
 from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.plugins.preemption.victims import VictimTable
 from koordsched.plugins.preemption.visibility import why_not
 
 NODES_NAMED = 20
@@ -69,7 +69,8 @@ class QuotaPreemption:
         self._books = books
         self._admission = admission
         self._spares_default_quota = spares_default_quota
-        self._budgets = Budgets(handle.cluster.objects.of(POD_DISRUPTION_BUDGETS))
+        self._budgets = handle.cluster.shared(Budgets)
+        self._table = handle.cluster.shared(VictimTable)
 
     def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
         """See `framework.interface.PostFilter`."""
@@ -83,8 +84,7 @@ class QuotaPreemption:
             parts = sorted(f"{count} {text}" for text, count in texts.items())
             message = f"{_PREFIX}0/{total} nodes are available: {', '.join(parts)}."
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
-        now = self._handle.clock.wall()
-        best = min(candidates, key=lambda candidate: candidate.rank(now))
+        best = candidates[best_of(verdicts_of(candidates), self._handle.clock.wall())]
         node = self._handle.cluster.table.names[best.row]
         return PostFilterResult(
             SUCCESS, node, best.victims, lambda: self._handle.evictions.start(pod, node, best.victims)
@@ -146,28 +146,14 @@ class QuotaPreemption:
         texts: Counter[str],
     ) -> list[Candidate]:
         cluster, filtering = self._handle.cluster, self._handle.filtering
-        lockstep = Lockstep(cluster, filtering)
-        one_by_one = DryRun(cluster, filtering, self._budgets)
-        together = lockstep.applies(cycle)
-        promised = filtering.promised_rows(cycle.pod) if together else set()
-        stepped: list[int] = []
-        results: list[Candidate | int] = []
-        for i, row in enumerate(rows):
-            if together and row not in promised and not self._budgets.protect_any(lists[i]):
-                stepped.append(i)
-            else:
-                results.append(one_by_one.on(cycle, row, lists[i], now, holdings[i]))
-        if stepped:
-            at = np.array([rows[i] for i in stepped], dtype=np.intp)
-            fits = (filtering.chain_on(cycle, at) == PASS).tolist()
-            # Where the node has room as it is, only the quota says who has to go.
-            results.extend(
-                _by_quota_alone(rows[i], lists[i], holdings[i]) for i, fit in zip(stepped, fits, strict=True) if fit
-            )
-            others = [i for i, fit in zip(stepped, fits, strict=True) if not fit]
-            if others:
-                rest, theirs = [rows[i] for i in others], [holdings[i] for i in others]
-                results.extend(lockstep.on(cycle, rest, [lists[i] for i in others], theirs))
+        lockstep = Lockstep(cluster.table, filtering)
+        if lockstep.applies(cycle):
+            results = self._in_lockstep(lockstep, cycle, rows, lists, holdings)
+        else:
+            dry_run = DryRun(cluster, filtering, self._budgets)
+            results = [
+                dry_run.on(cycle, row, pods, now, held) for row, pods, held in zip(rows, lists, holdings, strict=True)
+            ]
         found: list[Candidate] = []
         for result in results:
             if isinstance(result, int):
@@ -178,6 +164,34 @@ class QuotaPreemption:
             else:
                 texts[messages.NOT_HELPFUL] += 1  # what refused the pod is neither this node nor its quota
         return found
+
+    def _in_lockstep(
+        self,
+        lockstep: Lockstep,
+        cycle: Cycle,
+        rows: list[int],
+        lists: list[list[Pod]],
+        holdings: list[QuotaHoldings],
+    ) -> list[Candidate | int]:
+        kinds = self._table.kinds
+        crew = self._table.crew_of(np.array(rows, dtype=np.intp), lists)
+        broken = self._budgets.broken_in(crew, kinds, lists.__getitem__)
+        if broken is not None:
+            # Those whose eviction breaks a budget come back first.
+            order = np.argsort(~broken, axis=0, kind="stable")
+            crew, broken = crew.reordered(order), np.take_along_axis(broken, order, axis=0)
+            lists = [[pods[k] for k in order[: len(pods), i]] for i, pods in enumerate(lists)]
+        outcome = lockstep.on(cycle, crew, kinds, list(zip(holdings, lists, strict=True)))
+        # A budget counts as violated only for the node's sake, not for the quota's (elasticquota spec 3.11).
+        violations = np.zeros(len(rows)) if broken is None else np.count_nonzero(outcome.no_room & broken, axis=0)
+        results: list[Candidate | int] = []
+        for i, (row, code, pods) in enumerate(zip(rows, outcome.codes.tolist(), lists, strict=True)):
+            if code != PASS:
+                results.append(code)
+            else:
+                victims = tuple(pods[k] for k in np.flatnonzero(outcome.victims[:, i]).tolist())
+                results.append(Candidate(row, victims, int(violations[i])))
+        return results
 
     def _victims(self, pod: Pod, claimant: Claimant | None) -> dict[int, dict[str, tuple[Pod, Amounts]]]:
         """Row -> uid -> the pods that may be evicted for this one, with what they hold of the quota."""
@@ -204,14 +218,3 @@ class QuotaPreemption:
             return
         for row in rows:
             texts[messages.no_victims(names[row], pod.name)] += 1
-
-
-def _by_quota_alone(row: int, pods: list[Pod], holdings: QuotaHoldings) -> Candidate:
-    """The candidate if the node takes the preemptor and all of these, the most important of which come back first."""
-    victims: list[Pod] = []
-    for pod in pods:
-        if holdings.spare(pod):
-            holdings.put_back(pod)
-        else:
-            victims.append(pod)
-    return Candidate(row, tuple(victims), 0)

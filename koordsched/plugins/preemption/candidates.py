@@ -2,58 +2,114 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
 
 from koordsched.cluster.pod import Pod
+from koordsched.framework.status import PASS
 
-_PRIORITY_OFFSET = 1 << 31
+PRIORITY_OFFSET = 1 << 31
 """Added to every priority so that a sum grows with each victim, negative priorities included."""
 
-Rank = tuple[int, int, int, int, float]
+NOT_STARTED = inf
+"""When a pod started that has not: whenever it is asked, that is now."""
+
+VERDICT = np.dtype(
+    [
+        ("code", np.int32),
+        ("violations", np.int32),
+        ("highest", np.int64),
+        ("total", np.int64),
+        ("victims", np.int32),
+        ("earliest", np.float64),
+    ]
+)
+"""What a dry run found out about a row.
+
+`code`: what refuses the pod even with all potential victims gone, or PASS; and then what decides between candidates:
+`violations`: victims that break a disruption budget; `highest`: their highest priority; `total`: the sum of their
+priorities, each plus PRIORITY_OFFSET; `victims`: how many; `earliest`: since when the longest running of the highest
+priority runs, or NOT_STARTED.
+"""
+
+Verdicts = npt.NDArray[np.void]
+"""VERDICT[rows]."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """`victims`: most important first. `violations`: how many of them break a disruption budget."""
 
     row: int
     victims: tuple[Pod, ...]
     violations: int
-    _rank: Rank | None = field(default=None, init=False, repr=False, compare=False)
-    """Kept if it does not depend on the time: as long as all victims have started."""
-
-    def rank(self, now: float) -> Rank:
-        """Smaller is better (core spec 3.8, pick node)."""
-        if self._rank is not None:
-            return self._rank
-        highest = self.victims[0].priority
-        earliest = min(start_of(pod, now) for pod in self.victims if pod.priority == highest)
-        total = sum(pod.priority + _PRIORITY_OFFSET for pod in self.victims)
-        rank = (self.violations, highest, total, len(self.victims), -earliest)
-        if all(pod.start_time is not None for pod in self.victims):
-            self._rank = rank
-        return rank
 
 
-def start_of(pod: Pod, now: float) -> float:
-    """When the pod started, seconds since the epoch; a pod that has not started counts as starting now."""
-    if pod.start_time is None:
-        return now
-    seconds = _seconds_of(pod.start_time)
-    return now if seconds is None else seconds
+def verdicts_of(results: Iterable[Candidate | int]) -> Verdicts:
+    """Of candidates, and of codes that refuse the pod."""
+    return np.array([_verdict(result) for result in results], dtype=VERDICT)
+
+
+def _verdict(result: Candidate | int) -> tuple[float, ...]:
+    if isinstance(result, int):
+        return result, 0, 0, 0, 0, 0.0
+    victims = result.victims
+    if not victims:
+        return PASS, result.violations, 0, 0, 0, 0.0
+    highest = victims[0].priority
+    earliest = min(started_at(pod) for pod in victims if pod.priority == highest)
+    total = sum(pod.priority + PRIORITY_OFFSET for pod in victims)
+    return PASS, result.violations, highest, total, len(victims), earliest
+
+
+def best_of(verdicts: Verdicts, now: float) -> int:
+    """The position of the best candidate, the first of equal ones (core spec 3.8, pick node).
+
+    Raises ValueError if there are none.
+    """
+    if not len(verdicts):
+        raise ValueError("no candidates")
+    left = np.arange(len(verdicts))
+    earliest = verdicts["earliest"]
+    for measure in (
+        verdicts["violations"],
+        verdicts["highest"],
+        verdicts["total"],
+        verdicts["victims"],
+        -np.where(earliest == NOT_STARTED, now, earliest),
+    ):
+        of_left = measure[left]
+        left = left[of_left == of_left.min()]
+        if len(left) == 1:
+            break
+    return int(left[0])
+
+
+def started_at(pod: Pod) -> float:
+    """When the pod started, seconds since the epoch; NOT_STARTED if it did not."""
+    return NOT_STARTED if pod.start_time is None else _seconds_of(pod.start_time)
 
 
 @lru_cache(maxsize=1 << 16)
-def _seconds_of(text: str) -> float | None:
-    """A timestamp in seconds since the epoch; None if it is none. The same few are asked for over and over."""
+def _seconds_of(text: str) -> float:
+    """A timestamp in seconds since the epoch. The same few are asked for over and over."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return None
+        return NOT_STARTED  # the API server accepts no such time
 
 
-def by_importance(pods: list[Pod], now: float) -> list[Pod]:
-    """Most important first: higher priority, then longer running."""
-    return sorted(pods, key=lambda pod: (-pod.priority, start_of(pod, now)))
+def by_importance(pods: Iterable[Pod], now: float) -> list[Pod]:
+    """Most important first: higher priority, then longer running; a pod that has not started counts as starting now."""
+
+    def order(pod: Pod) -> tuple[int, float]:
+        started = started_at(pod)
+        return -pod.priority, now if started == NOT_STARTED else started
+
+    return sorted(pods, key=order)

@@ -1,145 +1,238 @@
-"""The dry run on many nodes at once, when nothing but resources decides.
+"""The dry run on many nodes at once.
 
-Every row is a world of its own: in all of them all victims go, and in step k each row gets its k-th victim
-back and is filtered again. That is the same as the dry run node by node (`dryrun`), as long as no filter
-that takes part reads anything of other pods but what they request. Budgets only change the order of the victims.
+Every row is a world of its own: in all of them all victims go, and in step k each row gets its k-th victim back and is
+filtered again. That is the same as the dry run node by node (`dryrun`). The NODE plugins read the live table, in which
+room and host ports are stepped; what other filters count of the victims is stepped beside it (`framework.worlds`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.state import ClusterState
+from koordsched.cluster.ports import shape_ports
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.interface import Cycle
-from koordsched.framework.status import PASS
-from koordsched.plugins.preemption.candidates import Candidate, by_importance
+from koordsched.framework.status import PASS, Codes
+from koordsched.framework.worlds import Amounts, WorldChain
 from koordsched.plugins.preemption.holdings import Holdings
+from koordsched.plugins.preemption.kinds import PodKinds
+from koordsched.plugins.preemption.victims import Crew, Mask
 
-_INDEPENDENT = (
-    Facet.RESOURCES | Facet.LABELS | Facet.TAINTS | Facet.IMAGES | Facet.CONDITIONS | Facet.FEATURES | Facet.ANNOTATIONS
-)
-"""Facets that pods leave alone, and resources, which are stepped here."""
-
-_REMEMBERED = 1 << 16
+_STEPPED = Facet.RESOURCES | Facet.PORTS
+_INDEPENDENT = Facet.LABELS | Facet.TAINTS | Facet.IMAGES | Facet.CONDITIONS | Facet.FEATURES | Facet.ANNOTATIONS
+"""Facets that pods leave alone."""
 
 
-class VictimLists:
-    """The pods of lower priority on a row, most important first; kept as long as the row's pods are the same."""
+Claims = Sequence[tuple[Holdings, Sequence[Pod]]]
+"""Per row of a crew what the preemptor needs besides the node, which must suffice with all pods of the crew gone, and
+the pods.
+"""
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._kept: OrderedDict[tuple[int, int], tuple[int, list[Pod]]] = OrderedDict()
 
-    def on(self, row: int, priority: int, now: float) -> list[Pod]:
-        """The pods on the row with a priority lower than this."""
-        stamp = self._cluster.table.log.stamp(row, Facet.RESOURCES)
-        kept = self._kept.get((priority, row))
-        if kept is not None and kept[0] == stamp:
-            return kept[1]
-        lower = [pod for pod in self._cluster.pods_on(row).values() if pod.priority < priority]
-        lower = by_importance(lower, now)
-        if all(pod.start_time is not None for pod in lower):
-            # A pod that has not started counts as starting now, so its place in the order changes with time.
-            self._kept[priority, row] = (stamp, lower)
-            if len(self._kept) > _REMEMBERED:
-                self._kept.popitem(last=False)
-        return lower
+class Outcome(NamedTuple):
+    """`codes`: per row the code that refuses the pod even with all potential victims gone, or PASS.
+
+    bool[depth, rows], in the order of the crew: `victims` do not come back; `no_room`: the node would not take the
+    preemptor with them, whatever else speaks against them.
+    """
+
+    codes: Codes
+    victims: Mask
+    no_room: Mask
 
 
 class Lockstep:
     """Dry runs on arrays of rows."""
 
-    def __init__(self, cluster: ClusterState, filtering: Filtering) -> None:
-        self._cluster = cluster
+    def __init__(self, table: NodeTable, filtering: Filtering) -> None:
+        self._table = table
         self._filtering = filtering
 
     def applies(self, cycle: Cycle) -> bool:
-        """Whether nothing but resources of other pods matters to the filters of this pod."""
-        return not self._filtering.pod_filters(cycle) and all(
-            plugin.facets & ~_INDEPENDENT == 0 for plugin in self._filtering.node_filters(cycle)
+        """Whether every filter that takes part can be asked about many worlds at once."""
+        return self._filtering.worlds(cycle, ()) is not None and all(
+            plugin.facets & ~(_STEPPED | _INDEPENDENT) == 0 for plugin in self._filtering.node_filters(cycle)
         )
 
-    def on(
-        self, cycle: Cycle, rows: list[int], lower: list[list[Pod]], holdings: Sequence[Holdings] | None = None
-    ) -> list[Candidate | int]:
-        """Per row a candidate or the code that refuses the pod even with all lower pods gone.
-
-        `lower[i]`: the pods on `rows[i]` that may go, in the order in which they are put back, which is also that of
-        the victims; `holdings[i]`: what the preemptor needs of theirs besides the node, which must suffice with all
-        of them gone.
-        """
-        at = np.array(rows, dtype=np.intp)
-        counts = np.array([len(pods) for pods in lower], dtype=np.int64)
-        depth = int(counts.max(initial=0))
-        table = self._cluster.table
-        columns = [table.pods_count.data] + [
-            table.requested[index].data for index, _ in cycle.pod.requests.amounts if index < len(table.requested)
-        ]
-        weights = [np.zeros((depth, len(rows)), dtype=np.int64) for _ in columns]
-        resources = [index for index, _ in cycle.pod.requests.amounts if index < len(table.requested)]
-        for column, pods in enumerate(lower):
-            for step, pod in enumerate(pods):
-                weights[0][step, column] = 1
-                for k, index in enumerate(resources, start=1):
-                    weights[k][step, column] = pod.requests.get(index)
-        before = [data[at] for data in columns]
+    def on(self, cycle: Cycle, crew: Crew, kinds: PodKinds, claims: Claims | None = None) -> Outcome:
+        """The dry run on each row of the crew. The pods nominated to a row are there, and also are not."""
+        promised = self._promised(cycle.pod, crew.rows)
+        chain = self._filtering.worlds(cycle, [other for _, others in promised for other in others])
+        assert chain is not None, "`applies` said so"
+        ports = any(plugin.facets & Facet.PORTS for plugin in self._filtering.node_filters(cycle))
+        room = _Room(self._table, cycle.pod, crew, kinds, ports=ports)
         try:
-            for data, weight in zip(columns, weights, strict=True):
-                data[at] -= weight.sum(axis=0)
-            codes = self._filtering.chain_on(cycle, at)
-            stays_out = self._put_back(cycle, at, counts, codes == PASS, columns, weights, lower, holdings)
+            room.everybody_leaves()
+            for i, others in promised:
+                room.comes(i, others)
+            worlds = _Stepping(chain, crew, kinds, promised)
+            codes = worlds.codes()
+            victims, no_room = _put_back(worlds, room, codes == PASS, claims)
         finally:
-            for data, values in zip(columns, before, strict=True):
-                data[at] = values
-        results: list[Candidate | int] = []
-        for i, row in enumerate(rows):
-            if codes[i] != PASS:
-                results.append(int(codes[i]))
-            else:
-                results.append(Candidate(row, tuple(lower[i][k] for k in np.flatnonzero(stays_out[:, i])), 0))
-        return results
+            room.restore()
+        return Outcome(codes, victims, no_room)
 
-    def _put_back(
-        self,
-        cycle: Cycle,
-        at: RowArray,
-        counts: npt.NDArray[np.int64],
-        passing: npt.NDArray[np.bool_],
-        columns: list[npt.NDArray[np.int64]],
-        weights: list[npt.NDArray[np.int64]],
-        lower: list[list[Pod]],
-        holdings: Sequence[Holdings] | None,
-    ) -> npt.NDArray[np.bool_]:
-        """bool[depth, rows]: which victims did not fit back."""
-        depth = len(weights[0])
-        stays_out = np.zeros((depth, len(at)), dtype=np.bool_)
-        for step in range(depth):
-            active = np.flatnonzero(passing & (counts > step))
-            if not len(active):
-                break
-            if holdings is not None:
-                spared = np.array([holdings[i].spare(lower[i][step]) for i in active.tolist()], dtype=np.bool_)
-                stays_out[step, active[~spared]] = True
-                active = active[spared]
-                if not len(active):
-                    continue
-            rows = at[active]
-            for data, weight in zip(columns, weights, strict=True):
-                data[rows] += weight[step, active]
-            refused = self._filtering.chain_on(cycle, rows, Facet.RESOURCES) != PASS
-            if refused.any():
-                back = active[refused]
-                for data, weight in zip(columns, weights, strict=True):
-                    data[at[back]] -= weight[step, back]
-                stays_out[step, back] = True
-            if holdings is not None:
-                for i in active[~refused].tolist():
-                    holdings[i].put_back(lower[i][step])
-        return stays_out
+    def _promised(self, pod: Pod, rows: RowArray) -> list[tuple[int, list[Pod]]]:
+        """(position, pods nominated there) of the rows promised to others."""
+        promised = self._filtering.promised_rows(pod)
+        if not promised:
+            return []
+        marked = np.zeros(self._table.size, dtype=np.bool_)
+        marked[np.fromiter(promised, dtype=np.intp, count=len(promised))] = True
+        at = np.flatnonzero(marked[rows])
+        nominated = [(i, self._filtering.promised_on(int(rows[i]), pod)) for i in at.tolist()]
+        return [(i, others) for i, others in nominated if others]
+
+
+def _put_back(worlds: _Stepping, room: _Room, passing: Mask, claims: Claims | None) -> tuple[Mask, Mask]:
+    crew = worlds.crew
+    victims: Mask = np.zeros(crew.kinds.shape, dtype=np.bool_)
+    no_room: Mask = np.zeros_like(victims)
+    for step in range(len(crew.kinds)):
+        active = np.flatnonzero(passing & (crew.counts > step))
+        if not len(active):
+            break
+        room.step(step, active, 1)
+        refused = worlds.refuses(step, active)
+        no_room[step, active] = refused
+        goes = refused
+        if claims is not None:
+            goes = refused.copy()
+            for k in np.flatnonzero(~refused).tolist():
+                holdings, pods = claims[active[k]]
+                if holdings.spare(pods[step]):
+                    holdings.put_back(pods[step])
+                else:
+                    goes[k] = True
+        away = active[goes]
+        if len(away):
+            room.step(step, away, -1)
+            victims[step, away] = True
+        worlds.keep(step, active[~goes])
+    return victims, no_room
+
+
+class _Stepping:
+    """The verdicts on the rows of a crew, with what filters count of its pods as far as these are back."""
+
+    def __init__(
+        self, chain: WorldChain, crew: Crew, kinds: PodKinds, promised: Sequence[tuple[int, list[Pod]]]
+    ) -> None:
+        self.crew = crew
+        self._chain = chain
+        self._weights = [kinds.tallied(tally)[crew.kinds] for tally in chain.tallies]
+        self._changes: list[Amounts] = [-weights.sum(axis=0) for weights in self._weights]
+        # Whether the pod of a step makes a difference to anything but room.
+        self._counts: Mask = np.zeros(crew.kinds.shape, dtype=np.bool_)
+        for weights in self._weights:
+            self._counts |= weights != 0
+        self._is_promised: Mask = np.zeros(len(crew.rows), dtype=np.bool_)
+        self._is_promised[[i for i, _ in promised]] = True
+        self._promised = [np.zeros(len(crew.rows), dtype=np.int64) for _ in chain.tallies]
+        for k, amounts in enumerate(chain.tallied([others for _, others in promised])):
+            self._promised[k][[i for i, _ in promised]] = amounts
+
+    def codes(self) -> Codes:
+        """The verdict on every row now."""
+        everywhere = np.arange(len(self.crew.rows))
+        codes = self._chain.nodes(self.crew.rows)
+        self._refuse(codes, everywhere, self._changes)
+        return codes
+
+    def refuses(self, step: int, active: RowArray) -> Mask:
+        """Whether these rows, which passed without the pods of this step, are refused with them."""
+        codes = self._chain.nodes(self.crew.rows[active], _STEPPED)
+        refused: Mask = codes != PASS
+        asked = np.flatnonzero(~refused & self._counts[step, active])
+        if len(asked):
+            at = active[asked]
+            rest = np.zeros(len(at), dtype=np.int32)
+            back = [change[at] + w[step, at] for change, w in zip(self._changes, self._weights, strict=True)]
+            self._refuse(rest, at, back)
+            refused[asked] = rest != PASS
+        return refused
+
+    def keep(self, step: int, at: RowArray) -> None:
+        """The pods of this step are back."""
+        for change, weights in zip(self._changes, self._weights, strict=True):
+            change[at] += weights[step, at]
+
+    def _refuse(self, codes: Codes, at: RowArray, changes: Sequence[Amounts]) -> None:
+        """Adds what all but the NODE plugins say: a row must pass with the pods nominated to it, and without them."""
+        rows = self.crew.rows[at]
+        together = [change + promised[at] for change, promised in zip(changes, self._promised, strict=True)]
+        self._chain.refuse(codes, rows, together)
+        again = np.flatnonzero(self._is_promised[at] & (codes == PASS))
+        if len(again):
+            alone = np.zeros(len(again), dtype=np.int32)
+            self._chain.refuse(alone, rows[again], [change[again] for change in changes])
+            codes[again] = alone
+
+
+class _Room:
+    """What the pods of a crew take of their nodes, in the live table."""
+
+    def __init__(self, table: NodeTable, pod: Pod, crew: Crew, kinds: PodKinds, *, ports: bool) -> None:
+        self._table = table
+        self._crew = crew
+        self._examples = kinds.examples
+        resources = [index for index, _ in pod.requests.amounts if index < len(table.requested)]
+        self._resources = resources
+        self._columns = [table.pods_count.data] + [table.requested[index].data for index in resources]
+        self._weights = [(crew.kinds > 0).astype(np.int64)]
+        self._weights += [kinds.amounts(index)[crew.kinds] for index in resources]
+        self._before = [column[crew.rows] for column in self._columns]
+        self._ports: npt.NDArray[np.bool_] | None = kinds.with_ports[crew.kinds] if ports else None
+        self._ports_wanted = ports
+        self._ports_done: list[tuple[int, Pod, int]] = []
+
+    def everybody_leaves(self) -> None:
+        """All pods of the crew are gone."""
+        for column, weights in zip(self._columns, self._weights, strict=True):
+            column[self._crew.rows] -= weights.sum(axis=0)
+        if self._ports is not None:
+            for step, i in np.argwhere(self._ports).tolist():
+                self._change_ports(step, i, -1)
+
+    def comes(self, i: int, pods: Sequence[Pod]) -> None:
+        """Other pods appear on the row at position i."""
+        row = self._crew.rows[i]
+        for pod in pods:
+            self._columns[0][row] += 1
+            for column, index in zip(self._columns[1:], self._resources, strict=True):
+                column[row] += pod.requests.get(index)
+            if self._ports_wanted and shape_ports(pod.shape):
+                self._take_ports(int(row), pod, 1)
+
+    def step(self, step: int, at: RowArray, sign: int) -> None:
+        """The pods of a step come back (1) or leave again (-1) at these positions."""
+        rows = self._crew.rows[at]
+        for column, weights in zip(self._columns, self._weights, strict=True):
+            column[rows] += sign * weights[step, at]
+        if self._ports is not None:
+            for i in at[self._ports[step, at]].tolist():
+                self._change_ports(step, i, sign)
+
+    def _change_ports(self, step: int, i: int, sign: int) -> None:
+        pod = self._examples[self._crew.kinds[step, i]]
+        assert pod is not None, "a kind with ports is a pod"
+        self._take_ports(int(self._crew.rows[i]), pod, sign)
+
+    def _take_ports(self, row: int, pod: Pod, sign: int) -> None:
+        self._table.ports.add(row, shape_ports(pod.shape), sign)
+        self._ports_done.append((row, pod, sign))
+
+    def restore(self) -> None:
+        """Everything is as it was."""
+        for column, before in zip(self._columns, self._before, strict=True):
+            column[self._crew.rows] = before
+        while self._ports_done:
+            row, pod, sign = self._ports_done.pop()
+            self._table.ports.add(row, shape_ports(pod.shape), -sign)

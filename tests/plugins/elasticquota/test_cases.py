@@ -346,7 +346,7 @@ def test_elasticquota_case_17_budgets():
             },
         }
         world.cluster.objects.of(POD_DISRUPTION_BUDGETS).upsert(convert(thing, PodDisruptionBudget))
-        return Budgets(world.cluster.objects.of(POD_DISRUPTION_BUDGETS))
+        return world.cluster.shared(Budgets)
 
     web = {"app": "web"}
     three = [world.pod(pod(name, {"cpu": 1}, on="n", labels=web)) for name in ("p1", "p2", "p3")]

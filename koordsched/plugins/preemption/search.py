@@ -1,0 +1,172 @@
+"""Dry runs on rows, told from what is known already, in lockstep, or one by one where filters leave no other way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import Cycle
+from koordsched.framework.status import Codes
+from koordsched.plugins.preemption.budgets import SAFE, Budgets
+from koordsched.plugins.preemption.candidates import (
+    NOT_STARTED,
+    PRIORITY_OFFSET,
+    VERDICT,
+    Candidate,
+    Verdicts,
+    verdicts_of,
+)
+from koordsched.plugins.preemption.dryrun import DryRun
+from koordsched.plugins.preemption.kinds import PodKinds
+from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.plugins.preemption.remembered import NO_BUDGET, RememberedRuns, Stamps
+from koordsched.plugins.preemption.victims import Crew, Mask, VictimTable
+
+_LOWEST = int(np.iinfo(np.int64).min)
+
+
+class Found(NamedTuple):
+    """What dry runs found out about rows. `victims(i)`: who leaves the i-th row, most important first."""
+
+    rows: RowArray
+    verdicts: Verdicts
+    victims: Callable[[int], tuple[Pod, ...]]
+
+
+class Search:
+    """The dry runs of one profile."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        cluster = handle.cluster
+        self._table: VictimTable = cluster.shared(VictimTable)
+        self._budgets: Budgets = cluster.shared(Budgets)
+        self._remembered = RememberedRuns(cluster.table, handle.nominations)
+
+    def of(self, cycle: Cycle) -> Decision:
+        """The dry runs for the pod of a cycle; until anything changes."""
+        return Decision(cycle, self._handle, self._table, self._budgets, self._remembered)
+
+
+class Decision:
+    """The dry runs for one pod."""
+
+    def __init__(
+        self, cycle: Cycle, handle: Handle, table: VictimTable, budgets: Budgets, remembered: RememberedRuns
+    ) -> None:
+        self._cycle = cycle
+        self._pod = cycle.pod
+        self._handle = handle
+        self._table = table
+        self._budgets = budgets
+        self._remembered = remembered
+        self._now = handle.clock.wall()
+        self._lockstep = Lockstep(handle.cluster.table, handle.filtering)
+        self._together = self._lockstep.applies(cycle)
+        # Where other nodes matter, every decision changes what the next ones depend on.
+        self._lasting = self._together and not handle.filtering.pod_filters(cycle)
+
+    def on(self, rows: RowArray) -> tuple[Found, int]:
+        """The results for rows with pods of lower priority, in the order of the rows, and how many have none."""
+        some = self._table.counts(rows, self._pod.priority, self._now) > 0
+        missing = len(rows) - int(np.count_nonzero(some))
+        rows = rows[some]
+        if not self._together:
+            return self._one_by_one(rows), missing
+        if not self._lasting:
+            return self._in_lockstep(rows, None), missing
+        return self._remembered_or_new(rows), missing
+
+    def _pods(self, row: int) -> list[Pod]:
+        return self._table.pods(row, self._pod.priority, self._now)
+
+    def _one_by_one(self, rows: RowArray) -> Found:
+        dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)
+        results = [dry_run.on(self._cycle, row, self._pods(row), self._now) for row in rows.tolist()]
+
+        def victims(i: int) -> tuple[Pod, ...]:
+            result = results[i]
+            return result.victims if isinstance(result, Candidate) else ()
+
+        return Found(rows, verdicts_of(results), victims)
+
+    def _remembered_or_new(self, rows: RowArray) -> Found:
+        pod, remembered = self._pod, self._remembered
+        stamps = remembered.stamps(pod, self._budget_versions(rows))
+        known, verdicts = remembered.of(pod, rows, stamps)
+        unknown = np.flatnonzero(~known)
+        if not len(unknown):
+            return Found(rows, verdicts, self._remembered_on(rows))
+        position = np.cumsum(~known) - 1  # among the unknown
+        new = self._in_lockstep(rows[unknown], stamps)
+        verdicts[unknown] = new.verdicts
+
+        old = self._remembered_on(rows)
+
+        def victims(i: int) -> tuple[Pod, ...]:
+            return old(i) if known[i] else new.victims(int(position[i]))
+
+        return Found(rows, verdicts, victims)
+
+    def _remembered_on(self, rows: RowArray) -> Callable[[int], tuple[Pod, ...]]:
+        def victims(i: int) -> tuple[Pod, ...]:
+            row = int(rows[i])
+            pods = self._pods(row)
+            return tuple(pods[k] for k in self._remembered.victims(self._pod, row))
+
+        return victims
+
+    def _budget_versions(self, rows: RowArray) -> npt.NDArray[np.int64]:
+        """By row, the version of the budgets where they protect a pod of these rows, otherwise NO_BUDGET."""
+        versions = np.full(self._handle.cluster.table.size, NO_BUDGET, dtype=np.int64)
+        states = self._budgets.states(self._table.kinds)
+        if states is not None:
+            crew = self._table.crew(rows, self._pod.priority, self._now)
+            versions[rows[(states[crew.kinds] != SAFE).any(axis=0)]] = self._budgets.version
+        return versions
+
+    def _in_lockstep(self, rows: RowArray, stamps: Stamps | None) -> Found:
+        """With `stamps`, what is found is remembered."""
+        kinds = self._table.kinds
+        crew = self._table.crew(rows, self._pod.priority, self._now)
+        broken = self._budgets.broken_in(crew, kinds, lambda i: self._pods(int(rows[i])))
+        if broken is None:
+            codes, leaving, _ = self._lockstep.on(self._cycle, crew, kinds)
+        else:
+            # Those whose eviction breaks a budget come back first.
+            order = np.argsort(~broken, axis=0, kind="stable")
+            codes, in_order, _ = self._lockstep.on(self._cycle, crew.reordered(order), kinds)
+            leaving = np.zeros_like(in_order)
+            np.put_along_axis(leaving, order, in_order, axis=0)
+        verdicts = _verdicts(crew, kinds, codes, leaving, broken)
+        if stamps is not None:
+            lasting = self._table.lasting(rows)
+            self._remembered.keep(self._pod, rows[lasting], stamps, verdicts[lasting], leaving[:, lasting])
+
+        def victims(i: int) -> tuple[Pod, ...]:
+            pods = self._pods(int(rows[i]))
+            return tuple(pods[k] for k in np.flatnonzero(leaving[:, i]))
+
+        return Found(rows, verdicts, victims)
+
+
+def _verdicts(crew: Crew, kinds: PodKinds, codes: Codes, leaving: Mask, broken: Mask | None) -> Verdicts:
+    """`leaving`, `broken`: bool[depth, rows], in the order of importance."""
+    verdicts: Verdicts = np.zeros(len(crew.rows), dtype=VERDICT)
+    verdicts["code"] = codes
+    priorities = kinds.priorities[crew.kinds]
+    if broken is not None:
+        verdicts["violations"] = np.count_nonzero(leaving & broken, axis=0)
+    highest = np.where(leaving, priorities, _LOWEST).max(axis=0, initial=_LOWEST)
+    verdicts["highest"] = highest
+    verdicts["total"] = np.where(leaving, priorities + PRIORITY_OFFSET, 0).sum(axis=0)
+    verdicts["victims"] = np.count_nonzero(leaving, axis=0)
+    of_highest = leaving & (priorities == highest)
+    verdicts["earliest"] = np.where(of_highest, crew.starts, NOT_STARTED).min(axis=0, initial=NOT_STARTED)
+    return verdicts

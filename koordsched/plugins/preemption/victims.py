@@ -1,0 +1,180 @@
+"""Who is on each row, most important first, as arrays: the pods that may have to go for a more important one.
+
+A row is read again only when its pods changed, so that a decision costs no walk over pods. The pods below some
+priority are the end of a row's list, whatever the priority.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.plugins.preemption.candidates import NOT_STARTED, by_importance, started_at
+from koordsched.plugins.preemption.kinds import KindArray, PodKinds
+
+Mask = npt.NDArray[np.bool_]
+
+_PRIORITIES_KEPT = 16
+_KINDS_FORGOTTEN = 1 << 17
+"""With so many kinds, most of them of pods long gone, everything is read anew."""
+_NEVER = -1
+
+
+class Crew:
+    """The pods on some rows that may have to go, in the order in which they are put back.
+
+    `kinds`: int32[depth, rows], 0 beyond the last of a row; `counts`: how many each row has; `starts`: float64[depth,
+    rows], when they started, NOT_STARTED if they did not.
+    """
+
+    __slots__ = ("counts", "kinds", "rows", "starts")
+
+    def __init__(
+        self, rows: RowArray, kinds: KindArray, counts: npt.NDArray[np.intp], starts: npt.NDArray[np.float64]
+    ) -> None:
+        self.rows = rows
+        self.kinds = kinds
+        self.counts = counts
+        self.starts = starts
+
+    def reordered(self, order: npt.NDArray[np.intp]) -> Crew:
+        """The same pods, those of each row in the order that its column gives."""
+        take = np.take_along_axis
+        return Crew(self.rows, take(self.kinds, order, axis=0), self.counts, take(self.starts, order, axis=0))
+
+
+class VictimTable:
+    """One per cluster (`ClusterState.shared(VictimTable)`)."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._forget()
+
+    def _forget(self) -> None:
+        size = self._cluster.table.size
+        self.kinds = PodKinds()
+        self._pods: list[list[Pod]] = []
+        self._read_at = np.full(size, _NEVER, dtype=np.int64)
+        self._depths = np.zeros(size, dtype=np.intp)
+        self._kinds: KindArray = np.zeros((1, size), dtype=np.int32)
+        self._starts = np.zeros((1, size), dtype=np.float64)
+        self._firsts: OrderedDict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]] = OrderedDict()
+
+    # --- reading rows ------------------------------------------------------------------------------
+
+    def _refresh(self, rows: RowArray, now: float) -> None:
+        table = self._cluster.table
+        if len(self.kinds) > _KINDS_FORGOTTEN:
+            self._forget()
+        if table.size > len(self._depths):
+            self._grow(len(self._kinds), table.size)
+        stamps = table.log.stamps(Facet.RESOURCES)[rows]
+        stale = self._read_at[rows] != stamps
+        if stale.any():
+            for row, stamp in zip(rows[stale].tolist(), stamps[stale].tolist(), strict=True):
+                self._read(row, stamp, now)
+
+    def _grow(self, depth: int, size: int) -> None:
+        """Makes room for pods per row, and rows."""
+        before_depth, before = self._kinds.shape
+        if size > before:
+            self._read_at = np.concatenate((self._read_at, np.full(size - before, _NEVER, dtype=np.int64)))
+            self._depths = np.concatenate((self._depths, np.zeros(size - before, dtype=np.intp)))
+            self._firsts.clear()
+        kinds = np.zeros((depth, size), dtype=np.int32)
+        kinds[:before_depth, :before] = self._kinds
+        starts = np.zeros((depth, size), dtype=np.float64)
+        starts[:before_depth, :before] = self._starts
+        self._kinds, self._starts = kinds, starts
+
+    def _read(self, row: int, stamp: int, now: float) -> None:
+        pods = by_importance(self._cluster.pods_on(row).values(), NOT_STARTED)
+        starts = [started_at(pod) for pod in pods]
+        if any(now < start < NOT_STARTED for start in starts):
+            # Pods that have not started count as starting now: before one of the future, and tomorrow after it.
+            pods = by_importance(pods, now)
+            starts = [started_at(pod) for pod in pods]
+            stamp = _NEVER
+        count = len(pods)
+        if count > len(self._kinds):
+            self._grow(max(count, 2 * len(self._kinds)), self._kinds.shape[1])
+        while row >= len(self._pods):
+            self._pods.append([])
+        number_of = self.kinds.of
+        self._pods[row] = pods
+        self._depths[row] = count
+        self._kinds[:, row] = 0
+        self._kinds[:count, row] = [number_of(pod) for pod in pods]
+        self._starts[:count, row] = starts
+        self._read_at[row] = stamp
+        for _, read in self._firsts.values():
+            read[row] = _NEVER
+
+    # --- those below a priority --------------------------------------------------------------------
+
+    def _first(self, rows: RowArray, priority: int, now: float) -> npt.NDArray[np.intp]:
+        """Per row, where the pods of lower priority begin."""
+        self._refresh(rows, now)
+        kept = self._firsts.get(priority)
+        if kept is None:
+            size = len(self._depths)
+            kept = np.zeros(size, dtype=np.intp), np.full(size, _NEVER, dtype=np.int64)
+            self._firsts[priority] = kept
+            if len(self._firsts) > _PRIORITIES_KEPT:
+                self._firsts.popitem(last=False)
+        else:
+            self._firsts.move_to_end(priority)
+        firsts, read = kept
+        unknown = rows[read[rows] == _NEVER]
+        if len(unknown):
+            depth = int(self._depths[unknown].max())
+            kinds = self._kinds[:depth, unknown]
+            firsts[unknown] = np.count_nonzero((kinds > 0) & (self.kinds.priorities[kinds] >= priority), axis=0)
+            read[unknown] = 0
+        return firsts[rows]
+
+    def counts(self, rows: RowArray, priority: int, now: float) -> npt.NDArray[np.intp]:
+        """How many pods of lower priority each row has."""
+        first = self._first(rows, priority, now)
+        return self._depths[rows] - first
+
+    def crew(self, rows: RowArray, priority: int, now: float) -> Crew:
+        """The pods of lower priority, most important first."""
+        first = self._first(rows, priority, now)
+        counts = self._depths[rows] - first
+        depth = int(counts.max(initial=0))
+        steps = np.arange(depth)[:, None]
+        beyond = steps >= counts
+        at = np.where(beyond, 0, first + steps)
+        kinds = self._kinds[at, rows]
+        kinds[beyond] = 0
+        return Crew(rows, kinds, counts, self._starts[at, rows])
+
+    def pods(self, row: int, priority: int, now: float) -> list[Pod]:
+        """The pods of lower priority on a row, most important first."""
+        first = int(self._first(np.array([row]), priority, now)[0])
+        return self._pods[row][first:]
+
+    def lasting(self, rows: RowArray) -> Mask:
+        """Where the order of the pods stays what it is until they change; of rows that were asked about just now."""
+        lasting: Mask = self._read_at[rows] != _NEVER
+        return lasting
+
+    def crew_of(self, rows: RowArray, lists: Sequence[Sequence[Pod]]) -> Crew:
+        """These pods of each row, in this order."""
+        depth = max(map(len, lists), default=0)
+        kinds = np.zeros((depth, len(lists)), dtype=np.int32)
+        starts = np.zeros((depth, len(lists)), dtype=np.float64)
+        if len(self.kinds) > _KINDS_FORGOTTEN:
+            self._forget()
+        number_of = self.kinds.of
+        for i, pods in enumerate(lists):
+            kinds[: len(pods), i] = [number_of(pod) for pod in pods]
+            starts[: len(pods), i] = [started_at(pod) for pod in pods]
+        return Crew(rows, kinds, np.array([len(pods) for pods in lists], dtype=np.intp), starts)

@@ -1,0 +1,188 @@
+"""Dry runs of many nodes at once, remembered ones among them, find what trying one node after the other finds."""
+
+from copy import deepcopy
+from random import Random
+
+import numpy as np
+import pytest
+
+from koordsched.framework.interface import Cycle
+from koordsched.framework.status import PASS
+from koordsched.plugins.preemption.budgets import Budgets
+from koordsched.plugins.preemption.dryrun import DryRun
+from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.plugins.preemption.search import Search
+from koordsched.plugins.preemption.victims import VictimTable
+from tests.parity.fresh import fresh_seeds
+from tests.plugins.harness import scheduler
+from tests.reference.randompreemption import APPS, HOSTNAME, ZONE, RandomFullCluster
+
+
+class Cluster:
+    """A random full cluster in which something happens now and then."""
+
+    def __init__(self, seed):
+        self.rng = rng = Random(seed)
+        self.state = RandomFullCluster(rng)
+        self.state.rich = True
+        objects, self.names = self.state.full_cluster(rng.randint(3, 9))
+        self.offline = scheduler(objects)
+        self.cluster = self.offline.cluster
+        self.placed = [item for item in objects if item["kind"] == "Pod"]
+        self.budgets = [item for item in objects if item["kind"] == "PodDisruptionBudget"]
+        self.profile = self.offline.profiles["default-scheduler"]
+        self.search = Search(self.profile.handle)
+        self.numbers = 0
+
+    def something_happens(self):
+        """Pods come, go, terminate, start, or get other labels; nodes, budgets and nominations change."""
+        rng = self.rng
+        match rng.randrange(9):
+            case 0 if self.placed:
+                gone = self.placed.pop(rng.randrange(len(self.placed)))
+                self.cluster.remove_pod(gone["metadata"]["uid"])
+            case 1:
+                self.placed.append(self.state.victim(rng.choice(self.names), 300))
+                self.offline.add(self.placed[-1])
+            case 2 if self.placed:
+                self.offline.add(self.state.terminating(rng.choice(self.placed), preempted=True))
+            case 3 if self.placed:
+                pod = rng.choice(self.placed)
+                pod["metadata"]["labels"] = {"app": rng.choice(APPS)}
+                self.offline.add(pod)
+            case 4:
+                self.offline.add(self.state.node(rng.choice(self.names)))
+            case 5 if self.budgets:
+                budget = rng.choice(self.budgets)
+                self.offline.add(
+                    {**budget, "status": {**budget["status"], "disruptionsAllowed": rng.choice([0, 1, 3])}}
+                )
+            case 6:
+                self.numbers += 1
+                held = self.state.nominated(f"held-{self.numbers}", self.names)
+                held["spec"].pop("volumes", None)
+                self.offline.add(held)
+            case 7 if self.placed:
+                rng.choice(self.placed)["status"].pop("startTime", None)
+            case _:
+                pass
+
+    def preemptor(self, name):
+        """A pod without volumes, mostly one for which other nodes matter."""
+        rng = self.rng
+        made = self.state.preemptor(name, self.names)
+        spec = made["spec"]
+        spec.pop("volumes", None)
+        made["metadata"]["labels"] = {"app": rng.choice(APPS), "tier": "front"}
+        if rng.random() < 0.4:
+            spec["topologySpreadConstraints"] = [
+                self.constraint(key) for key in rng.sample([ZONE, HOSTNAME, "rack"], rng.randint(1, 3))
+            ]
+        if rng.random() < 0.5:
+            spec["affinity"] = {
+                kind: {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [self.term() for _ in range(rng.randint(1, 2))]
+                }
+                for kind in rng.sample(["podAffinity", "podAntiAffinity"], rng.randint(1, 2))
+            }
+        return made
+
+    def constraint(self, key):
+        """A hard spread constraint with whatever options there are."""
+        rng = self.rng
+        made = {
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "maxSkew": rng.choice([1, 1, 2, 4]),
+            "labelSelector": self.selector(),
+        }
+        if rng.random() < 0.2:
+            made["minDomains"] = rng.choice([1, 2, 5])
+        if rng.random() < 0.2:
+            made["nodeTaintsPolicy"] = "Honor"
+        if rng.random() < 0.2:
+            made["matchLabelKeys"] = ["tier"]
+        return made
+
+    def term(self):
+        """An affinity term."""
+        return {"topologyKey": self.rng.choice([HOSTNAME, ZONE, "rack"]), "labelSelector": self.selector()}
+
+    def selector(self):
+        """Some pods, or all."""
+        rng = self.rng
+        return rng.choice([{"matchLabels": {"app": rng.choice(APPS)}}, {"matchLabels": {"tier": "front"}}, {}])
+
+
+def same_as_one_by_one(cluster, pod):
+    """Both ways, on all nodes; returns how many candidates there are."""
+    handle = cluster.profile.handle
+    cycle = Cycle(pod)
+    cluster.profile.filtering.filter(cycle)
+    if cycle.pod.nominated_node and not cycle.state:
+        return 0
+    rows = np.flatnonzero(cluster.cluster.table.alive.data[: cluster.cluster.table.size])
+    cluster.rng.shuffle(rows)
+    assert Lockstep(cluster.cluster.table, handle.filtering).applies(cycle)
+    found, missing = cluster.search.of(cycle).on(rows)
+    table = cluster.cluster.shared(VictimTable)
+    one_by_one = DryRun(cluster.cluster, handle.filtering, cluster.cluster.shared(Budgets))
+    now = handle.clock.wall()
+    lists = {row: table.pods(row, pod.priority, now) for row in rows.tolist()}
+    assert missing == sum(not pods for pods in lists.values())
+    assert found.rows.tolist() == [row for row in rows.tolist() if lists[row]]
+    candidates = 0
+    for i, row in enumerate(found.rows.tolist()):
+        expected = one_by_one.on(cycle, row, lists[row], now)
+        code = int(found.verdicts["code"][i])
+        if isinstance(expected, int):
+            assert code == expected
+            continue
+        candidates += 1
+        assert code == PASS
+        assert [victim.key for victim in found.victims(i)] == [victim.key for victim in expected.victims]
+        assert found.verdicts["violations"][i] == expected.violations
+        if expected.victims:
+            highest = expected.victims[0].priority
+            assert found.verdicts["highest"][i] == highest
+            assert found.verdicts["total"][i] == sum(victim.priority + (1 << 31) for victim in expected.victims)
+        assert found.verdicts["victims"][i] == len(expected.victims)
+    return candidates
+
+
+def snapshot(cluster):
+    """What dry runs change and must put back."""
+    table = cluster.cluster.table
+    columns = [table.pods_count, *table.requested]
+    return [column.data.tolist() for column in columns], deepcopy(table.ports._used)
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("dry runs in lockstep", 60))
+def test_lockstep_finds_what_one_by_one_finds(seed):
+    cluster = Cluster(seed)
+    kinds = []
+    for i in range(8):
+        for _ in range(cluster.rng.choice([0, 1, 3])):
+            cluster.something_happens()
+        if kinds and cluster.rng.random() < 0.4:
+            made = {**cluster.rng.choice(kinds)}
+            made["metadata"] = {**made["metadata"], "name": f"p{i}", "uid": f"p{i}"}
+            made["status"] = {}
+        else:
+            made = cluster.preemptor(f"p{i}")
+            kinds.append(made)
+        pod = cluster.offline.add(made)
+        before = snapshot(cluster)
+        same_as_one_by_one(cluster, pod)
+        assert snapshot(cluster) == before
+
+
+def test_the_clusters_have_all_kinds_of_candidates():
+    """The test above is about something."""
+    candidates = 0
+    for seed in range(10):
+        cluster = Cluster(seed)
+        candidates += sum(
+            same_as_one_by_one(cluster, cluster.offline.add(cluster.preemptor(f"p{i}"))) for i in range(5)
+        )
+    assert candidates > 20
