@@ -10,10 +10,11 @@ from koordsched.api.core import Quantities
 from koordsched.api.quota import PREFIX, UNSCHEDULABLE_RESOURCE
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.status import numbers
-from koordsched.observability.instruments import LabelValues, exponential_buckets
+from koordsched.observability.instruments import Histogram, LabelValues, exponential_buckets
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins.elasticquota.amounts import Amounts, parse, to_units
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.timing import STEPS
 from koordsched.plugins.elasticquota.tree import Quota
 
 LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
@@ -22,8 +23,28 @@ _BUCKETS = exponential_buckets(0.001, 2, 15)
 _PROCESS_BUCKETS = exponential_buckets(0.000001, 4, 12)
 
 
+class _Span:
+    """Tells a histogram how long it took."""
+
+    __slots__ = ("_histogram", "_now", "_started")
+
+    def __init__(self, histogram: Histogram, now: Callable[[], float]) -> None:
+        self._histogram = histogram
+        self._now = now
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = self._now()
+
+    def __exit__(self, *failure: object) -> None:
+        self._histogram.observe(self._now() - self._started)
+
+
 class TimedBooks:
-    """Passes the news of pods on to the books and measures how long they take. A `PodObserver`."""
+    """Passes the news of pods on to the books and measures how long that and the steps of it take. A `PodObserver`.
+
+    A step that several operations cause together is measured once: requests of many pods go up a tree in one.
+    """
 
     def __init__(self, metrics: MetricRegistry, books: QuotaBooks, monotonic: Callable[[], float]) -> None:
         latency = metrics.histograms(
@@ -36,6 +57,8 @@ class TimedBooks:
         self._delete = latency.labels("OnPodDelete")
         self._reserve = latency.labels("ReservePod")
         self._unreserve = latency.labels("UnreservePod")
+        steps = {step: latency.labels(step) for step in STEPS}
+        books.time_steps(lambda step: _Span(steps[step], monotonic))
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See `PodObserver`."""

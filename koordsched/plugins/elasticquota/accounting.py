@@ -10,6 +10,7 @@ from __future__ import annotations
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, unit
 from koordsched.plugins.elasticquota.quota import Definition, Quota
 from koordsched.plugins.elasticquota.tally import Tally
+from koordsched.plugins.elasticquota.timing import ENTER_REQUESTS, ENTER_USAGE
 from koordsched.plugins.elasticquota.tree import QuotaTree
 
 # --- pods ---------------------------------------------------------------------------------------------
@@ -45,30 +46,38 @@ def place(tally: Tally, count: int) -> None:
 
 def enter(tally: Tally) -> None:
     """Takes what the quotas do not know yet of a tally to its quota, and to those above."""
-    quota = tally.quota
     asked, placed = tally.asked - tally.told_asked, tally.placed - tally.told_placed
     tally.told_asked, tally.told_placed = tally.asked, tally.placed
+    tree = tally.quota.tree
     if asked:
-        delta = _times(tally.amounts, asked)
-        if quota._requested is not quota._self_request:
-            add_to(quota._self_request, delta)
-        _pass_up(quota, delta)
-        if tally.non_preemptible:
-            add_to(quota._self_non_preemptible_request, delta)
-            for level in quota.lineage:
-                add_to(level._non_preemptible_request, delta)
+        with tree.timed(ENTER_REQUESTS):
+            _request(tally.quota, _times(tally.amounts, asked), tally.non_preemptible)
     if placed:
-        delta = _times(tally.amounts, placed)
-        if quota._used is not quota._self_used:
-            add_to(quota._self_used, delta)
+        with tree.timed(ENTER_USAGE):
+            _use(tally.quota, _times(tally.amounts, placed), tally.non_preemptible)
+
+
+def _request(quota: Quota, delta: Amounts, non_preemptible: bool) -> None:
+    if quota._requested is not quota._self_request:
+        add_to(quota._self_request, delta)
+    _pass_up(quota, delta)
+    if non_preemptible:
+        add_to(quota._self_non_preemptible_request, delta)
         for level in quota.lineage:
-            add_to(level._used, delta)
-        if tally.non_preemptible:
-            add_to(quota._self_non_preemptible_used, delta)
-            for level in quota.lineage:
-                add_to(level._non_preemptible_used, delta)
-        if quota.tree.guarantees:
-            _allocate(quota, delta)
+            add_to(level._non_preemptible_request, delta)
+
+
+def _use(quota: Quota, delta: Amounts, non_preemptible: bool) -> None:
+    if quota._used is not quota._self_used:
+        add_to(quota._self_used, delta)
+    for level in quota.lineage:
+        add_to(level._used, delta)
+    if non_preemptible:
+        add_to(quota._self_non_preemptible_used, delta)
+        for level in quota.lineage:
+            add_to(level._non_preemptible_used, delta)
+    if quota.tree.guarantees:
+        _allocate(quota, delta)
 
 
 # --- quotas -------------------------------------------------------------------------------------------

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from koordsched.api import core
 from koordsched.api.quota import ElasticQuota
 from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.elasticquota import accounting
-from koordsched.plugins.elasticquota.amounts import Amounts, parse
 from koordsched.plugins.elasticquota.definitions import Reading, read
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
 from koordsched.plugins.elasticquota.members import (
@@ -27,10 +25,12 @@ from koordsched.plugins.elasticquota.members import (
     is_preemptible,
     requested,
 )
+from koordsched.plugins.elasticquota.nodes import NodeTotals
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.elasticquota.settings import Settings
 from koordsched.plugins.elasticquota.tally import Tally
+from koordsched.plugins.elasticquota.timing import DELETE_QUOTA, UPDATE_QUOTA, Timed, untimed
 from koordsched.plugins.elasticquota.tree import QuotaTree
 from koordsched.plugins.elasticquota.trees import QuotaTrees
 
@@ -70,6 +70,7 @@ class QuotaBooks:
             scales_mins=settings.scales_mins,
             guarantees=settings.guarantees,
         )
+        self._timed: Timed = untimed
         self._names = QuotaNames(default=settings.default_quota)
         self._objects: dict[str, list[ElasticQuota]] = {}
         self._readings: dict[str, Reading] = {}
@@ -77,16 +78,19 @@ class QuotaBooks:
         self._groups: dict[GroupKey, Group] = {}
         self._parties: dict[Claim, _Party] = {}
         self._claims: dict[Quota, dict[Claim, None]] = {}
-        self._nodes: dict[int, tuple[core.Quantities, Amounts]] = {}
         cluster.objects.of(ELASTIC_QUOTAS).subscribe(self._object_changed)
-        cluster.table.on_node(self._node_changed)
-        cluster.table.on_removal(self._node_removed)
+        self._totals = NodeTotals(cluster.table, self.trees, lambda: self._changed([]))
         cluster.add_observer(self)
 
     @staticmethod
     def shared(cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> QuotaBooks:
         """The books of a cluster with these settings, opened once."""
         return cluster.shared(_Opening(settings, wall))
+
+    def time_steps(self, timed: Timed) -> None:
+        """From now on the steps of keeping the books are measured."""
+        self._timed = timed
+        self.trees.time_steps(timed)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -157,12 +161,14 @@ class QuotaBooks:
             objects.append(new)
         if not objects:
             if self._objects.pop(name, None) is not None:
-                self._withdraw(name)
+                with self._timed(DELETE_QUOTA):
+                    self._withdraw(name)
             return
         # The oldest one counts, so that whoever comes later takes nothing away from anybody.
         objects.sort(key=lambda thing: (thing.metadata.creation_timestamp or "", thing.metadata.namespace))
         self._objects[name] = objects
-        self._enact(objects[0])
+        with self._timed(UPDATE_QUOTA):
+            self._enact(objects[0])
 
     def _enact(self, obj: ElasticQuota) -> None:
         """An object is in force from now on, perhaps as another one than before."""
@@ -354,25 +360,6 @@ class QuotaBooks:
             self._changed([tally.quota])
         elif self.settings.guarantees:
             self._changed([])  # what runs is guaranteed, and with the floor the share may grow
-
-    # --- nodes ------------------------------------------------------------------------------------------
-
-    def _node_changed(self, row: int, node: core.Node) -> None:
-        # A node on its way out is no promise any more, whenever we hear of it.
-        written = node.status.allocatable if node.metadata.deletion_timestamp is None else {}
-        before = self._nodes.get(row)
-        if before is not None and before[0] == written:
-            return
-        amounts, _ = parse(written)  # the node handler complains of what cannot be read
-        self._nodes[row] = (written, amounts)
-        self.trees.nodes_changed(amounts, before[1] if before is not None else {})
-        self._changed([])
-
-    def _node_removed(self, row: int) -> None:
-        before = self._nodes.pop(row, None)
-        if before is not None:
-            self.trees.nodes_changed({}, before[1])
-            self._changed([])
 
     # --- news -------------------------------------------------------------------------------------------
 

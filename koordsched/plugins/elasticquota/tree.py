@@ -19,6 +19,7 @@ from koordsched.plugins.elasticquota.amounts import Amounts, to_units, unit
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute, scale
 from koordsched.plugins.elasticquota.tally import Tally
+from koordsched.plugins.elasticquota.timing import REFRESH, RESET, Timed, untimed
 
 __all__ = ["Quota", "QuotaTree"]
 
@@ -42,6 +43,7 @@ class QuotaTree:
         guarantees: bool = False,
     ) -> None:
         self.id = tree_id
+        self.timed: Timed = untimed
         self._enter = enter
         self._refill = refill
         self.scales_mins = scales_mins
@@ -151,9 +153,12 @@ class QuotaTree:
         """What a quota may use, in steps, in a settled tree; nothing is worked out that need not be known for that."""
         if not self.is_calm_for(quota):
             if self.unmarked:
-                self.unmarked = False
-                self.root.mark_children_stale()
-            self._refresh(quota)
+                with self.timed(RESET):
+                    self.unmarked = False
+                    self.root.mark_children_stale()
+            if not quota.fresh:
+                with self.timed(REFRESH):
+                    self._refresh(quota)
             return quota.shares
         return {name: quota.wants(name) for name in self._names_below(quota.parent)}
 

@@ -13,6 +13,7 @@ from koordsched.api.quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.amounts import Amounts
 from koordsched.plugins.elasticquota.quota import Definition, Quota
+from koordsched.plugins.elasticquota.timing import Timed, untimed
 from koordsched.plugins.elasticquota.tree import QuotaTree
 
 BUILT_IN = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
@@ -33,6 +34,7 @@ class QuotaTrees:
         self.node_total: Amounts = {}
         """What all nodes have to allocate."""
         self._offering: Counter[str] = Counter()
+        self._timed: Timed = untimed
         self.default_tree = QuotaTree(
             "", accounting.enter, self._offer_default, scales_mins=scales_mins, guarantees=guarantees
         )
@@ -46,6 +48,12 @@ class QuotaTrees:
             quota = self.quotas[name] = Quota(name, self.default_tree, takes_part=False)
             self._declare_built_in(name, None)
             accounting.attach(quota, self.default_tree.root)
+
+    def time_steps(self, timed: Timed) -> None:
+        """From now on the steps of keeping the trees are measured."""
+        self._timed = timed
+        for tree in self.trees.values():
+            tree.timed = timed
 
     @property
     def default_quota(self) -> Quota:
@@ -206,6 +214,7 @@ class QuotaTrees:
         tree = self.trees.get(tree_id)
         if tree is None:
             tree = QuotaTree(tree_id, accounting.enter, scales_mins=self._scales_mins, guarantees=self._guarantees)
+            tree.timed = self._timed
             self.trees[tree_id] = tree
         return tree
 

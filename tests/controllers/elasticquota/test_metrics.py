@@ -1,6 +1,7 @@
 """Metrics of quotas (elasticquota spec 5.2, section 7 case 25)."""
 
 import asyncio
+from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -83,24 +84,64 @@ def test_unschedulable_resources_of_a_tree():
 
 def test_time_spent_on_the_books():
     ledger = Ledger([{"cpu": "10"}])
-    ledger.quota("q", {"cpu": 4})
     metrics = Metrics(process_metrics=False)
     ticks = iter(range(1000))
     ledger.cluster.replace_observer(ledger.books, TimedBooks(metrics, ledger.books, lambda: next(ticks)))
+
+    def since():
+        """How often each operation was measured since this was asked last."""
+        counts = Counter(
+            {
+                sample.labels["operation"]: int(sample.value)
+                for family in metrics.registry.collect()
+                if family.name == "scheduler_elastic_quota_process_latency"
+                for sample in family.samples
+                if sample.name.endswith("_count")
+            }
+        )
+        news = counts - known
+        known.update(news)
+        return dict(news)
+
+    known = Counter()
+    ledger.quota("q", {"cpu": 4})
+    assert since() == {"UpdateQuota": 1}
     ledger.pod("a", "q", {"cpu": 1}, node="")
+    ledger.pod("b", "q", {"cpu": 1}, node="")
+    assert since() == {"OnPodAdd": 2}
     pod = ledger.pod("a", "q", {"cpu": 2}, node="")
     ledger.cluster.assume(pod, 0)
     ledger.cluster.forget(pod)
     ledger.cluster.assume(pod, 0)
+    assert since() == {"OnPodUpdate": 1, "ReservePod": 2, "UnreservePod": 1}
+    # Two sizes of pods, one of them on a node.
     assert ledger.books.quota("q").used == {"cpu": 2 * 10**9}
-    ledger.cluster.pod_gone("a")
-    assert ledger.books.quota("q").request == {}
-    counts = {
-        sample.labels["operation"]: sample.value
+    assert since() == {"UpdateGroupDeltaRequestNoLock": 2, "UpdateGroupDeltaUsedNoLock": 1}
+    ledger.cluster.pod_gone("b")
+    ledger.quota("r", {"cpu": 20})
+    ledger.pod("c", "r", {"cpu": 20}, node="")
+    assert since() == {"OnPodDelete": 1, "UpdateQuota": 1, "UpdateGroupDeltaRequestNoLock": 1, "OnPodAdd": 1}
+    # More is asked for than there is: everything is worked out anew, and once.
+    assert ledger.books.quota("r").runtime == {"cpu": 8_333 * 10**6}
+    assert ledger.books.quota("q").runtime == {"cpu": 1_667 * 10**6}
+    assert since() == {"UpdateGroupDeltaRequestNoLock": 1, "resetQuotaNoLock": 1, "RefreshRuntime": 1}
+    ledger.store.delete("default", "r")
+    assert since()["DeleteQuota"] == 1
+
+
+def test_seconds_are_those_of_the_clock():
+    ledger = Ledger([{"cpu": "10"}])
+    metrics = Metrics(process_metrics=False)
+    ticks = iter(range(1000))
+    ledger.cluster.replace_observer(ledger.books, TimedBooks(metrics, ledger.books, lambda: next(ticks)))
+    ledger.quota("q", {"cpu": 4})
+    ledger.pod("a", "q", {"cpu": 1}, node="")
+    # Every look at the clock is a second later.
+    sums = [
+        (sample.labels["operation"], sample.value)
         for family in metrics.registry.collect()
         if family.name == "scheduler_elastic_quota_process_latency"
         for sample in family.samples
-        if sample.name.endswith("_sum")
-    }
-    # Every call takes a second here.
-    assert counts == {"OnPodAdd": 1, "OnPodUpdate": 1, "ReservePod": 2, "UnreservePod": 1, "OnPodDelete": 1}
+        if sample.name.endswith("_sum") and sample.value
+    ]
+    assert sums == [("OnPodAdd", 1), ("UpdateQuota", 1)]
