@@ -14,6 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "demo": "koordsched.cli.demo:demo",
     "simulate": "koordsched.cli.simulate:simulate",
     "explain": "koordsched.cli.explain:explain",
+    "replay": "koordsched.cli.replay:replay",
     "quota": "koordsched.cli.quota:quota",
     "check-config": "koordsched.cli.check_config:check_config",
     "fakecluster": "koordsched.cli.fakecluster:fakecluster",

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from random import Random
 
 from koordsched import __version__, controllers
@@ -29,6 +30,9 @@ from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.extender.tls import ExtenderConfigError
 from koordsched.framework.profile import ProfileError
+from koordsched.journal.frames import NotAJournal
+from koordsched.journal.header import Setting
+from koordsched.journal.live import LiveJournal
 from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.internals import (
     observe_events,
@@ -44,6 +48,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.observability.servingtls import ServingError
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
 from koordsched.plugins import IN_TREE
+from koordsched.scheduling.recording import NOT_RECORDING
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -55,7 +60,8 @@ SETTLING = 0.5
 """Seconds that writes under way may take to be answered before the lease is given back."""
 
 GC_THRESHOLDS = (100_000, 50, 1000)
-"""Almost nothing here forms cycles; what is there after the first lists is frozen (see `_settle_memory`)."""
+"""Almost nothing here forms cycles, so there is no point in looking for them again and again while the first lists come
+in; what is there after them is frozen (see `_settle_memory`)."""
 
 
 class StartFailed(Exception):
@@ -91,6 +97,7 @@ class Daemon:
 
     async def run(self) -> int:
         """Runs until a signal comes or the lease is lost; returns the exit code. Raises StartFailed."""
+        gc.set_threshold(*GC_THRESHOLDS)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -116,6 +123,12 @@ class Daemon:
             burst=limit.burst if limit else None,
         )
         cleanup.push_async_callback(lanes.close)
+        own_pod = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
+        max_unschedulable = self._options.pod_max_in_unschedulable_pods_duration.seconds
+        journal = self._open_journal(Setting(self._resolved, max_unschedulable, own_pod))
+        if journal is not None:
+            journal.observe(metrics)
+            cleanup.callback(journal.close)
         scheduler = Scheduler(
             self._resolved,
             IN_TREE,
@@ -125,10 +138,11 @@ class Daemon:
             rng=self._rng,
             metrics=metrics,
             hostname=platform.node(),
-            max_unschedulable=self._options.pod_max_in_unschedulable_pods_duration.seconds,
+            max_unschedulable=max_unschedulable,
             controllers=controllers.IN_TREE,
-            own_pod=(os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")),
+            own_pod=own_pod,
             fence=self._may_write,
+            recorder=journal.recorder if journal is not None else NOT_RECORDING,
         )
         if self._resolved.leader_election.leader_elect:
             self._elector = self._make_elector(transport, lanes, metrics)
@@ -152,6 +166,16 @@ class Daemon:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._start_dump, scheduler, transport)
         await self._lead(scheduler)
         return self._code
+
+    def _open_journal(self, setting: Setting) -> LiveJournal | None:
+        """The journal that was asked for, if any. Raises StartFailed."""
+        options = self._options.journal
+        if not options.path:
+            return None
+        try:
+            return LiveJournal(Path(options.path), setting, self._clock, keep=options.keep)
+        except (OSError, NotAJournal) as error:
+            raise StartFailed(f"--journal: {error}") from error
 
     def _start_dump(self, scheduler: Scheduler, transport: NetworkTransport) -> None:
         """SIGUSR2: one dump at a time."""
@@ -309,4 +333,3 @@ def _settle_memory() -> None:
     """What the first lists left behind will stay: spare the collector from walking it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)

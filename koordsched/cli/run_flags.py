@@ -20,6 +20,7 @@ from koordsched.config.options import (
     Authorization,
     Deprecated,
     InsecureServing,
+    Journal,
     LeaderElectionOverrides,
     Logging,
     Metrics,
@@ -38,6 +39,7 @@ _GROUPS: dict[str, type[Any]] = {
     "authorization": Authorization,
     "metrics": Metrics,
     "logging": Logging,
+    "journal": Journal,
     "leader_election": LeaderElectionOverrides,
     "deprecated": Deprecated,
 }
@@ -260,6 +262,14 @@ _FLAGS: tuple[_Decorator, ...] = (
     _unused_flag("--log-json-split-stream", boolean),
     _unused_flag("--log-text-info-buffer-size"),
     _unused_flag("--log-json-info-buffer-size"),
+    # Journal
+    _flag("--journal", "journal.path", str, "Record inputs and decisions in this file, for `koordsched replay`."),
+    _flag(
+        "--journal-keep",
+        "journal.keep",
+        click.IntRange(0, 999),
+        "Older segments (FILE.1, FILE.2, ...) that are kept.",
+    ),
     # Deprecated
     _flag("--profiling", "deprecated.profiling", boolean, f"Profiling endpoints. {_DEPRECATED}"),
     _flag("--contention-profiling", "deprecated.contention_profiling", boolean, f"{_NO_EFFECT} {_DEPRECATED}"),

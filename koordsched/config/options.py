@@ -82,6 +82,14 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """What is recorded for `koordsched replay`, if there is a path. `keep`: segments beside the one that is written."""
+
+    path: str = ""
+    keep: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionOverrides:
     """Election settings given on the command line; None = not given, the file's value counts."""
 
@@ -121,6 +129,7 @@ class Options:
     authorization: Authorization = Authorization()
     metrics: Metrics = Metrics()
     logging: Logging = Logging()
+    journal: Journal = Journal()
     leader_election: LeaderElectionOverrides = LeaderElectionOverrides()
     deprecated: Deprecated = Deprecated()
 

@@ -66,10 +66,10 @@ class Consideration:
     def __init__(
         self, records: Iterable[AnyRecord], registry: Mapping[str, PluginFactory], resolved: Resolved | None
     ) -> None:
-        self._stream = Stream(records)
+        self._counting = Counting()
+        self._stream = Stream(records, self._counting.count)
         self._registry = registry
         self._resolved = replace(resolved, extenders=()) if resolved is not None else None
-        self._counting = Counting()
         self._world: Follower | None = None
         self._moment = Moment(0, "", 0.0)
         self._verdict: Verdict | None = None
@@ -79,8 +79,9 @@ class Consideration:
 
     def run(self, limit: Limit) -> Comparison:
         """Raises ConfigError or ProfileError if a configuration cannot be used."""
-        while (record := self._stream.take()) is not None and not limit.reached(record, self._counting):
-            self._counting.count(record)
+        stream = self._stream
+        while (record := stream.peek()) is not None and not limit.reached(record, self._counting):
+            stream.take()
             self._step(record)
         return Comparison(self._counting.tally, dict(self._kinds), self._changed)
 
@@ -131,9 +132,7 @@ class Consideration:
         if frozenset(uid for uid, _ in (evicting.victims if evicting is not None else ())) == verdict.victims:
             self._kinds[SAME] += 1
         elif verdict.victims:
-            instead = (
-                f"preempts {len(verdict.victims)} pod(s) on {verdict.nominated}"
-            )
+            instead = f"preempts {len(verdict.victims)} pod(s) on {verdict.nominated}"
             self._note(OTHER_VICTIMS, evicting or refused, instead)
         else:
             self._note(OTHER_VICTIMS, evicting or refused, verdict.message)

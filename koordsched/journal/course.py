@@ -73,9 +73,9 @@ class Course:
     """Repeats a journal, once. To be used where an event loop runs."""
 
     def __init__(self, records: Iterable[AnyRecord], registry: Mapping[str, PluginFactory]) -> None:
-        self._stream = Stream(records)
-        self._registry = registry
         self._counting = Counting()
+        self._stream = Stream(records, self._counting.count)
+        self._registry = registry
         self._repeater = Repeater(self._stream)
         self._world: Replayed | None = None
         self.moment = Moment(0, "", 0.0)
@@ -102,7 +102,6 @@ class Course:
         return Repetition(self.tally, repeater.ties)
 
     def _step(self, record: AnyRecord) -> None:
-        self._counting.count(record)
         match record:
             case Header():
                 if self._world is None or not record.continues:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,9 +58,10 @@ class Journal:
 
 
 class Stream:
-    """Records one by one, with a look at the next."""
+    """Records one by one, with a look at the next. `on_taken` is told of each that was passed."""
 
-    def __init__(self, records: Iterable[AnyRecord]) -> None:
+    def __init__(self, records: Iterable[AnyRecord], on_taken: Callable[[AnyRecord], None] | None = None) -> None:
+        self._on_taken = on_taken
         self._records = iter(records)
         self._next = next(self._records, None)
 
@@ -73,6 +74,8 @@ class Stream:
         taken = self._next
         if taken is not None:
             self._next = next(self._records, None)
+            if self._on_taken is not None:
+                self._on_taken(taken)
         return taken
 
     def answer(self) -> Answer | None:

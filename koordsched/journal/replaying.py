@@ -97,7 +97,7 @@ class World:
             Gone: self._gone,
             Listed: self._listed,
             Hidden: self._hidden,
-            Binding: lambda record: self.scheduler.queue.done(record.uid),
+            Binding: self._binding,
             Bound: self._bound,
             Undone: self._undone,
             Evicted: lambda record: self.scheduler.evictions.over(record.uid),
@@ -136,10 +136,15 @@ class World:
 
     # --- what became of placements -----------------------------------------------------------------------
 
+    def _binding(self, record: Binding) -> None:
+        self.scheduler.waiting.remove(record.uid)
+        self.scheduler.queue.done(record.uid)
+
     def _bound(self, record: Bound) -> None:
         self._placements.pop(record.uid, None)
 
     def _undone(self, record: Undone) -> None:
+        self.scheduler.waiting.remove(record.uid)
         placement = self._placements.pop(record.uid, None)
         if placement is not None:
             status = Status(Code[record.code], record.reasons, record.plugin)

@@ -1,0 +1,167 @@
+"""`koordsched replay FILE`: repeats what a scheduler decided, from the journal that it kept."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+import msgspec
+
+from koordsched import config
+from koordsched.cli.explanation_table import print_explanation
+from koordsched.cli.objectfiles import InputError
+from koordsched.cli.offline import load_config
+from koordsched.cli.output import console, fail, output_option, print_json
+from koordsched.cli.replay_output import print_comparison, print_repetition, when
+from koordsched.framework.profile import ProfileError
+from koordsched.journal.comparing import Comparison, Consideration
+from koordsched.journal.course import Course, Limit, Repetition, last_attempt
+from koordsched.journal.frames import NotAJournal
+from koordsched.journal.reading import Journal
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.advice import Advised
+
+DIVERGED = 3
+DAMAGED = 4
+"""Exit codes: a decision came out otherwise; the journal is damaged."""
+
+_EPILOG = (
+    f"Exit code: 0 every decision came out the same (with --config: whatever the differences), {DIVERGED} one did not, "
+    f"{DAMAGED} the journal is damaged and was replayed up to there, 1 it cannot be used."
+)
+
+
+class _LimitType(click.ParamType[Limit]):
+    """A number of decisions, or a time as in RFC 3339."""
+
+    name = "N|TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Limit:
+        if isinstance(value, Limit):
+            return value
+        if value.isdecimal():
+            return Limit(decisions=int(value))
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number of decisions nor a time such as 2026-03-01T12:00:00Z", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} lacks a time zone: append Z or +01:00", param, ctx)
+        return Limit(time=moment.timestamp())
+
+
+@click.command("replay", epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--until", "limit", type=_LimitType(), default=Limit(), help="Stop after N decisions, or at this time.")
+@click.option("--pod", metavar="[NAMESPACE/]POD", help="Explain the last decision on this pod (up to --until).")
+@click.option("--config", "config_file", help="What would this configuration have decided? Lists the differences.")
+@click.option(
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="With --pod: feasible nodes to show."
+)
+@output_option
+def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, top: int, output: str) -> None:
+    """Repeat every decision in FILE, a journal of `koordsched run --journal`, without any API server.
+
+    Older segments (FILE.1 and so on) are replayed first. Every decision is compared with the recorded one; the first
+    that comes out otherwise is shown and ends the replay.
+    """
+    if pod is not None and config_file is not None:
+        raise click.UsageError("--pod and --config cannot be used together")
+    try:
+        journal = Journal(file)
+        if pod is not None:
+            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, top, output)
+        elif config_file is not None:
+            _compare(journal, config_file, limit, output)
+        else:
+            _repeat(journal, limit, output)
+    except (OSError, NotAJournal, InputError) as error:
+        fail(error)
+    except (config.ConfigError, ProfileError) as error:
+        fail(f"the recorded configuration cannot be used by this version: {error}")
+    if _tell_damages(journal):
+        raise click.exceptions.Exit(DAMAGED)
+
+
+def _repeat(journal: Journal, limit: Limit, output: str) -> None:
+    async def work() -> Repetition:
+        return Course(journal, IN_TREE).run(limit)
+
+    began = perf_counter()
+    repetition = asyncio.run(work())
+    _print_repetition(journal, repetition, perf_counter() - began, output)
+
+
+def _print_repetition(journal: Journal, repetition: Repetition, seconds: float, output: str) -> None:
+    if output == "json":
+        print_json(_report(journal, repetition, seconds))
+    else:
+        print_repetition(console(), repetition, seconds)
+    if repetition.divergence is not None:
+        raise click.exceptions.Exit(DIVERGED)
+
+
+def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> None:
+    resolved, warnings = load_config(config_file)
+    for warning in warnings:
+        click.echo(f"note: {warning}", err=True)
+
+    async def work() -> Comparison:
+        return Consideration(journal, IN_TREE, resolved).run(limit)
+
+    began = perf_counter()
+    comparison = asyncio.run(work())
+    seconds = perf_counter() - began
+    if output == "json":
+        print_json(_report(journal, comparison, seconds))
+    else:
+        print_comparison(console(), comparison, seconds)
+
+
+def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) -> None:
+    found = last_attempt(journal, pod, limit)
+    if found is None:
+        raise InputError(f"no decision on pod {pod} in the journal{'' if limit == Limit() else ' up to there'}")
+    moment, uid = found
+
+    async def work() -> tuple[Repetition, Advised | None]:
+        course = Course(journal, IN_TREE)
+        repetition = course.run(Limit(decisions=moment.number - 1))
+        return repetition, course.explain(uid) if repetition.divergence is None else None
+
+    began = perf_counter()
+    repetition, answer = asyncio.run(work())
+    if answer is None:
+        _print_repetition(journal, repetition, perf_counter() - began, output)
+        return
+    if output == "json":
+        print_json({"decision": moment, **_fields(answer)})
+        return
+    out = console()
+    out.print(f"Decision {moment.number}, {when(moment.time)}")
+    print_explanation(out, answer, answer.advice, top)
+
+
+def _report(journal: Journal, result: msgspec.Struct, seconds: float) -> dict[str, Any]:
+    return {
+        "segments": [str(path) for path in journal.paths],
+        "damages": [damage.text for damage in journal.damages],
+        "seconds": round(seconds, 3),
+        **_fields(result),
+    }
+
+
+def _fields(struct: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(struct)
+    return fields
+
+
+def _tell_damages(journal: Journal) -> bool:
+    """Says what could not be read. Returns whether that is more than the end that a crash leaves behind."""
+    for damage in journal.damages:
+        click.echo(f"note: {damage.path}: {damage.text}; what comes before was replayed", err=True)
+    return any(not damage.truncated for damage in journal.damages)
