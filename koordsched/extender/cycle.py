@@ -23,6 +23,7 @@ from koordsched.extender.wire import clipped
 from koordsched.framework.diagnosis import NO_NODES, fit_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.permit import WaitingPods
 from koordsched.framework.preemption import PreemptionOffer
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import pick, totals_of
@@ -58,6 +59,7 @@ class ExtendedCycle(SchedulingCycle):
         voice: Voice,
         metrics: Metrics,
         decisions: Decisions,
+        waiting: WaitingPods,
         clock: Callable[[], float],
         rng: Random,
         *,
@@ -65,7 +67,7 @@ class ExtendedCycle(SchedulingCycle):
         inbox: Inbox,
         recorder: Recorder = NOT_RECORDING,
     ) -> None:
-        super().__init__(cluster, queue, profiles, failures, voice, metrics, decisions, clock, rng, recorder)
+        super().__init__(cluster, queue, profiles, failures, voice, metrics, decisions, waiting, clock, rng, recorder)
         self._extenders = extenders
         self._inbox = inbox
         # One table of reasons serves all profiles.

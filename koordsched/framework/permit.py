@@ -58,12 +58,16 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str, code: Code = Code.UNSCHEDULABLE) -> bool:
         """Refuses the pod; returns False if it was decided already."""
-        for timer in self._timers.values():
-            timer.cancel()
+        self.end()
         if self._decided.done():
             return False
         self._decided.set_result(Status(code, (message,), plugin))
         return True
+
+    def end(self) -> None:
+        """Time is out for no plugin any more."""
+        for timer in self._timers.values():
+            timer.cancel()
 
     async def wait(self) -> Status:
         """SUCCESS, or the rejection."""
@@ -89,7 +93,9 @@ class WaitingPods:
 
     def remove(self, uid: str) -> None:
         """The pod does not wait any more."""
-        self._pods.pop(uid, None)
+        waiting = self._pods.pop(uid, None)
+        if waiting is not None:
+            waiting.end()
 
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(list(self._pods.values()))

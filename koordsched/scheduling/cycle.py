@@ -15,6 +15,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import Cycle
+from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide
 from koordsched.framework.status import Code, Status
@@ -74,6 +75,7 @@ class SchedulingCycle:
         voice: Voice,
         metrics: Metrics,
         decisions: Decisions,
+        waiting: WaitingPods,
         clock: Callable[[], float],
         rng: Random,
         recorder: Recorder = NOT_RECORDING,
@@ -85,6 +87,7 @@ class SchedulingCycle:
         self._voice = voice
         self._metrics = metrics
         self._decisions = decisions
+        self._waiting = waiting
         self._sampling = PluginSampling(metrics, clock)
         self._evaluated = {name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()}
         self._clock = clock
@@ -179,6 +182,9 @@ class SchedulingCycle:
             status, waits = profile.run_permit(cycle, pod, row)
             self._took("Permit", profile, status, began)
         if status.ok or status.code is Code.WAIT:
+            if waits:
+                # From here on plugins may let it go, also while others are placed before its binding cycle begins.
+                self._waiting.add(pod, waits)
             return Placement(cycle, profile, queued, row, node, waits, started, feasible)
         profile.run_unreserve(cycle, pod, row)
         self._cluster.forget(pod)
