@@ -4,12 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGS ?=
+MINUTES ?= 30
+RATE ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo simulate test verify lint format bench bench-engine profile lock clean
+.PHONY: help venv demo simulate test verify soak lint format bench bench-all bench-startup bench-engine chart profile lock clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Installed again only when the lock, or what the package declares, has changed.
 $(VENV)/.locked: requirements.lock
@@ -41,6 +43,9 @@ test: venv ## The tests, without the slow ones
 verify: venv ## All tests
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
+soak: venv ## Real processes under load and churn, judged; MINUTES=30, RATE=200 pods per second
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --rate $(RATE) $(ARGS)
+
 lint: venv ## Linters and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,6 +58,17 @@ format: venv ## Format the code
 bench: venv ## Measure on the embedded cluster, next to the yardstick, and the engine alone
 	$(BIN)/python -m bench $(ARGS)
 	$(BIN)/python -m bench.engine --quick
+
+bench-all: venv ## Measure every workload at full size, and print the table for docs/performance.md
+	$(BIN)/python -m bench --workload all --emulate-apiserver --out bench/out/all $(ARGS); status=$$?; \
+		cat bench/out/all/table.md; exit $$status
+
+bench-startup: venv ## Measure a start among 5,000 nodes and 150,000 pods, next to listing and decoding alone
+	$(BIN)/python -m bench.startup $(ARGS)
+
+chart: venv ## Measure and draw the chart of the README anew
+	$(BIN)/python -m bench --workload SchedulingBasic --emulate-apiserver --out bench/out/chart $(ARGS)
+	cp bench/out/chart/SchedulingBasic.svg docs/images/scheduling-basic.svg
 
 bench-engine: venv ## Measure the engine alone: all workloads, 1,000 to 100,000 nodes
 	$(BIN)/python -m bench.engine $(ARGS)

@@ -45,8 +45,10 @@ def main() -> None:
     project = ROOT / "pyproject.toml"
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "kept.txt"
-        pinned = re.findall(r"^\S+==\S+", LOCK.read_text(encoding="utf-8"), re.MULTILINE) if "--keep" in sys.argv else []
-        kept.write_text("\n".join(pinned))
+        if "--keep" in sys.argv:
+            kept.write_text("\n".join(re.findall(r"^\S+==\S+", LOCK.read_text(encoding="utf-8"), re.MULTILINE)))
+        else:
+            kept.touch()
         everything = compiled("--extra", "dev", "--constraint", str(kept), source=project)
         pins = Path(folder) / "pins.txt"
         pins.write_text("".join(f"{entry.split()[0]}\n" for entry in everything.values()))

@@ -59,6 +59,10 @@ class Process:
         assert self.says(text), f"no {text!r} in:\n" + "\n".join(self.lines[-30:])
 
     @property
+    def pid(self):
+        return self._process.pid
+
+    @property
     def running(self):
         return self._process.returncode is None
 

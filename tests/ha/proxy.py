@@ -16,10 +16,11 @@ class Seen(NamedTuple):
 
 
 class Proxy:
-    """Forwards to 127.0.0.1:`port` from a port of its own."""
+    """Forwards to 127.0.0.1:`port` from a port of its own. `remember`: whether `seen` is filled."""
 
-    def __init__(self, port):
+    def __init__(self, port, remember=True):
         self._port = port
+        self._remember = remember
         self._server = None
         self._open = {}
         self.seen = []
@@ -51,7 +52,8 @@ class Proxy:
             return
         self._open[writer] = self._open[other_writer] = None
         try:
-            await asyncio.gather(self._pump(reader, other_writer, True), self._pump(other_reader, writer, False))
+            there = self._pump(reader, other_writer, self._remember)
+            await asyncio.gather(there, self._pump(other_reader, writer, False))
         except OSError:
             pass  # either side may go at any time: that is what it is here for
         finally:
