@@ -54,6 +54,8 @@ KNOWN_GATES: Mapping[str, Gate] = {
         False,
         "CoordinatedLeaderElection DRAResourceClaimGranularStatusAuthorization SchedulerAsyncAPICalls",
     ),
+    # Of client-go, where it is on by default: here first lists come in pages unless streams are asked for.
+    **_gates(Stage.BETA, False, "WatchListClient"),
     **_gates(
         Stage.ALPHA,
         False,
