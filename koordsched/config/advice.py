@@ -6,6 +6,7 @@ import msgspec
 
 from koordsched.config.catalog import PluginCatalog
 from koordsched.config.default_plugins import ALL
+from koordsched.config.plugin_args import PluginArgs
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
 
@@ -17,6 +18,7 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
     found = list(_settings(resolved.source))
     if built is not None:
         found += _not_built(resolved, built)
+    found += _outvoted(resolved)
     for i, profile in enumerate(resolved.source.profiles):
         found += _unused_args(profile, f"profiles[{i}]", resolved.profiles[i].plugins.names(), catalog)
         found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
@@ -42,6 +44,23 @@ def _not_built(resolved: Resolved, built: Collection[str]) -> Iterator[str]:
     for name in sorted(missing):
         users = [profile.scheduler_name for profile in resolved.profiles if name in profile.plugins.names()]
         yield f'plugin "{name}" is not built yet: it is accepted and does nothing (profiles: {", ".join(users)})'
+
+
+def _outvoted(resolved: Resolved) -> Iterator[str]:
+    """Arguments about what all profiles have in common that differ from those of the first profile with the plugin."""
+    first: dict[str, tuple[str, PluginArgs]] = {}
+    for i, profile in enumerate(resolved.profiles):
+        for name in sorted(profile.plugins.names()):
+            args = profile.args.get(name)
+            if not isinstance(args, PluginArgs) or not args.of_cluster:
+                continue
+            leader, counts = first.setdefault(name, (profile.scheduler_name, args))
+            for info in msgspec.structs.fields(args):
+                if info.name in args.of_cluster and getattr(args, info.name) != getattr(counts, info.name):
+                    yield (
+                        f"profiles[{i}]: {info.encode_name} of {name} has no effect: "
+                        f"that of profile {leader} counts for all profiles"
+                    )
 
 
 def _unused_args(

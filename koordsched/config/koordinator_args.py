@@ -5,6 +5,8 @@ Source: koordinator `pkg/scheduler/apis/config/v1`, `apis/config/validation`.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from koordsched.api.quantity import parse
@@ -27,6 +29,16 @@ class HookPluginConf(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class ElasticQuotaArgs(PluginArgs, frozen=True, kw_only=True):
     """Elasticquota spec 2.4."""
+
+    of_cluster: ClassVar[tuple[str, ...]] = (
+        "delay_evict_time",
+        "revoke_pod_interval",
+        "default_quota_group_max",
+        "system_quota_group_max",
+        "quota_group_namespace",
+        "monitor_all_quotas",
+        "enable_min_quota_scale",
+    )
 
     delay_evict_time: Duration = Duration.of(120)
     revoke_pod_interval: Duration = Duration.of(1)

@@ -3,7 +3,7 @@
 Source: staging `kube-scheduler/config/v1/types_pluginargs.go`; defaults and rules: core spec 2.1, default-plugins 2.2.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -13,7 +13,12 @@ from koordsched.config.duration import Duration
 
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of every plugin's arguments; the class name is the `kind` in the file."""
+    """Base of every plugin's arguments; the class name is the `kind` in the file.
+
+    `of_cluster`: fields about what profiles have in common; those of the first profile with the plugin count.
+    """
+
+    of_cluster: ClassVar[tuple[str, ...]] = ()
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -37,9 +37,9 @@ from koordsched.plugins.elasticquota.trees import QuotaTrees
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Opens the books of a cluster; equal settings, equal books."""
+    """Opens the books of a cluster. There is one set of them, whoever asks and with whatever settings."""
 
-    settings: Settings
+    settings: Settings = field(compare=False)
     wall: Callable[[], float] = field(compare=False)
 
     def __call__(self, cluster: ClusterState) -> QuotaBooks:
@@ -84,7 +84,11 @@ class QuotaBooks:
 
     @staticmethod
     def shared(cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> QuotaBooks:
-        """The books of a cluster with these settings, opened once."""
+        """The books of a cluster, opened once, with the settings of whoever comes first.
+
+        Profiles place pods on the same nodes and in the same quotas: two answers to what a quota may use would both
+        be wrong. Where the settings of profiles differ, `config.warnings` says so.
+        """
         return cluster.shared(_Opening(settings, wall))
 
     def time_steps(self, timed: Timed) -> None:
