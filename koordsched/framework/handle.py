@@ -39,6 +39,9 @@ class Evictions(Protocol):
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
 
+    def evicting(self, uid: str) -> bool:
+        """Whether this pod is on its way out, though the API server may not say so yet."""
+
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
 

@@ -46,7 +46,11 @@ class EvictionVoice(Protocol):
 
 
 class PreemptionEvictions:
-    """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor."""
+    """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
+
+    A victim that was told to go is not told again for another preemptor that wants its room, too, nor for the same one
+    if something wakes that too early. Whoever counts on a victim tries again when its eviction fails.
+    """
 
     def __init__(
         self,
@@ -57,11 +61,11 @@ class PreemptionEvictions:
         metrics: Metrics,
         wall: Callable[[], float],
         cancel_binding: Callable[[str], bool],
-        has_node: Callable[[str], bool],
+        placed: Callable[[str], Pod | None],
         recorder: Recorder = NOT_RECORDING,
         launch: Launch | None = None,
     ) -> None:
-        """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `has_node(uid)`: whether a pod is
+        """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `placed(uid)`: the pod if it is
         on a node, as far as the scheduler has heard. `launch`: None has evictions done by tasks.
         """
         self._queue = queue
@@ -71,17 +75,30 @@ class PreemptionEvictions:
         self._metrics = metrics
         self._wall = wall
         self._cancel_binding = cancel_binding
-        self._has_node = has_node
+        self._placed = placed
         self._recorder = recorder
         self._launch = launch or self._start_task
         self._running: set[str] = set()
         self._failures: dict[str, int] = {}
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._told: dict[str, _Told] = {}
+        """By uid, the victims that were told to go and, as far as the scheduler has heard, may not be going yet."""
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
         return uid in self._running
+
+    def evicting(self, uid: str) -> bool:
+        """Whether this pod was told to go, though the API server may not say so yet."""
+        told = self._told.get(uid)
+        if told is None:
+            return False
+        pod = self._placed(uid)
+        if pod is None or pod.deleting:
+            return False
+        # One that was not bound yet only lost its place; it may be on its way to the next.
+        return pod is told.victim or (told.victim.wire is None and pod.node == told.victim.node)
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
@@ -95,8 +112,13 @@ class PreemptionEvictions:
                 # The room they were waiting for goes to a more important pod.
                 self._queue.nominator.delete(other.uid)
                 self._voice.nominate(other, "")
-        self._running.add(preemptor.uid)
-        self._launch(self._evict_all(preemptor, node, remaining))
+        self._told = {uid: told for uid, told in self._told.items() if self.evicting(uid)}
+        counted_on = [self._told[victim.uid] for victim in remaining if victim.uid in self._told]
+        to_tell = [_Told(victim, preemptor.uid) for victim in remaining if victim.uid not in self._told]
+        self._told.update((told.victim.uid, told) for told in to_tell)
+        if to_tell:
+            self._running.add(preemptor.uid)
+        self._launch(self._evict_all(preemptor, node, to_tell, counted_on))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -110,8 +132,9 @@ class PreemptionEvictions:
             self._running.discard(uid)
 
     def activate(self, preemptor: Pod) -> None:
-        """The preemptor is to be tried now."""
+        """The preemptor is to be tried now, and may tell its victims again."""
         self._recorder.activated(preemptor.uid)
+        self._told = {uid: told for uid, told in self._told.items() if told.preemptor != preemptor.uid}
         self._queue.activate([preemptor])
 
     async def close(self) -> None:
@@ -119,23 +142,13 @@ class PreemptionEvictions:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _evict_all(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    async def _evict_all(
+        self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
+    ) -> None:
+        """`counted_on`: victims that were told for somebody else."""
         started = self._wall()
-        *others, last = victims
         try:
-            results = await asyncio.gather(
-                *(self._evict(victim, preemptor, node) for victim in others), return_exceptions=True
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            # The deletion of the last victim will bring the preemptor to the queue.
-            self.over(preemptor.uid)
-            if self._has_node(last.uid):
-                await self._evict(last, preemptor, node)
-            else:
-                # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
-                self.activate(preemptor)
+            await self._evict_in_turn(preemptor, node, victims, counted_on)
             self._failures.pop(preemptor.key, None)
             outcome = "success"
         except WriteFailed as error:
@@ -145,8 +158,33 @@ class PreemptionEvictions:
             outcome = "error"
         finally:
             self.over(preemptor.uid)
+            for told in victims:
+                told.settle(WriteFailed(f"{told.victim.key} was not evicted"))
         self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
+
+    async def _evict_in_turn(
+        self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
+    ) -> None:
+        results = await asyncio.gather(
+            *(self._evict(told, preemptor, node) for told in victims[:-1]),
+            *(told.succeeds() for told in counted_on),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        if not victims:
+            return
+        # The deletion of the last victim will bring the preemptor to the queue.
+        self.over(preemptor.uid)
+        last = victims[-1]
+        if self._placed(last.victim.uid) is not None:
+            await self._evict(last, preemptor, node)
+        else:
+            # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
+            last.settle(None)
+            self.activate(preemptor)
 
     def _try_again(self, preemptor: Pod) -> None:
         """Activates the preemptor: at once, unless evictions for it failed before.
@@ -163,14 +201,47 @@ class PreemptionEvictions:
         pause = min(_FIRST_PAUSE * 2.0 ** min(before - 1, 8), _LONGEST_PAUSE)
         asyncio.get_running_loop().call_later(pause, self.activate, preemptor)
 
-    async def _evict(self, victim: Pod, preemptor: Pod, node: str) -> None:
+    async def _evict(self, told: _Told, preemptor: Pod, node: str) -> None:
+        victim = told.victim
+        try:
+            deleted = await self._make_go(victim, preemptor)
+        except WriteFailed as error:
+            told.settle(error)
+            raise
+        told.settle(None)
+        self._voice.preempted(victim, preemptor, node, deleted=deleted)
+
+    async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
+        """Returns whether the victim was deleted; one that was not bound yet only loses its place."""
         waiting = self._waiting.get(victim.uid)
         if waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR):
-            self._voice.preempted(victim, preemptor, node, deleted=False)
-            return
+            return False
         if self._cancel_binding(victim.uid):
-            self._voice.preempted(victim, preemptor, node, deleted=False)
-            return
+            return False
         now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
-        self._voice.preempted(victim, preemptor, node, deleted=True)
+        return True
+
+
+class _Told:
+    """A victim that is told to go, for the preemptor of that uid, and what came of it."""
+
+    __slots__ = ("_outcome", "_settled", "preemptor", "victim")
+
+    def __init__(self, victim: Pod, preemptor: str) -> None:
+        self.victim = victim
+        self.preemptor = preemptor
+        self._settled = asyncio.Event()
+        self._outcome: WriteFailed | None = None
+
+    def settle(self, outcome: WriteFailed | None) -> None:
+        """This came of it; the first word counts."""
+        if not self._settled.is_set():
+            self._outcome = outcome
+            self._settled.set()
+
+    async def succeeds(self) -> None:
+        """Returns when the victim goes. Raises WriteFailed if it does not."""
+        await self._settled.wait()
+        if self._outcome is not None:
+            raise self._outcome

@@ -62,6 +62,9 @@ class _NoEvictions:
     def running_for(self, uid: str) -> bool:
         return False
 
+    def evicting(self, uid: str) -> bool:
+        return False
+
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Nobody is evicted offline."""
 

@@ -81,6 +81,7 @@ class Scheduler:
         metrics: Metrics,
         hostname: str,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
+        max_binding: int = MAX_BINDING,
         own_pod: tuple[str, str] = ("", ""),
         controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
@@ -96,6 +97,7 @@ class Scheduler:
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
         """
         self._clock = clock
+        self._max_binding = max_binding
         self._lanes = lanes
         self.metrics = metrics
         self.cluster = ClusterState()
@@ -183,7 +185,7 @@ class Scheduler:
             metrics,
             clock.wall,
             self.binding.cancel,
-            self.cluster.assigned.__contains__,
+            self.cluster.assigned.get,
             recorder,
             launch,
         )
@@ -252,7 +254,7 @@ class Scheduler:
                     else:
                         await self._schedule_with(self._extended)
                     await asyncio.sleep(0)
-                    await self.binding.drained_below(MAX_BINDING)
+                    await self.binding.drained_below(self._max_binding)
         finally:
             self._recorder.leading(False)
             timers.cancel()
@@ -277,7 +279,7 @@ class Scheduler:
         """Scheduling cycles, one after the other, until the time slice is used up."""
         now = self._clock.monotonic
         end = now() + TIME_SLICE
-        while self.binding.in_flight < MAX_BINDING:
+        while self.binding.in_flight < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
                 return
@@ -298,7 +300,7 @@ class Scheduler:
         """The same with extenders, for which a cycle has to wait."""
         now = self._clock.monotonic
         end = now() + TIME_SLICE
-        while self.binding.in_flight < MAX_BINDING:
+        while self.binding.in_flight < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
                 return
@@ -363,6 +365,9 @@ class _Evictions:
 
     def running_for(self, uid: str) -> bool:
         return self.executor.running_for(uid)
+
+    def evicting(self, uid: str) -> bool:
+        return self.executor.evicting(uid)
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         self.executor.start(preemptor, node, victims)

@@ -113,8 +113,9 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             return hidden
         row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
+            evicting = self._handle.evictions.evicting
             others = self._handle.cluster.pods_on(row).values()
-            if any(other.preempted and other.priority < pod.priority for other in others):
+            if any(o.priority < pod.priority and (o.preempted or evicting(o.uid)) for o in others):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 

@@ -98,8 +98,10 @@ class QuotaPreemption:
         row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             own = claimant.quota if claimant is not None else None
+            evicting = self._handle.evictions.evicting
             for other in self._handle.cluster.pods_on(row).values():
-                if other.deleting and other.priority < pod.priority and self._books.quota_of(other) is own:
+                leaves = other.deleting or evicting(other.uid)
+                if leaves and other.priority < pod.priority and self._books.quota_of(other) is own:
                     return messages.NOT_ELIGIBLE_TERMINATING
         return ""
 
