@@ -143,7 +143,7 @@ SUMS = "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: p"
         ),
     ],
 )
-def test_create(existing, quota, gates, expected):
+def test_elasticquota_case_27_create(existing, quota, gates, expected):
     said = refusal(rules(*existing, **gates).check_create, quota)
     assert said == expected or (expected and expected.endswith("must match") and said.startswith(expected))
 
@@ -210,7 +210,7 @@ def test_delete(name, quotas, labelled, expected):
         ({}, None, None),
     ],
 )
-def test_weight(maximum, given, expected):
+def test_elasticquota_case_28_weight(maximum, given, expected):
     quota = eq("a", maximum, annotations={} if given is None else {"shared-weight": given})
     assert weight_is_defaulted(quota) is not bool(given)
     assert json.loads(filled_in(quota, DeclaredQuotas()).metadata.annotations[api.SHARED_WEIGHT]) == expected
@@ -239,7 +239,7 @@ def test_a_child_gets_the_tree_of_its_parent():
         (eq("q", {"example.com/x": 1}), {"example.com/x": 7 * NANO}, None),
     ],
 )
-def test_counting_at_admission(quota, request_, expected):
+def test_elasticquota_case_31_counting_at_admission(quota, request_, expected):
     if isinstance(expected, str):
         assert refusal(admitted, "q", [quota], request_) == expected
         return

@@ -31,7 +31,7 @@ def scraped(ledger, *, by_runtime=True):
     return {(one.labels["name"], one.labels["resource"], one.labels["field"]): one.value for one in samples}, samples
 
 
-def test_values_and_labels():
+def test_elasticquota_case_25_values_and_labels():
     ledger = Ledger([{"cpu": "10", "memory": "1000"}])
     ledger.quota("p", {"cpu": 8, "memory": 500}, {"cpu": 2}, is_parent="true")
     ledger.quota("q", {"cpu": 4, "memory": 500}, {"cpu": 1}, parent="p", annotations={"shared-weight": '{"cpu":3}'})
@@ -58,7 +58,7 @@ def test_values_and_labels():
     assert (labels["parent"], labels["is_parent"], labels["tree"]) == ("p", "false", "")
 
 
-def test_series_go_with_the_quota():
+def test_elasticquota_case_25_series_go_with_the_quota():
     ledger = Ledger([{"cpu": "10"}])
     ledger.quota("q", {"cpu": 4})
     assert ("q", "cpu", "max") in scraped(ledger)[0]

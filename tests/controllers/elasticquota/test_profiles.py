@@ -62,7 +62,7 @@ def amounts(quantities):
     return {name: nano_value(quantity) // 10**9 for name, quantity in shown.items()}
 
 
-def test_a_new_quota():
+def test_elasticquota_case_30_a_new_quota():
     async def main():
         world = World()
         labels = {api.TREE_ID: "t", "more": "x"}
@@ -82,6 +82,19 @@ def test_a_new_quota():
         assert amounts(annotations[api.TOTAL_RESOURCE]) == {"cpu": 18, "memory": 1800, "storage": 1800}
         assert amounts(annotations[api.UNSCHEDULABLE_RESOURCE]) == {"cpu": 9, "memory": 900, "storage": 900}
         assert world.writes.merges == []
+
+    run(main())
+
+
+def test_elasticquota_case_30_resource_keys():
+    async def main():
+        world = World()
+        profile = profile_of(resourceRatio="0.9", annotations={api.RESOURCE_KEYS: '["cpu"]'})
+        assert await world.controller.reconcile(profile)
+        ((_, _, thing),) = world.writes.created
+        assert amounts(thing["spec"]["min"]) == {"cpu": 18}
+        assert thing["spec"]["max"] == {"cpu": "4611686018427387"}
+        assert amounts(thing["metadata"]["annotations"][api.TOTAL_RESOURCE])["storage"] == 1800
 
     run(main())
 

@@ -79,7 +79,7 @@ def overused(**extra):
     return ledger
 
 
-def test_not_before_the_delay():
+def test_elasticquota_case_18_not_before_the_delay():
     ledger = overused()
     monitor = OveruseMonitor(ledger.books, 120.0)
     assert [monitor.due(t) for t in (0, 1, 119, 120)] == [[], [], [], []]
@@ -90,7 +90,7 @@ def test_not_before_the_delay():
     assert [quota.name for quota in monitor.due(242)] == ["q"]
 
 
-def test_a_moment_of_peace_begins_anew():
+def test_elasticquota_case_18_a_moment_of_peace_begins_anew():
     ledger = overused()
     monitor = OveruseMonitor(ledger.books, 120.0)
     assert monitor.due(0) == []

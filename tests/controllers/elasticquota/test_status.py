@@ -69,6 +69,22 @@ def test_of_an_idle_quota(shown, used, expected, expected_used):
     assert patch.get("status") == (None if expected_used is None else {"used": expected_used})
 
 
+def test_elasticquota_case_24_only_what_differs():
+    ledger = Ledger([NODE], guarantees=True)
+    ledger.quota("q", {"cpu": 8}, {"cpu": 8})
+    for name, keep in (("a", "true"), ("b", "false")):
+        ledger.pod(name, "q", {"cpu": 2}, labels={api.PREEMPTIBLE: keep})
+    ledger.apply("default", "q", patch_of(ledger))
+    shown = ledger.store.get("default", "q").metadata.annotations
+    assert set(shown) == {
+        *(api.RUNTIME, api.REQUEST, api.CHILD_REQUEST, api.GUARANTEED),
+        *(api.ALLOCATED, api.NON_PREEMPTIBLE_REQUEST, api.NON_PREEMPTIBLE_USED),
+    }
+    assert (shown[api.GUARANTEED], patch_of(ledger)) == ('{"cpu":"8"}', {})
+    ledger.apply("default", "q", {"metadata": {"annotations": {api.GUARANTEED: '{"cpu":"66666666"}'}}})
+    assert patch_of(ledger) == {"metadata": {"annotations": {api.GUARANTEED: '{"cpu":"8"}'}}}
+
+
 def test_guaranteed_usage_is_written_with_its_gate():
     ledger = Ledger([NODE], guarantees=True)
     ledger.quota("q", {"cpu": 4}, {"cpu": 1})
