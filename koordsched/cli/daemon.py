@@ -139,6 +139,7 @@ class Daemon:
             metrics=metrics,
             hostname=platform.node(),
             max_unschedulable=max_unschedulable,
+            max_binding=self._options.max_pods_binding,
             controllers=controllers.IN_TREE,
             own_pod=own_pod,
             fence=self._may_write,

@@ -97,6 +97,12 @@ _FLAGS: tuple[_Decorator, ...] = (
         duration,
         "After this time a pod that waits for an event is tried again without one.",
     ),
+    _flag(
+        "--max-pods-binding",
+        "max_pods_binding",
+        click.IntRange(1),
+        "Pods whose binding may be under way at a time: no more are placed while the API server does not keep up.",
+    ),
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),
     _flag("--leader-elect-lease-duration", "leader_election.lease_duration", duration, "How long a lease is valid."),
