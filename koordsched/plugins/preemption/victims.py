@@ -15,7 +15,7 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.preemption.candidates import NOT_STARTED, by_importance, started_at
+from koordsched.plugins.preemption.candidates import NOT_STARTED, started_at
 from koordsched.plugins.preemption.kinds import KindArray, PodKinds
 
 Mask = npt.NDArray[np.bool_]
@@ -77,8 +77,7 @@ class VictimTable:
         stamps = table.log.stamps(Facet.RESOURCES)[rows]
         stale = self._read_at[rows] != stamps
         if stale.any():
-            for row, stamp in zip(rows[stale].tolist(), stamps[stale].tolist(), strict=True):
-                self._read(row, stamp, now)
+            self._read(rows[stale], stamps[stale], now)
 
     def _grow(self, depth: int, size: int) -> None:
         """Makes room for pods per row, and rows."""
@@ -93,28 +92,50 @@ class VictimTable:
         starts[:before_depth, :before] = self._starts
         self._kinds, self._starts = kinds, starts
 
-    def _read(self, row: int, stamp: int, now: float) -> None:
-        pods = by_importance(self._cluster.pods_on(row).values(), NOT_STARTED)
-        starts = [started_at(pod) for pod in pods]
-        if any(now < start < NOT_STARTED for start in starts):
-            # Pods that have not started count as starting now: before one of the future, and tomorrow after it.
-            pods = by_importance(pods, now)
-            starts = [started_at(pod) for pod in pods]
-            stamp = _NEVER
-        count = len(pods)
-        if count > len(self._kinds):
-            self._grow(max(count, 2 * len(self._kinds)), self._kinds.shape[1])
-        while row >= len(self._pods):
-            self._pods.append([])
+    def _read(self, rows: RowArray, stamps: npt.NDArray[np.int64], now: float) -> None:
+        listed: list[Pod] = []
+        depths: list[int] = []
+        for row in rows.tolist():
+            pods = self._cluster.pods_on(row)
+            listed.extend(pods.values())
+            depths.append(len(pods))
         number_of = self.kinds.of
-        self._pods[row] = pods
-        self._depths[row] = count
-        self._kinds[:, row] = 0
-        self._kinds[:count, row] = [number_of(pod) for pod in pods]
-        self._starts[:count, row] = starts
-        self._read_at[row] = stamp
+        kinds = np.array([number_of(pod) for pod in listed], dtype=np.int32)
+        starts = np.array([started_at(pod) for pod in listed], dtype=np.float64)
+        counts = np.array(depths, dtype=np.intp)
+        position = np.repeat(np.arange(len(rows)), counts)
+        # Pods that have not started count as starting now: after all others, unless some are to start in the future.
+        ahead = np.bincount(position[(starts > now) & (starts < NOT_STARTED)], minlength=len(rows)) > 0
+        since = np.where(ahead[position] & (starts == NOT_STARTED), now, starts)
+        order = np.lexsort((since, -self.kinds.priorities[kinds], position))
+        stamps[ahead] = _NEVER
+        self._keep(rows, counts, [listed[k] for k in order.tolist()], kinds[order], starts[order])
+        self._read_at[rows] = stamps
+
+    def _keep(
+        self,
+        rows: RowArray,
+        counts: npt.NDArray[np.intp],
+        pods: list[Pod],
+        kinds: KindArray,
+        starts: npt.NDArray[np.float64],
+    ) -> None:
+        """Stores the pods of the rows, which come one after the other; `counts`: how many each has."""
+        while len(self._pods) < len(self._depths):
+            self._pods.append([])
+        deepest = int(counts.max(initial=0))
+        if deepest > len(self._kinds):
+            self._grow(max(deepest, 2 * len(self._kinds)), self._kinds.shape[1])
+        ends = np.cumsum(counts)
+        for row, start, end in zip(rows.tolist(), (ends - counts).tolist(), ends.tolist(), strict=True):
+            self._pods[row] = pods[start:end]
+        at = np.arange(len(kinds)) - np.repeat(ends - counts, counts), np.repeat(rows, counts)
+        self._kinds[:, rows] = 0
+        self._kinds[at] = kinds
+        self._starts[at] = starts
+        self._depths[rows] = counts
         for _, read in self._firsts.values():
-            read[row] = _NEVER
+            read[rows] = _NEVER
 
     # --- those below a priority --------------------------------------------------------------------
 
