@@ -11,9 +11,10 @@ from koordsched.api.quota import ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.controller import ObjectWrites, Voice
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, exceeded, fits, texts
+from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, exceeded, fits
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import Member
+from koordsched.plugins.elasticquota.messages import listed
 from koordsched.plugins.elasticquota.tree import Quota
 
 _log = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ class Revocation:
             victims = picked(self._books.members(quota), quota.used, limit, self._own)
             if quota.name in self._evicting:
                 continue
-            used, may, over = texts(quota.used), texts(limit), ", ".join(exceeded(quota.used, EMPTY, limit))
+            used, may, over = listed(quota.used), listed(limit), ", ".join(exceeded(quota.used, EMPTY, limit))
             text = f"evicted: quota {quota.name} uses more {over} than it may: used {used}, runtime {may}"
             task = asyncio.get_running_loop().create_task(self._evict([one.pod for one in victims], text))
             self._evicting[quota.name] = task

@@ -123,7 +123,7 @@ def test_evictions_and_what_is_said():
         assert writes.evicted == []
         await asyncio.sleep(1)
         assert writes.evicted == ["b"]
-        text = "evicted: quota q uses more cpu than it may: used {'cpu': '8'}, runtime {'cpu': '5'}"
+        text = "evicted: quota q uses more cpu than it may: used cpu:8, runtime cpu:5"
         assert voice.said == [("b", "QuotaRevoked", text)]
         task.cancel()
 
