@@ -53,7 +53,7 @@ class Budgets:
         self._grouped: tuple[PodKinds, Lookup[Pod | None]] | None = None
         self._states: KindArray = np.zeros(0, dtype=np.int32)
         self._states_version = -1
-        self._least_allowed = 0  # how many victims under budgets a row may have before they have to be counted
+        self._least_allowed = 0  # so many pods under budgets on one row break none that is not exhausted
         cluster.objects.of(POD_DISRUPTION_BUDGETS).subscribe(self._on_change)
 
     def _on_change(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
@@ -138,8 +138,9 @@ class Budgets:
             return None
         found = states[crew.kinds]
         broken: Mask = found == BROKEN
-        counted = np.count_nonzero(found == COUNTED, axis=0)
-        for i in np.flatnonzero(counted > self._least_allowed).tolist():
+        protected = np.count_nonzero(found != SAFE, axis=0)
+        counted = (found == COUNTED).any(axis=0) & (protected > self._least_allowed)
+        for i in np.flatnonzero(counted).tolist():
             column = self.broken_by(pods_of(i))
             broken[: len(column), i] = column
         return broken if broken.any() else None

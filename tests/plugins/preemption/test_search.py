@@ -6,6 +6,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import PASS
 from koordsched.plugins.preemption.budgets import Budgets
@@ -87,6 +89,15 @@ class Cluster:
             }
         return made
 
+    def comer(self, name):
+        """A small pod that is about to be on some node, often one that others are about."""
+        made = self.state.plain(name, 0, 10)
+        made["spec"].pop("volumes", None)
+        if self.rng.random() < 0.4:
+            made["spec"]["affinity"] = self.state.repelling()
+        made["metadata"]["labels"] = {"app": self.rng.choice(APPS), "tier": "front"}
+        return self.offline.cluster.pods.build(convert(made, core.Pod))
+
     def constraint(self, key):
         """A hard spread constraint with whatever options there are."""
         rng = self.rng
@@ -160,25 +171,54 @@ def snapshot(cluster):
 @pytest.mark.parametrize("seed", fresh_seeds("dry runs in lockstep", 60))
 def test_lockstep_finds_what_one_by_one_finds(seed):
     cluster = Cluster(seed)
-    kinds = []
     for i in range(8):
         for _ in range(cluster.rng.choice([0, 1, 3])):
             cluster.something_happens()
-        if kinds and cluster.rng.random() < 0.4:
-            made = {**cluster.rng.choice(kinds)}
-            made["metadata"] = {**made["metadata"], "name": f"p{i}", "uid": f"p{i}"}
-            made["status"] = {}
-        else:
-            made = cluster.preemptor(f"p{i}")
-            kinds.append(made)
-        pod = cluster.offline.add(made)
+        pod = cluster.offline.add(cluster.preemptor(f"p{i}"))
         before = snapshot(cluster)
         same_as_one_by_one(cluster, pod)
         assert snapshot(cluster) == before
 
 
+@pytest.mark.parametrize("seed", fresh_seeds("remembered dry runs", 60))
+def test_what_is_remembered_still_holds(seed):
+    """The same few kinds of pods, for which nothing but their own node matters, ask again and again."""
+    cluster = Cluster(seed)
+    kinds = [cluster.preemptor(f"kind-{i}") for i in range(3)]
+    for kind in kinds:
+        kind["spec"].pop("topologySpreadConstraints", None)
+        kind["spec"].pop("affinity", None)
+    for i in range(16):
+        cluster.something_happens()
+        kind = cluster.rng.choice(kinds)
+        metadata = {**kind["metadata"], "name": f"p{i}", "uid": f"p{i}"}
+        same_as_one_by_one(cluster, cluster.offline.add({**kind, "metadata": metadata, "status": {}}))
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("pods that come in worlds of their own", 60))
+def test_pods_come_to_every_row_in_a_world_of_its_own(seed):
+    """Asked about all rows at once, the filters say what they say in one what-if after the other."""
+    cluster = Cluster(seed)
+    filtering = cluster.profile.filtering
+    for i in range(4):
+        pod = cluster.offline.add(cluster.preemptor(f"p{i}"))
+        pod.nominated_node = ""
+        cluster.offline.nominator.delete(pod.uid)
+        cycle = Cycle(pod)
+        filtering.filter(cycle)
+        rows = np.array([cluster.cluster.table.row_of[name] for name in cluster.names])
+        coming = [[cluster.comer(f"c{i}-{row}-{k}") for k in range(cluster.rng.randrange(4))] for row in rows.tolist()]
+        chain = filtering.worlds(cycle, [other for others in coming for other in others])
+        with cluster.cluster.what_if(add=[(row, o) for row, os in zip(rows, coming, strict=True) for o in os]):
+            codes = chain.nodes(rows)
+        chain.refuse(codes, rows, chain.tallied(coming))
+        for row, others, code in zip(rows.tolist(), coming, codes.tolist(), strict=True):
+            with cluster.cluster.what_if(add=[(row, other) for other in others]):
+                assert filtering.dry_run(cycle, row) == code
+
+
 def test_the_clusters_have_all_kinds_of_candidates():
-    """The test above is about something."""
+    """The tests above are about something."""
     candidates = 0
     for seed in range(10):
         cluster = Cluster(seed)
