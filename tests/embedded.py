@@ -117,9 +117,12 @@ class Running:
 
 @asynccontextmanager
 async def scheduler_on(
-    embedded, configuration=None, *, seed=1, fault=None, gates=(), controllers=None, own_pod=("", "")
+    embedded, configuration=None, *, seed=1, fault=None, gates=(), controllers=None, own_pod=("", ""), **more
 ):
-    """Starts a scheduler and waits until it has seen everything; stops it at the end. `gates`: `Name=true` texts."""
+    """Starts a scheduler and waits until it has seen everything; stops it at the end.
+
+    `gates`: `Name=true` texts; `more` goes to the scheduler.
+    """
     features = config.FeatureGates.parse(gates)
     resolved = config.resolve(config.load(json.dumps(configuration or DEFAULT_CONFIG), gates=features), gates=features)
     transport = embedded.transport(fault)
@@ -135,6 +138,7 @@ async def scheduler_on(
         hostname="test",
         own_pod=own_pod,
         controllers=controllers or {},
+        **more,
     )
     scheduler.start()
     running = Running(scheduler, lanes, transport)
