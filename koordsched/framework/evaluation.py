@@ -36,6 +36,9 @@ _MAX_INT16, _MAX_INT32 = np.iinfo(np.int16).max, np.iinfo(np.int32).max
 DEFAULT_BUDGET = 128 << 20
 """Bytes that one profile's evaluations may take."""
 
+SHAPE_BYTES = 12 << 10
+"""What a shape takes besides the arrays: itself, its plan, what plugins have compiled from it (measured)."""
+
 
 def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
     """Raw scores to 0..100, given the highest raw score of a feasible node (at least 0).
@@ -112,7 +115,7 @@ class Evaluation:
         self.totals: Totals = np.zeros(0, dtype=self._total_type)
         self.feasible = 0
         self.nbytes = 0
-        """What the arrays take, room for all rows to be among the leaders included."""
+        """What it takes with its shape, room for all rows to be among the leaders included."""
 
     def refresh(self) -> None:
         """Brings everything up to date with the table."""
@@ -213,7 +216,7 @@ class Evaluation:
         self.totals = totals
         self._leaders = None
         raw_bytes = sum(raw.nbytes for raw in self._raw if not isinstance(raw, int))
-        self.nbytes = self.codes.nbytes + 2 * totals.nbytes + raw_bytes
+        self.nbytes = SHAPE_BYTES + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
 
