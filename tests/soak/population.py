@@ -22,6 +22,9 @@ LIFETIME = 15.0
 """Mean seconds that a bound pod lives."""
 PATIENCE = 30.0
 """Seconds after which a pod that could not be bound is given up by its owner."""
+APPS = 40
+"""Pods of one app are alike, as those of a Deployment are."""
+_CPU, _MEMORY = (100, 250, 250, 500, 900), (64, 128, 512)
 MEAN_CPU = 400
 """Mean milli-CPU of the pods below."""
 
@@ -133,9 +136,9 @@ def tenants(rate: float) -> list[tuple[str, Object]]:
 def pod(number: int, rng: Random) -> Planned:
     """The pod of this number."""
     kind = rng.choice(_KINDS)
-    tenant = rng.randrange(TENANTS)
-    app = f"app-{rng.randrange(40)}"
-    requests = {"cpu": f"{rng.choice((100, 250, 250, 500, 900))}m", "memory": f"{rng.choice((64, 128, 512))}Mi"}
+    which = rng.randrange(APPS)
+    app, tenant = f"app-{which}", which % TENANTS
+    requests = {"cpu": f"{_CPU[which % len(_CPU)]}m", "memory": f"{_MEMORY[which % len(_MEMORY)]}Mi"}
     labels = {"app": app, QUOTA_LABEL: f"tenant-{tenant}"}
     annotations: dict[str, str] = {}
     spec: Object = {
@@ -160,7 +163,7 @@ def pod(number: int, rng: Random) -> Planned:
             annotations["koordsched.io/run-duration"] = f"{rng.uniform(1, LIFETIME):.1f}s"
             spec["restartPolicy"] = "Never"
         case "impossible":
-            spec["nodeSelector"] = {"soak": f"nowhere-{number}"}
+            spec["nodeSelector"] = {"soak": "nowhere"}
         case "gated":
             spec["schedulingGates"] = [{"name": "example.com/soak"}]
     namespace, name = f"soak-{tenant}", f"{kind.name}-{number}"
