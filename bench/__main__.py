@@ -19,18 +19,13 @@ from bench.population import Population
 from bench.processes import Command, CommandFailed
 from bench.report import table, write
 from bench.results import Report
-from bench.server import KOORDSCHED, ServerFailed, embedded
+from bench.server import OURS, ServerFailed, embedded
 from bench.trial import Plan, Server, Trial, yardstick
 from bench.workloads import Catalog, Workload, WorkloadError, load
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
 from koordsched.client.settings import source_of
-
-OURS = f"koordsched={shlex.join(KOORDSCHED)}" + (
-    " run --config {config} --secure-port 0 --port {port} --address 127.0.0.1"
-)
-"""What is measured if nothing else is asked for."""
 
 CEILING = yardstick(events=True).name
 """What schedulers are compared with."""

@@ -22,6 +22,7 @@ _COLLECTIONS = {
     "Namespace": ("/api/v1", "namespaces"),
     "Pod": ("/api/v1", "pods"),
     "Service": ("/api/v1", "services"),
+    "ConfigMap": ("/api/v1", "configmaps"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
     "ElasticQuota": ("/apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas"),
@@ -63,16 +64,17 @@ class Api:
         """Creates objects, many at a time; existing ones are fine. Returns how many. Raises RequestRefused."""
         return await self._all(("POST", collection(m), orjson.dumps(m)) for m in manifests)
 
+    async def create_encoded(self, path: str, bodies: Iterable[bytes]) -> int:
+        """The same for objects of one collection that are JSON already."""
+        return await self._all(("POST", path, body) for body in bodies)
+
     async def create(self, manifest: Manifest) -> None:
         """Creates one object; it may exist already. Raises RequestRefused."""
         await self._one("POST", collection(manifest), orjson.dumps(manifest))
 
     async def version(self) -> str:
         """What the server calls itself. Raises RequestRefused."""
-        response = await self.transport.request("GET", "/version")
-        if response.status >= 400:
-            raise RequestRefused(f"GET /version: {response.status}")
-        return msgspec.json.decode(response.body, type=_Version).git_version
+        return msgspec.json.decode(await self.get("/version"), type=_Version).git_version
 
     async def define(self, definition: Manifest) -> None:
         """Creates a custom resource definition and waits until it is served. Raises RequestRefused."""
@@ -98,6 +100,13 @@ class Api:
         """Lets objects go that wait for their finalizers. Raises RequestRefused."""
         body = orjson.dumps({"metadata": {"finalizers": None}})
         return await self._all(("PATCH", path, body) for path in paths)
+
+    async def get(self, path: str) -> bytes:
+        """One object, still encoded. Raises RequestRefused."""
+        response = await self.transport.request("GET", path)
+        if response.status >= 400:
+            raise RequestRefused(f"GET {path}: {response.status} {response.body[:300].decode(errors='replace')}")
+        return response.body
 
     async def list_all(self, path: str, selector: str = "") -> tuple[list[msgspec.Raw], str]:
         """All objects of a collection, still encoded, and the resource version. Raises RequestRefused."""

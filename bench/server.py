@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -10,11 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_WITHIN = 60.0
-"""Seconds that the embedded server may take to be ready."""
-
 KOORDSCHED = (sys.executable, "-m", "koordsched")
 """The command of this very project, whatever is installed elsewhere."""
+
+OURS = (
+    f"koordsched={shlex.join(KOORDSCHED)} run --config {{config}} --secure-port 0 --address 127.0.0.1 --port {{port}}"
+)
+"""What is measured if nothing else is asked for."""
+
+START_WITHIN = 60.0
+"""Seconds that the embedded server may take to be ready."""
 
 
 class ServerFailed(Exception):

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import click
-import orjson
 
 from bench.engine.state import Engine
-from bench.manifests import pod
+from bench.runningpods import encoded
 from bench.workloads import Nodes, Pods, Workload, load
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
@@ -29,22 +28,7 @@ def rss_mib() -> float:
     return pages * resource.getpagesize() / (1 << 20)
 
 
-def _encoded(unique_labels: bool) -> bytes:
-    """A running pod of real size; NUMBER, OWNER and ROW are to be replaced."""
-    manifest = pod(load().pods["basic"], "pod-NUMBER", "default", 0, "default-scheduler", node="node-ROW")
-    metadata = manifest["metadata"]
-    metadata["uid"] = "7b5ab1a6-0000-4000-8000-NUMBER"
-    metadata["resourceVersion"] = "NUMBER"
-    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    metadata["labels"] = {"app": "app-OWNER", "pod-template-hash": "5d4f8c7b9"}
-    if unique_labels:
-        metadata["labels"]["statefulset.kubernetes.io/pod-name"] = "pod-NUMBER"
-    metadata["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app-OWNER", "uid": "owner-OWNER", "controller": True}
-    ]
-    manifest["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "podIP": "10.0.0.1"}
-    encoded: bytes = orjson.dumps(manifest)
-    return encoded
+_OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app-OWNER", "uid": "owner-OWNER", "controller": True}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,20 +39,19 @@ def main(nodes: int, pods: int, unique_labels: bool) -> None:
     """Measure the memory of a cluster state."""
     workload = Workload(nodes=[Nodes(count=nodes, zones=["a", "b", "c"])], measure=Pods(kind="basic", count=1))
     gc.disable()
-    template = _encoded(unique_labels)
+    names = [f"node-{row}" for row in range(nodes)]
+    (sample,) = encoded(names, 1, owner=_OWNER, unique_labels=unique_labels, stored=True)
     decode = Decoder(core.Pod)
     started = time.process_time()
     for _ in range(_SAMPLE):
-        decode(template)
+        decode(sample)
     decoding = (time.process_time() - started) / _SAMPLE
     before = rss_mib()
     engine = Engine(load(), workload)
     with_nodes = rss_mib()
     started = time.process_time()
-    for number in range(pods):
-        text = template.replace(b"NUMBER", b"%d" % number).replace(b"OWNER", b"%d" % (number // 20))
-        wire = decode(text.replace(b"ROW", b"%d" % (number % nodes)))
-        engine.cluster.set_pod(engine.cluster.pods.build(wire))
+    for text in encoded(names, pods, owner=_OWNER, unique_labels=unique_labels, stored=True):
+        engine.cluster.set_pod(engine.cluster.pods.build(decode(text)))
     taking_in = (time.process_time() - started) / pods
     after = rss_mib()
     labels = ", unique labels" if unique_labels else ""
@@ -78,7 +61,7 @@ def main(nodes: int, pods: int, unique_labels: bool) -> None:
         f"{(after - with_nodes) * (1 << 20) / max(1, pods):,.0f} bytes each)"
     )
     click.echo(
-        f"a pod of {len(template):,} bytes: {decoding * 1e6:.1f} µs to decode, {taking_in * 1e6:.1f} µs to take in"
+        f"a pod of {len(sample):,} bytes: {decoding * 1e6:.1f} µs to decode, {taking_in * 1e6:.1f} µs to take in"
     )
 
 

@@ -145,6 +145,8 @@ class Daemon:
             fence=self._may_write,
             recorder=journal.recorder if journal is not None else NOT_RECORDING,
         )
+        if journal is not None:
+            journal.attach(scheduler)
         if self._resolved.leader_election.leader_elect:
             self._elector = self._make_elector(transport, lanes, metrics)
         endpoints = Endpoints(
@@ -174,7 +176,7 @@ class Daemon:
         if not options.path:
             return None
         try:
-            return LiveJournal(Path(options.path), setting, self._clock, keep=options.keep)
+            return LiveJournal(Path(options.path), setting, self._clock, max_size=options.max_size, keep=options.keep)
         except (OSError, NotAJournal) as error:
             raise StartFailed(f"--journal: {error}") from error
 

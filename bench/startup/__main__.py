@@ -1,0 +1,210 @@
+"""`python -m bench.startup`: from process start to the first binding, next to listing and decoding alone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import msgspec
+import orjson
+import uvloop
+
+from bench.api import Api, RequestRefused, collection
+from bench.machine import Machine, describe
+from bench.manifests import MARK, Manifest
+from bench.observer import Observer
+from bench.population import SCHEDULER, Population
+from bench.processes import Command, CommandFailed, SchedulerProcess, free_port, write_config
+from bench.runningpods import encoded
+from bench.server import OURS, ServerFailed, embedded
+from bench.startup.lister import Listing
+from bench.watching import WatchLost
+from bench.workloads import Nodes, Pods, Workload, load
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import ClientError
+from koordsched.client.network import NetworkTransport
+
+BOUND_WITHIN = 600.0
+AT_REST_WITHIN = 120.0
+"""Seconds until the first pod must be bound, and until the process must have come to rest after that."""
+
+PROBE = "probe"
+OWNER: Manifest = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "benchmark-owner", "namespace": "default", "labels": MARK},
+}
+
+
+@dataclass(frozen=True)
+class Given:
+    """The command line, checked. `leave_clean`: the server lives on, so what was made there has to go."""
+
+    command: Command
+    kubeconfig: Path
+    nodes: int
+    pods: int
+    unique_labels: bool
+    rounds: int
+    out: Path
+    leave_clean: bool
+
+
+class Startup(msgspec.Struct):
+    """One start. Times are in seconds since the process was started, `x` in those of the listing before it."""
+
+    listing: Listing
+    first_binding: float
+    x: float
+    cpu_seconds: float
+    peak_rss_mib: int
+
+
+class Startups(msgspec.Struct):
+    """Everything of one invocation."""
+
+    machine: Machine
+    scheduler: str
+    nodes: int
+    pods: int
+    unique_labels: bool
+    creating_seconds: float
+    starts: list[Startup]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="API server to use. Default: an embedded one.")  # fmt: skip
+@click.option("--scheduler", default=OURS, metavar="NAME=COMMAND",
+              help="Scheduler to start, as for `python -m bench`. Default: koordsched.")  # fmt: skip
+@click.option("--nodes", default=5_000, show_default=True)
+@click.option("--pods", default=150_000, show_default=True, help="Pods on the nodes already.")
+@click.option("--unique-labels", is_flag=True, help="Every pod has a label of its own, as in StatefulSets.")
+@click.option("--rounds", default=3, show_default=True, help="Starts, each after a listing.")
+@click.option("--tls/--no-tls", default=True, show_default=True, help="HTTPS on the embedded server.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("bench/out"), show_default=True,
+              help="Directory for startup.json and logs.")  # fmt: skip
+def main(
+    kubeconfig: Path | None,
+    scheduler: str,
+    nodes: int,
+    pods: int,
+    unique_labels: bool,
+    rounds: int,
+    tls: bool,
+    out: Path,
+) -> None:
+    """Measure how long a scheduler takes from process start to the first binding, and its memory."""
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        command = Command.parse(scheduler)
+        with ExitStack() as stack:
+            leave_clean = kubeconfig is not None
+            if kubeconfig is None:
+                directory = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
+                kubeconfig = stack.enter_context(embedded(directory, tls=tls, emulate=False))
+            given = Given(command, kubeconfig.resolve(), nodes, pods, unique_labels, rounds, out, leave_clean)
+            measured = uvloop.run(_run(given))
+    except (ValueError, ServerFailed, CommandFailed, RequestRefused, WatchLost, ClientError) as error:
+        raise SystemExit(f"bench: {error}") from error
+    path = out / "startup.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(measured), indent=1))
+    click.echo(f"wrote {path}")
+
+
+async def _run(given: Given) -> Startups:
+    transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(given.kubeconfig))
+    try:
+        api = Api(transport)
+        workload = Workload(
+            nodes=[Nodes(count=given.nodes, zones=["a", "b", "c"])], measure=Pods(kind="basic", count=0)
+        )
+        population = Population(api, load(), workload)
+        await population.clear()
+        await population.clear_ground()
+        await population.create_ground()
+        began = time.monotonic()
+        await api.create_encoded("/api/v1/namespaces/default/pods", await _pods(api, given))
+        taken = round(time.monotonic() - began, 1)
+        result = Startups(describe(), given.command.name, given.nodes, given.pods, given.unique_labels, taken, [])
+        labels = ", unique labels" if given.unique_labels else ""
+        click.echo(f"{given.nodes:,} nodes, {given.pods:,} pods{labels}; created in {taken:,.0f} s")
+        for number in range(given.rounds):
+            start = await _start(api, population, given, f"{SCHEDULER}{number}")
+            result.starts.append(start)
+            click.echo(
+                f"listed and decoded {start.listing.objects:,} objects ({start.listing.mebibytes:,.0f} MiB) in "
+                f"{start.listing.seconds:.2f} s ({start.listing.cpu_seconds:.2f} s CPU); first binding after "
+                f"{start.first_binding:.2f} s ({start.cpu_seconds:.2f} s CPU), {start.x:.2f}x; "
+                f"peak memory {start.peak_rss_mib:,} MiB"
+            )
+        if given.leave_clean:
+            await population.clear()
+            await population.clear_ground()
+            await api.delete(f"{collection(OWNER)}/{OWNER['metadata']['name']}")
+    finally:
+        await transport.close()
+    return result
+
+
+async def _pods(api: Api, given: Given) -> Iterator[bytes]:
+    await api.create(OWNER)
+    owner = orjson.loads(await api.get(f"{collection(OWNER)}/{OWNER['metadata']['name']}"))["metadata"]
+    reference = {key: OWNER[key] for key in ("apiVersion", "kind")} | {"name": owner["name"], "uid": owner["uid"]}
+    reference["controller"] = True
+    names = [f"node-{row}" for row in range(given.nodes)]
+    return encoded(names, given.pods, owner=reference, unique_labels=given.unique_labels, stored=False)
+
+
+async def _start(api: Api, population: Population, given: Given, scheduler: str) -> Startup:
+    """One listing, then one start."""
+    listed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "bench.startup.lister", str(given.kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=BOUND_WITHIN,
+    )
+    if listed.returncode:
+        raise CommandFailed(f"the lister ended with code {listed.returncode}: {listed.stderr.strip()[-300:]}")
+    listing = msgspec.json.decode(listed.stdout, type=Listing)
+    await api.create(population.probe(scheduler))
+    _, version = await api.list_all("/api/v1/namespaces")
+    config, log, port = given.out / f"{scheduler}.json", given.out / f"{scheduler}.log", free_port()
+    write_config(config, scheduler, given.kubeconfig, {})
+    values = {"name": scheduler, "kubeconfig": str(given.kubeconfig), "config": str(config), "port": str(port)}
+    arguments = given.command.arguments(values)
+    async with Observer(api.transport, PROBE, version) as observer:
+        process = SchedulerProcess(arguments, log)
+        try:
+            while PROBE not in observer.bound:
+                process.check()
+                await observer.progress(1.0)
+                if time.monotonic() - process.started > BOUND_WITHIN:
+                    raise CommandFailed(f"no binding within {BOUND_WITHIN:g} s; see {log}")
+            moment = observer.bound[PROBE]
+            cpu = process.cpu_at(moment)
+            await process.idle(AT_REST_WITHIN)
+        finally:
+            await process.stop()
+    await api.delete(f"/api/v1/namespaces/default/pods/{PROBE}")
+    taken = moment - process.started
+    return Startup(
+        listing,
+        first_binding=round(taken, 3),
+        x=round(taken / listing.seconds, 3),
+        cpu_seconds=round(cpu, 2),
+        peak_rss_mib=process.peak_rss_mib,
+    )
+
+
+if __name__ == "__main__":
+    main()
