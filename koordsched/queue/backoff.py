@@ -69,7 +69,7 @@ class BackoffQueue(Generic[P]):
         rejected, failed = [], []
         for queued in batch:
             queued.order = (queued.backoff_expiry, *self._sort_key(queued))
-            if queued.unschedulable_plugins:
+            if queued.rejected_by:
                 queued.place = Place.BACKOFF
                 rejected.append(queued)
             else:

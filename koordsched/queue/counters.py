@@ -17,12 +17,12 @@ class QueueCounters:
         #: unschedulable_pods: (plugin, profile) -> pods it rejected that have not been popped since.
         self.unschedulable: defaultdict[tuple[str, str], int] = defaultdict(int)
 
-    def rejected(self, profile: str, plugins: Iterable[str]) -> None:
-        """A pod came back, or was gated."""
+    def rejected(self, profile: str, plugins: Iterable[str], pods: int = 1) -> None:
+        """Pods came back, or were gated."""
         for plugin in plugins:
-            self.unschedulable[plugin, profile] += 1
+            self.unschedulable[plugin, profile] += pods
 
-    def released(self, profile: str, plugins: Iterable[str]) -> None:
-        """A pod that these plugins rejected was popped or deleted."""
+    def released(self, profile: str, plugins: Iterable[str], pods: int = 1) -> None:
+        """Pods that these plugins rejected were popped or deleted."""
         for plugin in plugins:
-            self.unschedulable[plugin, profile] -= 1
+            self.unschedulable[plugin, profile] -= pods

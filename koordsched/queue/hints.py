@@ -58,7 +58,11 @@ class Scope(Enum):
 
 @dataclass(frozen=True, eq=False)
 class GroupBy(Generic[P]):
-    """The answer holds for the pods of one shape that agree in `key`."""
+    """The answer holds for the pods of one shape that agree in `key`.
+
+    So must the verdict of a plugin that registers it: pods that agree in shape and in the keys of all plugins are twins
+    (`queue.twins`).
+    """
 
     key: Callable[[P], Hashable]
 
@@ -182,6 +186,13 @@ class HintTable(Generic[P]):
         """Where the pod is to be found by the keyed hints of these plugins, each place once."""
         indexes = dict.fromkeys(index for plugin in plugins for index in self._indexes.get(plugin, ()))
         return tuple((index, key) for index in indexes for key in dict.fromkeys(index.pod_keys(pod)))
+
+    def distinctions(self, plugin: str) -> tuple[GroupBy[P], ...] | None:
+        """What tells pods of one shape apart for a plugin; None if every pod is a case of its own."""
+        own = self._by_plugin.get(plugin, ())
+        if any(isinstance(r.scope, ByKey) or r.scope is Scope.POD for r in own):
+            return None
+        return self._group_keys.get(plugin, ())
 
     def answer(self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any) -> bool:
         """Ask one hint. True: the event is worth an attempt."""

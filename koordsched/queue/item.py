@@ -7,7 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from koordsched.queue.unschedulable import PodGroup
+    from koordsched.queue.groups import PodGroup
+    from koordsched.queue.twins import Twins
 
 
 class PodShape(Hashable, Protocol):
@@ -78,13 +79,15 @@ class QueuedPod(Generic[P]):
         "initial_attempt_timestamp",
         "key",
         "order",
-        "pending_plugins",
         "place",
         "pod",
+        "rejected_by",
+        "scouts_for",
         "sequence",
         "timestamp",
+        "twins",
         "unschedulable_count",
-        "unschedulable_plugins",
+        "waits_for",
     )
 
     def __init__(self, pod: P, key: str, timestamp: float, sequence: int) -> None:
@@ -104,10 +107,9 @@ class QueuedPod(Generic[P]):
         self.consecutive_errors = 0
         #: First entry into the active queue; None before.
         self.initial_attempt_timestamp: float | None = None
-        #: Plugins that rejected the last attempt, pending ones and the gating one included.
-        self.unschedulable_plugins = NO_PLUGINS
-        #: Those of them that wait for something they started themselves.
-        self.pending_plugins = NO_PLUGINS
+        #: Plugins that rejected the pod's own last attempt, and those of them that are pending; see the properties.
+        self.rejected_by = NO_PLUGINS
+        self.waits_for = NO_PLUGINS
         #: The PreEnqueue plugin that keeps it out, "" if none.
         self.gating_plugin = ""
         self.gating_reason = ""
@@ -118,6 +120,33 @@ class QueuedPod(Generic[P]):
         self.backoff_expiry: float | None = None
         self.group: PodGroup[P] | None = None
         self.index_keys: tuple[Hashable, ...] = ()
+        #: The twins it rests among.
+        self.twins: Twins[P] | None = None
+        #: The twins that rest while it is tried for them.
+        self.scouts_for: Twins[P] | None = None
+
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        """The plugins that it waits for: they rejected the last attempt, of its own or of a twin for it.
+
+        Pending ones and the gating one included.
+        """
+        twins = self.twins
+        return self.rejected_by if twins is None else twins.refusal.plugins
+
+    @unschedulable_plugins.setter
+    def unschedulable_plugins(self, plugins: frozenset[str]) -> None:
+        self.rejected_by = plugins
+
+    @property
+    def pending_plugins(self) -> frozenset[str]:
+        """Those of them that wait for something they started themselves."""
+        twins = self.twins
+        return self.waits_for if twins is None else twins.refusal.pending
+
+    @pending_plugins.setter
+    def pending_plugins(self, plugins: frozenset[str]) -> None:
+        self.waits_for = plugins
 
     @property
     def profile(self) -> str:

@@ -12,7 +12,8 @@ from koordsched.queue.counters import QueueCounters
 from koordsched.queue.gating import Gate
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.item import P, Place, QueuedPod
-from koordsched.queue.unschedulable import UnschedulablePods
+from koordsched.queue.twins import Refusal
+from koordsched.queue.unschedulable import TwinKey, UnschedulablePods
 
 
 class Queues(Generic[P]):
@@ -37,6 +38,7 @@ class Queues(Generic[P]):
         self,
         gates: Mapping[str, Gate[P]],
         tables: Mapping[str, HintTable[P]],
+        twin_keys: Mapping[str, TwinKey[P]],
         policy: BackoffPolicy,
         sort_key: SortKey,
         clock: Callable[[], float],
@@ -48,8 +50,8 @@ class Queues(Generic[P]):
         self._on_arrival = on_arrival
         self.active: ActiveQueue[P] = ActiveQueue(sort_key)
         self.backoff: BackoffQueue[P] = BackoffQueue(sort_key)
-        self.unschedulable: UnschedulablePods[P] = UnschedulablePods(tables)
         self.counters = QueueCounters()
+        self.unschedulable: UnschedulablePods[P] = UnschedulablePods(tables, twin_keys, policy, self.counters)
         self._by_key: dict[str, QueuedPod[P]] = {}
 
     # Looking
@@ -103,10 +105,13 @@ class Queues(Generic[P]):
         return queued
 
     def renew(self, queued: QueuedPod[P], pod: P) -> None:
-        """A pod has a new version; it stays where it is."""
+        """A pod has a new version; it stays where it is, unless it rested while a twin was tried for it."""
         if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-            self.unschedulable.replace_pod(queued, pod)
-        elif queued.place is Place.ACTIVE:
+            left = self.unschedulable.replace_pod(queued, pod)
+            if left is not None and left.scout is not None:
+                self.move({queued: left.strategy}, left.label)
+            return
+        if queued.place is Place.ACTIVE:
             self.active.remove(queued)
             queued.pod = pod
             self.active.add(queued)
@@ -114,35 +119,62 @@ class Queues(Generic[P]):
             self.backoff.remove(queued)
             queued.pod = pod
             self.backoff.add_all([queued])
+        self.relieve(queued)
 
-    def requeue(self, queued: QueuedPod[P], strategy: Strategy, label: str) -> Place:
-        """Put a pod that is in no queue where an event of this worth sends it; arrivals in active and backoff count."""
+    def requeue(self, queued: QueuedPod[P], strategy: Strategy, label: str, refusal: Refusal | None = None) -> Place:
+        """Put a pod that is in no queue where an event of this worth sends it; arrivals in active and backoff count.
+
+        `refusal`: how its attempt ended, if that holds for its twins, too.
+        """
         if strategy and self._admit(queued):
             if strategy is Strategy.AFTER_BACKOFF and self._policy.is_backing_off(queued, self._clock()):
                 self._back_off_all([queued], label)
             else:
                 self.activate_all([queued], label)
         else:
-            self._keep(queued)
+            self._keep(queued, refusal)
         return queued.place
 
     def move(self, chosen: Mapping[QueuedPod[P], Strategy], label: str) -> None:
-        """Move unschedulable pods by what an event is worth to each."""
+        """Move unschedulable pods by what an event is worth to each; one of twins becomes their scout."""
         now = self._clock()
         policy = self._policy
         activated: list[QueuedPod[P]] = []
         backing_off: list[QueuedPod[P]] = []
-        for queued, strategy in chosen.items():
+        moving = list(chosen.items())
+        for queued, strategy in moving:
+            twins = queued.twins
             self.unschedulable.remove(queued)
+            if twins is not None and twins.scout is None:
+                twins.send(queued, strategy, label)
             if not self._admit(queued):
                 self._keep(queued)
                 self.counters.incoming["unschedulable", label] += 1
+                moving.extend(self._relief(queued))
             elif strategy is Strategy.AFTER_BACKOFF and policy.is_backing_off(queued, now):
                 backing_off.append(queued)
             else:
                 activated.append(queued)
         self.activate_all(activated, label)
         self._back_off_all(backing_off, label)
+
+    def relieve(self, scout: QueuedPod[P]) -> None:
+        """What became of a pod says nothing about the twins it was tried for, if there are any: send the next one."""
+        if scout.scouts_for is not None:
+            label = scout.scouts_for.label
+            self.move(dict(self._relief(scout)), label)
+
+    def _relief(self, scout: QueuedPod[P]) -> list[tuple[QueuedPod[P], Strategy]]:
+        """The next of the twins to go, as one item of `move`; nothing if the scout is not the one they wait for."""
+        twins, scout.scouts_for = scout.scouts_for, None
+        if twins is None or twins.scout is not scout:
+            return []
+        twins.scout = None
+        follower = self.unschedulable.next_of(twins, self._clock())
+        if follower is None:
+            return []
+        follower.flushed = twins.flushed
+        return [(follower, twins.strategy)]
 
     def activate(self, queued: QueuedPod[P], label: str) -> None:
         """Make a pod active whatever back-off it is in, unless a PreEnqueue plugin refuses it."""
@@ -177,8 +209,8 @@ class Queues(Generic[P]):
         self.counters.incoming["backoff", label] += len(batch)
         self._on_arrival()
 
-    def _keep(self, queued: QueuedPod[P]) -> None:
-        self.unschedulable.add(queued)
+    def _keep(self, queued: QueuedPod[P], refusal: Refusal | None = None) -> None:
+        self.unschedulable.add(queued, refusal)
         self._by_key[queued.key] = queued
 
     def take(self, queued: QueuedPod[P]) -> None:
@@ -195,7 +227,8 @@ class Queues(Generic[P]):
         """The pod is gone for good."""
         self.take(queued)
         queued.place = Place.NOWHERE
-        self.counters.released(queued.profile, queued.unschedulable_plugins)
+        self.counters.released(queued.profile, queued.rejected_by)
+        self.relieve(queued)
 
     def _admit(self, queued: QueuedPod[P]) -> bool:
         """Ask the PreEnqueue plugins, and note which one refuses the pod. The pod must be in no queue."""
@@ -205,7 +238,7 @@ class Queues(Generic[P]):
             return True
         plugin, queued.gating_reason = refusal
         queued.gating_plugin = plugin
-        if plugin not in queued.unschedulable_plugins:
-            queued.unschedulable_plugins |= {plugin}
+        if plugin not in queued.rejected_by:
+            queued.rejected_by |= {plugin}
             self.counters.rejected(queued.profile, (plugin,))
         return False

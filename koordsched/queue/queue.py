@@ -33,19 +33,24 @@ from koordsched.queue.inflight import Flight, InFlight
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.placement import Queues
+from koordsched.queue.twins import Refusal
+from koordsched.queue.unschedulable import TwinKey
 
 #: Seconds between looks for pods that sat unschedulable for too long.
 FLUSH_INTERVAL = 30.0
+#: Seconds for which a refusal is taken over by twins that come after it.
+REFUSAL_HOLDS = 1.0
 #: --pod-max-in-unschedulable-pods-duration, seconds.
 MAX_UNSCHEDULABLE = 300.0
 
 
 @dataclass(frozen=True)
 class QueueProfile(Generic[P]):
-    """What a profile brings: its hints, and its PreEnqueue plugins by name in configured order."""
+    """What a profile brings: its hints, its PreEnqueue plugins by name in configured order, and who are twins."""
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
+    twin_key: TwinKey[P] = lambda pod: None
 
 
 class SchedulingQueue(Generic[P]):
@@ -72,6 +77,7 @@ class SchedulingQueue(Generic[P]):
         self._queues: Queues[P] = Queues(
             gates={name: Gate(profile.pre_enqueue) for name, profile in profiles.items()},
             tables=self._tables,
+            twin_keys={name: profile.twin_key for name, profile in profiles.items()},
             policy=backoff or BackoffPolicy(),
             sort_key=sort_key,
             clock=clock,
@@ -183,9 +189,9 @@ class SchedulingQueue(Generic[P]):
             await self._nonempty.wait()
 
     def _start_attempt(self, queued: QueuedPod[P]) -> QueuedPod[P]:
-        if queued.unschedulable_plugins:
-            self.counters.released(queued.profile, queued.unschedulable_plugins)
-            queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
+        if queued.rejected_by:
+            self.counters.released(queued.profile, queued.rejected_by)
+            queued.rejected_by = queued.waits_for = NO_PLUGINS
         queued.gating_plugin = queued.gating_reason = ""
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
@@ -198,6 +204,21 @@ class SchedulingQueue(Generic[P]):
         flight = self._in_flight.done(uid)
         if flight is not None:
             flight.queued.place = Place.NOWHERE
+            self._queues.relieve(flight.queued)
+
+    def refusal_of_twin(self, queued: QueuedPod[P]) -> Refusal | None:
+        """How a popped pod would be refused, if that is certain: a twin was, a moment ago, and rests.
+
+        Events that may help would have woken the twin. Hints may still have missed something, so this holds for
+        `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long.
+        """
+        if queued.flushed:
+            return None
+        return self._queues.unschedulable.refusal_of(queued.pod, self._clock() - REFUSAL_HOLDS)
+
+    def placed(self, queued: QueuedPod[P]) -> None:
+        """A popped pod has found a node: a twin may, too."""
+        self._queues.relieve(queued)
 
     def add_unschedulable_if_not_present(
         self,
@@ -206,11 +227,14 @@ class SchedulingQueue(Generic[P]):
         pending_plugins: AbstractSet[str] = NO_PLUGINS,
         *,
         pod: P | None = None,
+        refusal: Refusal | None = None,
     ) -> Place:
         """The attempt failed: take the pod back and call `done` for it. Returns where it is now.
 
         `unschedulable_plugins` rejected it, `pending_plugins` (counted among them) wait for something of their own;
         none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
+        `refusal`: the same for twins, if what refused the pod would refuse them: a new object after an evaluation,
+        that of `refusal_of_twin` if there was none.
         Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
         name already, that one is left alone.
         """
@@ -221,34 +245,36 @@ class SchedulingQueue(Generic[P]):
             return queued.place
         if pod is None and flight is not None:
             pod = flight.latest
-        if pod is not None:
+        if pod is not None and pod is not queued.pod:
             queued.pod = pod
+            refusal = None  # it was another version that was evaluated
         rejecting = frozenset(unschedulable_plugins) | frozenset(pending_plugins)
         if rejecting:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
         else:
             queued.consecutive_errors += 1
-        queued.unschedulable_plugins = rejecting
-        queued.pending_plugins = frozenset(pending_plugins)
+        queued.rejected_by = rejecting
+        queued.waits_for = frozenset(pending_plugins)
         queued.timestamp = self._clock()
         queued.backoff_expiry = None
         queued.flushed = False
         self.counters.rejected(queued.profile, rejecting)
         strategy = self._replay(queued, flight)
-        self.done(queued.pod.uid)
-        place = self._queues.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+        self._in_flight.done(queued.pod.uid)
+        place = self._queues.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, refusal)
         if place in (Place.UNSCHEDULABLE, Place.GATED):
             self.counters.incoming["unschedulable", SCHEDULE_ATTEMPT_FAILURE] += 1
+        self._queues.relieve(queued)
         return place
 
     def _replay(self, queued: QueuedPod[P], flight: Flight[P] | None) -> Strategy:
         """What the events since the pod was popped are worth to it."""
         events = self._in_flight.events_since(flight) if flight is not None else None
-        if flight is None or events is None or not queued.unschedulable_plugins:
+        if flight is None or events is None or not queued.rejected_by:
             return Strategy.AFTER_BACKOFF
         table = self._tables[queued.profile]
-        most = Strategy.IMMEDIATELY if queued.pending_plugins else Strategy.AFTER_BACKOFF
+        most = Strategy.IMMEDIATELY if queued.waits_for else Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for own, recorded in ((True, flight.own_events), (False, events)):
             for event, old, new in recorded:
@@ -279,7 +305,7 @@ class SchedulingQueue(Generic[P]):
             self._interesting[event] = interesting
         if not interesting:
             return 0
-        chosen = self._queues.unschedulable.concerned(event, old, new)
+        chosen = self._queues.unschedulable.concerned(event, old, new, self._clock(), exclude_uid)
         if max_priority is not None or exclude_uid is not None:
             chosen = {
                 queued: strategy

@@ -1,104 +1,121 @@
 """The unschedulable pods, gated ones included, arranged so that an event costs what it concerns.
 
-Twins that were rejected by the same plugins form a group: one hint call answers for all of them, however many
-replicas wait. Groups are found by the plugins that rejected them, pods that wait for a particular object by its key.
+Pods of one shape that were rejected by the same plugins form a group: one hint call answers for all of them, however
+many replicas wait. Groups are found by the plugins that rejected them, pods that wait for a particular object by its
+key. Of twins (`queue.twins`) an event moves one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Generic
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Generic, TypeAlias
 
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue.hints import HintTable, Matched, Strategy
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.counters import QueueCounters
+from koordsched.queue.groups import PodGroup
+from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import RecordedEvent
-from koordsched.queue.item import P, Place, QueuedPod
+from koordsched.queue.item import P, Place, PodShape, QueuedPod
+from koordsched.queue.twins import Refusal, Twins
 
-
-class PodGroup(Generic[P]):
-    """Pods for which every shared hint has the same answer."""
-
-    __slots__ = ("gating_plugin", "identity", "pending_plugins", "plugins", "pods", "profile")
-
-    def __init__(self, identity: Hashable, first: QueuedPod[P]) -> None:
-        self.identity = identity
-        self.profile = first.profile
-        self.plugins = first.unschedulable_plugins
-        self.pending_plugins = first.pending_plugins
-        self.gating_plugin = first.gating_plugin
-        # Ordered: any member can represent the group, and the first is found in constant time.
-        self.pods: OrderedDict[str, QueuedPod[P]] = OrderedDict()
-
-    @property
-    def representative(self) -> P:
-        """Any pod of the group."""
-        return next(iter(self.pods.values())).pod
-
-    def considers(self, matched: Matched[P]) -> bool:
-        """Whether an event that matches these plugins is considered: gated pods wait for their gating plugin's."""
-        return not self.gating_plugin or self.gating_plugin in matched
-
-    def worth(self, plugin: str) -> Strategy:
-        """What a QUEUE from this plugin is worth."""
-        return Strategy.IMMEDIATELY if plugin in self.pending_plugins else Strategy.AFTER_BACKOFF
+#: What pods of one shape have to have in common to be twins; None: this one is nobody's twin.
+TwinKey: TypeAlias = Callable[[P], Hashable | None]
 
 
 class UnschedulablePods(Generic[P]):
-    """Pods that wait for an event, or for a PreEnqueue plugin to let them in."""
+    """Pods that wait for an event, or for a PreEnqueue plugin to let them in.
 
-    __slots__ = ("_by_key", "_by_plugin", "_gated", "_groups", "_tables", "_waiting")
+    `tables` and `twin_keys` by profile. `counters` follow twins whose plugins change while they rest.
+    """
 
-    def __init__(self, tables: Mapping[str, HintTable[P]]) -> None:
+    __slots__ = (
+        "_by_key",
+        "_by_plugin",
+        "_counters",
+        "_gated",
+        "_groups",
+        "_in_twins",
+        "_policy",
+        "_proven",
+        "_tables",
+        "_twin_keys",
+        "_twins",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        tables: Mapping[str, HintTable[P]],
+        twin_keys: Mapping[str, TwinKey[P]],
+        policy: BackoffPolicy,
+        counters: QueueCounters,
+    ) -> None:
         self._tables = tables
+        self._twin_keys = twin_keys
+        self._policy = policy
+        self._counters = counters
         self._groups: dict[Hashable, PodGroup[P]] = {}
         self._by_plugin: dict[tuple[str, str], dict[PodGroup[P], None]] = {}
         self._by_key: dict[Hashable, dict[QueuedPod[P], PodGroup[P]]] = {}
-        # Pods come here right after their timestamp was set, so both are in the order of age.
+        # Pods come here right after their timestamp was set, so all three are in the order of age.
         self._waiting: OrderedDict[str, QueuedPod[P]] = OrderedDict()
         self._gated: OrderedDict[str, QueuedPod[P]] = OrderedDict()
+        self._proven: OrderedDict[Twins[P], None] = OrderedDict()
+        self._twins: dict[PodShape, dict[Hashable, Twins[P]]] = {}
+        self._in_twins = 0
 
-    def add(self, queued: QueuedPod[P]) -> None:
-        """Store a pod; its plugins say whether as gated."""
+    # Coming and going
+
+    def add(self, queued: QueuedPod[P], refusal: Refusal | None = None) -> None:
+        """Store a pod; its plugins say whether as gated. `refusal`: what rejected it, if that holds for its twins."""
         if queued.gating_plugin:
             queued.place = Place.GATED
             self._gated[queued.key] = queued
-        else:
-            queued.place = Place.UNSCHEDULABLE
+            self._join(queued)
+            return
+        queued.place = Place.UNSCHEDULABLE
+        if refusal is None or not self._join_twins(queued, refusal):
             self._waiting[queued.key] = queued
-        self._join(queued)
+            self._join(queued)
 
     def remove(self, queued: QueuedPod[P]) -> None:
         """Take a pod out."""
+        if queued.twins is not None:
+            self._leave_twins(queued, queued.twins)
+            return
         del (self._gated if queued.place is Place.GATED else self._waiting)[queued.key]
         self._leave(queued)
 
-    def replace_pod(self, queued: QueuedPod[P], pod: P) -> None:
-        """The pod has a new version, perhaps of another shape; its age stays."""
+    def replace_pod(self, queued: QueuedPod[P], pod: P) -> Twins[P] | None:
+        """The pod has a new version, perhaps of another shape; its age stays.
+
+        Returns the twins it was one of, if it is no longer. It counts as having waited since now, then: the order of
+        age must hold.
+        """
+        twins = queued.twins
+        if twins is not None:
+            if pod.shape is twins.shape and self._twin_key(pod) == twins.identity:
+                queued.pod = pod
+                return None
+            self._leave_twins(queued, twins)
+            queued.pod = pod
+            self._waiting[queued.key] = queued
+            self._join(queued)
+            return twins
         self._leave(queued)
         queued.pod = pod
         self._join(queued)
+        return None
 
     def _join(self, queued: QueuedPod[P]) -> None:
-        table = self._tables[queued.profile]
-        plugins = queued.unschedulable_plugins
         # In the order of names: a set's own order differs from process to process.
-        ordered = sorted(plugins)
-        identity = (
-            queued.pod.shape,
-            plugins,
-            queued.pending_plugins,
-            queued.gating_plugin,
-            table.group_key(queued.pod, ordered),
-        )
-        group = self._groups.get(identity)
-        if group is None:
-            group = self._groups[identity] = PodGroup(identity, queued)
-            for plugin in ordered:
-                self._by_plugin.setdefault((group.profile, plugin), {})[group] = None
+        ordered = sorted(queued.rejected_by)
+        group = self._group(queued.pod, queued.rejected_by, queued.waits_for, queued.gating_plugin, ordered)
         group.pods[queued.key] = queued
         queued.group = group
-        queued.index_keys = table.index_keys(queued.pod, ordered)
+        queued.index_keys = self._tables[queued.profile].index_keys(queued.pod, ordered)
         for key in queued.index_keys:
             self._by_key.setdefault(key, {})[queued] = group
 
@@ -106,13 +123,7 @@ class UnschedulablePods(Generic[P]):
         group = queued.group
         assert group is not None
         del group.pods[queued.key]
-        if not group.pods:
-            del self._groups[group.identity]
-            for plugin in group.plugins:
-                groups = self._by_plugin[group.profile, plugin]
-                del groups[group]
-                if not groups:
-                    del self._by_plugin[group.profile, plugin]
+        self._drop_if_empty(group)
         for key in queued.index_keys:
             found = self._by_key[key]
             del found[queued]
@@ -121,14 +132,125 @@ class UnschedulablePods(Generic[P]):
         queued.group = None
         queued.index_keys = ()
 
-    def concerned(self, event: ClusterEvent, old: Any, new: Any) -> dict[QueuedPod[P], Strategy]:
-        """The pods that an event is worth an attempt to, and how urgently.
+    def _group(
+        self, pod: P, plugins: frozenset[str], pending: frozenset[str], gating_plugin: str, ordered: list[str]
+    ) -> PodGroup[P]:
+        profile = pod.shape.scheduler_name
+        key = self._tables[profile].group_key(pod, ordered)
+        identity = (pod.shape, plugins, pending, gating_plugin, key)
+        group = self._groups.get(identity)
+        if group is None:
+            group = self._groups[identity] = PodGroup(identity, profile, plugins, pending, gating_plugin)
+            for plugin in ordered:
+                self._by_plugin.setdefault((profile, plugin), {})[group] = None
+        return group
 
-        Gated pods are considered only if their gating plugin registered the event.
+    def _drop_if_empty(self, group: PodGroup[P]) -> None:
+        if group.pods or group.twins:
+            return
+        del self._groups[group.identity]
+        for plugin in group.plugins:
+            groups = self._by_plugin[group.profile, plugin]
+            del groups[group]
+            if not groups:
+                del self._by_plugin[group.profile, plugin]
+
+    # Twins
+
+    def _twin_key(self, pod: P) -> Hashable | None:
+        """None also for a pod that was promised a node of its own."""
+        return None if pod.nominated_node else self._twin_keys[pod.shape.scheduler_name](pod)
+
+    def _join_twins(self, queued: QueuedPod[P], refusal: Refusal) -> bool:
+        """Let a pod rest among its twins; False if it is nobody's."""
+        pod = queued.pod
+        ordered = sorted(refusal.plugins)
+        identity = self._twin_key(pod)
+        if identity is None or self._tables[queued.profile].index_keys(pod, ordered):
+            return False
+        by_identity = self._twins.setdefault(pod.shape, {})
+        twins = by_identity.get(identity)
+        if twins is None:
+            twins = by_identity[identity] = Twins(pod.shape, identity, refusal)
+            self._file(twins, pod, ordered)
+            self._prove(twins, refusal, queued.timestamp)
+        elif refusal is not twins.refusal:
+            if (refusal.plugins, refusal.pending) != (twins.refusal.plugins, twins.refusal.pending):
+                self._unfile(twins)
+                self._counters.released(queued.profile, twins.refusal.plugins, len(twins))
+                self._counters.rejected(queued.profile, refusal.plugins, len(twins))
+                twins.refusal = refusal
+                self._file(twins, pod, ordered)
+            self._prove(twins, refusal, queued.timestamp)
+        twins.add(queued, self._policy)
+        self._in_twins += 1
+        return True
+
+    def _prove(self, twins: Twins[P], refusal: Refusal, now: float) -> None:
+        twins.renew(refusal, now)
+        self._proven[twins] = None
+        self._proven.move_to_end(twins)
+
+    def _leave_twins(self, queued: QueuedPod[P], twins: Twins[P]) -> None:
+        twins.remove(queued, self._policy)
+        self._in_twins -= 1
+        if not twins:
+            self._unfile(twins)
+            del self._proven[twins]
+            by_identity = self._twins[twins.shape]
+            del by_identity[twins.identity]
+            if not by_identity:
+                del self._twins[twins.shape]
+
+    def _file(self, twins: Twins[P], pod: P, ordered: list[str]) -> None:
+        refusal = twins.refusal
+        twins.group = self._group(pod, refusal.plugins, refusal.pending, "", ordered)
+        twins.group.twins[twins] = None
+
+    def _unfile(self, twins: Twins[P]) -> None:
+        group = twins.group
+        assert group is not None
+        del group.twins[twins]
+        self._drop_if_empty(group)
+
+    def refusal_of(self, pod: P, since: float) -> Refusal | None:
+        """How a twin of this pod was refused, at `since` or later, if nothing happened that might help it."""
+        by_identity = self._twins.get(pod.shape)
+        twins = by_identity.get(self._twin_key(pod)) if by_identity is not None else None
+        return twins.refusal if twins is not None and twins.scout is None and twins.proven_at >= since else None
+
+    def next_of(self, twins: Twins[P], now: float) -> QueuedPod[P] | None:
+        """The twin whose turn it is."""
+        return twins.next(now, self._policy)
+
+    # Events
+
+    def concerned(
+        self, event: ClusterEvent, old: Any, new: Any, now: float, exclude_uid: str | None = None
+    ) -> dict[QueuedPod[P], Strategy]:
+        """The pods that an event is worth an attempt to, and how urgently; of twins the one whose turn it is.
+
+        None of those of whom one is being tried already. Gated pods are considered only if their gating plugin
+        registered the event. `exclude_uid`: a pod that is nobody's turn.
         """
-        if event.is_wildcard:
-            return dict.fromkeys(self._waiting.values(), Strategy.AFTER_BACKOFF)
         found: dict[QueuedPod[P], Strategy] = {}
+        woken: dict[Twins[P], Strategy] = {}
+        if event.is_wildcard:
+            found.update(dict.fromkeys(self._waiting.values(), Strategy.AFTER_BACKOFF))
+            woken.update(dict.fromkeys(self._proven, Strategy.AFTER_BACKOFF))
+        else:
+            self._ask(RecordedEvent(event, old, new), found, woken)
+        for twins, strategy in woken.items():
+            if twins.scout is None:
+                scout = twins.next(now, self._policy, exclude_uid)
+                if scout is not None:
+                    found[scout] = strategy
+        return found
+
+    def _ask(
+        self, recorded: RecordedEvent, found: dict[QueuedPod[P], Strategy], woken: dict[Twins[P], Strategy]
+    ) -> None:
+        event, old, new = recorded
         for profile, table in self._tables.items():
             matched = table.matching(event)
             asked: dict[PodGroup[P], None] = {}
@@ -137,7 +259,7 @@ class UnschedulablePods(Generic[P]):
                     asked.update(self._by_plugin.get((profile, plugin), {}))
             for group in asked:
                 if group.considers(matched):
-                    _ask_group(group, table, matched, RecordedEvent(event, old, new), found)
+                    group.ask(table, matched, recorded, found, woken)
             for plugin, hints in matched.items():
                 for registration, index in hints.keyed:
                     for key in dict.fromkeys(index.event_keys(old, new)):
@@ -150,21 +272,39 @@ class UnschedulablePods(Generic[P]):
                                 and table.answer(registration, event, queued.pod, old, new)
                             ):
                                 found[queued] = worth
-        return found
+
+    # Time
 
     def overdue(self, now: float, limit: float) -> list[QueuedPod[P]]:
-        """The pods, gated ones excepted, whose last attempt is more than `limit` seconds ago. O(answer)."""
+        """The pods, gated ones excepted, whose last attempt is more than `limit` seconds ago. O(answer).
+
+        Of twins one, if that holds for the last attempt of any of them.
+        """
         pods = []
         for queued in self._waiting.values():
             if now - queued.timestamp <= limit:
                 break
             pods.append(queued)
+        for twins in self._proven:
+            if now - twins.proven_at <= limit:
+                break
+            if twins.scout is None:
+                scout = twins.next(now, self._policy)
+                assert scout is not None
+                pods.append(scout)
         return pods
 
     @property
     def oldest_timestamp(self) -> float | None:
-        """When the pod that waits longest came here; None if none waits."""
-        return next(iter(self._waiting.values())).timestamp if self._waiting else None
+        """When the last attempt was made for the pod for which this is longest ago; None if none waits."""
+        oldest = []
+        if self._waiting:
+            oldest.append(next(iter(self._waiting.values())).timestamp)
+        if self._proven:
+            oldest.append(next(iter(self._proven)).proven_at)
+        return min(oldest, default=None)
+
+    # Looking
 
     @property
     def gated(self) -> int:
@@ -174,38 +314,13 @@ class UnschedulablePods(Generic[P]):
     @property
     def waiting(self) -> int:
         """Number of pods that wait for an event."""
-        return len(self._waiting)
+        return len(self._waiting) + self._in_twins
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._gated)
+        return self.waiting + len(self._gated)
 
     def __iter__(self) -> Iterator[QueuedPod[P]]:
         yield from self._waiting.values()
+        for twins in self._proven:
+            yield from twins
         yield from self._gated.values()
-
-
-def _ask_group(
-    group: PodGroup[P],
-    table: HintTable[P],
-    matched: Matched[P],
-    recorded: RecordedEvent,
-    found: dict[QueuedPod[P], Strategy],
-) -> None:
-    """Ask the shared hints once for all pods of a group, then each pod for what they leave open."""
-    event, old, new = recorded
-    rejecting = [(group.worth(plugin), hints) for plugin, hints in matched.items() if plugin in group.plugins]
-    verdict = Strategy.SKIP
-    representative = group.representative
-    for worth, hints in rejecting:
-        for registration in hints.shared:
-            if worth > verdict and table.answer(registration, event, representative, old, new):
-                verdict = worth
-    if verdict:
-        found.update(dict.fromkeys(group.pods.values(), verdict))
-    for worth, hints in rejecting:
-        for registration in hints.individual:
-            if worth <= verdict:
-                continue
-            for queued in group.pods.values():
-                if found.get(queued, verdict) < worth and table.answer(registration, event, queued.pod, old, new):
-                    found[queued] = worth

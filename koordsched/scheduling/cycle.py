@@ -23,6 +23,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.queue.twins import Refusal
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
@@ -101,6 +102,11 @@ class SchedulingCycle:
             return None
         profile = self._profiles[pod.shape.scheduler_name]
         started = self._clock()
+        known = self._queue.refusal_of_twin(queued)
+        if known is not None and known.message is not None:
+            # What a twin was told a moment ago is the answer here, too.
+            self._reject(queued, profile, started, known.message, known.plugins, known.pending, refusal=known)
+            return None
         cycle = Cycle(pod)
         try:
             return self._place(cycle, profile, queued, started)
@@ -182,6 +188,7 @@ class SchedulingCycle:
             status, waits = profile.run_permit(cycle, pod, row)
             self._took("Permit", profile, status, began)
         if status.ok or status.code is Code.WAIT:
+            self._queue.placed(queued)
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
                 self._waiting.add(pod, waits)
@@ -203,7 +210,11 @@ class SchedulingCycle:
         reasons = profile.handle.reasons
         plugins, pending = rejecting_plugins(verdicts, reasons)
         message = fit_error(self._cluster.table.count, verdicts, reasons, text)
-        self._reject(queued, profile, started, message, plugins, pending, nominating)
+        # Room that is being made for this pod leaves its twins to look for their own.
+        holds = status.code is Code.UNSCHEDULABLE and not nominating.node
+        words = message if queued.pod.name not in text else None
+        refusal = Refusal(words, plugins, pending) if holds else None
+        self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
 
     def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> tuple[Status, NominatingInfo]:
         """Runs the PostFilter plugins, and sets going what they decided."""
@@ -228,10 +239,17 @@ class SchedulingCycle:
         plugins: frozenset[str] = NO_PLUGINS,
         pending: frozenset[str] = NO_PLUGINS,
         nominating: NominatingInfo = NOOP,
+        refusal: Refusal | None = None,
     ) -> None:
         self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
         self._failures.handle(
-            queued, message, reason=UNSCHEDULABLE, plugins=plugins, pending_plugins=pending, nominating=nominating
+            queued,
+            message,
+            reason=UNSCHEDULABLE,
+            plugins=plugins,
+            pending_plugins=pending,
+            nominating=nominating,
+            refusal=refusal,
         )
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:

@@ -12,6 +12,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.queue.twins import Refusal
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
@@ -59,15 +60,19 @@ class FailureHandler:
         plugins: AbstractSet[str] = NO_PLUGINS,
         pending_plugins: AbstractSet[str] = NO_PLUGINS,
         nominating: NominatingInfo = NOOP,
+        refusal: Refusal | None = None,
     ) -> None:
-        """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination."""
+        """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination.
+
+        `refusal`: the same, if it holds for the pod's twins.
+        """
         self._recorder.refused(queued, message, reason, plugins, pending_plugins, nominating)
         newest = self._pending.newest(queued.pod)
         if newest is None:
             # Deleted meanwhile, or somebody gave it a node: nothing to retry.
             self._queue.done(queued.pod.uid)
         else:
-            self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest)
+            self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest, refusal=refusal)
             self._queue.nominator.add(newest, nominating)
         pod = newest or queued.pod
         self._voice.failed(pod, message)

@@ -52,6 +52,7 @@ from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import HintTimes
+from koordsched.scheduling.twinkeys import TwinKeys
 from koordsched.scheduling.unreadable import Unreadable
 from koordsched.scheduling.voice import Speaker, UserVoice
 from koordsched.scheduling.waitnotices import WaitNotices
@@ -381,8 +382,11 @@ def _queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, 
     if extended:
         # What an extender waits for nobody knows.
         registrations.extend(every_event(EXTENDER))
+    hints = HintTable(registrations, times)
     return QueueProfile(
-        HintTable(registrations, times), {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue}
+        hints,
+        {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
+        TwinKeys(profile, hints).of,
     )
 
 

@@ -80,6 +80,5 @@ def test_pods_that_fit_nowhere_do_not_hold_up_the_others(flood):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the end of any pod wakes the whole flood, which is then tried pod by pod")
 def test_not_even_when_pods_of_the_others_end():
     check(3000, churn=True)
