@@ -1,5 +1,8 @@
 """The API server of a simulation, and the record of who wrote what."""
 
+import asyncio
+from contextvars import Context
+
 from koordsched.client.inmemory import InMemoryTransport
 from koordsched.fakecluster.messages import Request
 from tests.embedded import Embedded
@@ -12,7 +15,7 @@ class Server(Embedded):
     """An embedded API server that knows which replica each write comes from."""
 
     def __init__(self, seed, trace):
-        super().__init__(seed)
+        super().__init__(seed, call_later)
         self.trace = trace
         self.writer = OUTSIDE
         self.request = None
@@ -34,6 +37,11 @@ class Server(Embedded):
 
         return InMemoryTransport(handler, fault=fault)
 
+    def find(self, api_version, kind):
+        """The resource, None while the server does not know the kind."""
+        found = [one for one in self.registry.resources() if (one.api_version, one.kind) == (api_version, kind)]
+        return found[0] if found else None
+
     def state_at(self, path, oldest, rng):
         """A version between `oldest` and now at which a list can still be had; None if there is none."""
         resource = self.resource_of(path)
@@ -53,13 +61,13 @@ class Server(Embedded):
 
     # --- what users, kubelets and controllers do -------------------------------------------------------
 
-    def objects(self, kind):
+    def objects(self, kind, api_version="v1"):
         """All objects of a kind, shared: read only."""
-        return [record.obj() for record in self.registry.scan(self.resource(kind))]
+        return [record.obj() for record in self.registry.scan(self.resource(kind, api_version))]
 
-    def change(self, kind, name, make, namespace="default"):
+    def change(self, kind, name, make, namespace="default", api_version="v1"):
         """Replaces an object by `make(copy)`; nothing if it is gone."""
-        resource = self.resource(kind)
+        resource = self.resource(kind, api_version)
         if self.registry.peek(resource, namespace if resource.namespaced else None, name) is None:
             return
         record = self.registry.record(resource, namespace if resource.namespaced else None, name)
@@ -67,13 +75,18 @@ class Server(Embedded):
         make(thing)
         self.registry.replace_record(resource, record, thing)
 
-    def remove(self, kind, name, namespace="default", uid=None, grace=0):
+    def remove(self, kind, name, namespace="default", uid=None, grace=0, api_version="v1"):
         """Deletes an object, if it is there."""
-        resource = self.resource(kind)
+        resource = self.resource(kind, api_version)
         namespace = namespace if resource.namespaced else None
         found = self.registry.peek(resource, namespace, name)
         if found is not None and uid in (None, found["metadata"]["uid"]):
             self.registry.delete(resource, namespace, name, grace_period_seconds=grace)
+
+
+def call_later(delay, callback, *args):
+    """A timer of the server's side: it goes off whatever becomes of the process whose request set it."""
+    return asyncio.get_running_loop().call_later(delay, callback, *args, context=Context())
 
 
 def right_needed(method, path, query):

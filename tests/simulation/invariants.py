@@ -4,9 +4,13 @@ A scheduler may be behind the server; what it decides must be right by some stat
 it decided itself, and what its predecessors decided, it must know.
 """
 
+from typing import NamedTuple
+
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
+from tests.simulation.history import History
 
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 FITTING = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit")
 FINISHED = ("Succeeded", "Failed")
 
@@ -15,14 +19,24 @@ class Violation(Exception):
     """An invariant does not hold."""
 
 
-class Decision:
-    """What a replica knew when it placed a pod: versions of nodes and pods that it had handled."""
+class Decision(NamedTuple):
+    """What a replica knew when it placed a pod."""
 
-    def __init__(self, writer, node, nodes_version, pods_version):
-        self.writer = writer
-        self.node = node
-        self.nodes_version = nodes_version
-        self.pods_version = pods_version
+    writer: str
+    node: str
+    versions: dict[str, int]
+    """Path of a resource -> the version of which everything had been handled."""
+    listing: set[str]
+    """Paths of the resources that were being listed anew: some of their objects were newer than that."""
+
+
+class Bound(NamedTuple):
+    """Since when a pod has a node."""
+
+    node: str
+    version: int
+    writer: str
+    """The replica that did it; "" for anybody else."""
 
 
 class Invariants:
@@ -39,11 +53,13 @@ class Invariants:
         """uid -> Decision, the newest."""
         self.attempted = {}
         """Replica -> uids of the pods that it tried to place."""
+        self.bound = {}
+        """uid -> Bound."""
+        self.nodes = History(is_readable=lambda node: isinstance(node["spec"].get("taints") or [], list))
+        self.pods = History()
+        self.features = []
+        """Checks of what a world has beside pods and nodes."""
         self._on_violation = on_violation
-        self._versions = {}
-        """Node name -> [(version, node or None)], None where it does not exist or cannot be read."""
-        self._bound = {}
-        """uid -> (node, version of the write, whether a replica did it)."""
         self._plugins = Profile({}).plugins
         registry = server.registry
         for kind, check in (("Pod", self._pod), ("Node", self._node)):
@@ -58,7 +74,7 @@ class Invariants:
 
     # --- changes -----------------------------------------------------------------------------------
 
-    def _tell(self, change, more=""):
+    def tell(self, change, more=""):
         record, writer = change.record, self.server.writer
         by = f" by {writer}" if writer else ""
         self.trace(f"{change.type} {'/'.join(record.key)} {record.uid[:8]} v{record.rv}{more}{by}")
@@ -67,38 +83,35 @@ class Invariants:
         lease = "holderIdentity" in (change.new.get("spec") or {})
         if lease:
             self.holder = change.new["spec"]["holderIdentity"] or ""
-            self._tell(change, f" holder={self.holder}")
+            self.tell(change, f" holder={self.holder}")
         else:
-            self._tell(change, f" {change.new.get('reason')}")
-            self._one_acts("an event")
+            self.tell(change, f" {change.new.get('reason')}")
+            self.one_acts("an event")
 
-    def _one_acts(self, what):
+    def one_acts(self, what):
         writer = self.server.writer
         if writer and self.holder and self.holder != writer:
             self.fail(f"{what} by {writer} while {self.holder} holds the lease")
 
     def _node(self, change):
-        node = None if change.type == "DELETED" else change.new
-        readable = node is not None and isinstance(node["spec"].get("taints") or [], list)
-        self._tell(change, "" if readable or node is None else " (malformed)")
-        if node is not None and not readable:
-            return  # what was last known of it stays in force
-        self._versions.setdefault(change.record.name, []).append((change.record.rv, node))
+        # Of one that nobody can read, what was last known stays in force.
+        self.tell(change, "" if self.nodes.note(change) else " (malformed)")
 
     def _pod(self, change):
         new, old, uid = change.new, change.old, change.record.uid
+        self.pods.note(change)
         node = new["spec"].get("nodeName", "")
         status = new.get("status") or {}
-        self._tell(change, f" node={node} nominated={status.get('nominatedNodeName', '')} {status.get('phase', '')}")
-        self._one_acts(f"a write to pod {new['metadata']['name']}")
+        self.tell(change, f" node={node} nominated={status.get('nominatedNodeName', '')} {status.get('phase', '')}")
+        self.one_acts(f"a write to pod {new['metadata']['name']}")
         if change.type == "DELETED":
-            self._bound.pop(uid, None)
+            self.bound.pop(uid, None)
             return
         before = (old or {}).get("spec", {}).get("nodeName", "")
         if before and before != node:
             self.fail(f"pod {new['metadata']['name']} moved from {before} to {node or 'nowhere'}")
         if node and not before:
-            self._bound[uid] = (node, change.record.rv, bool(self.server.writer))
+            self.bound[uid] = Bound(node, change.record.rv, self.server.writer)
             if self.server.writer:
                 self._newly_bound(new, node)
         elif self.server.writer and old is not None and self.server.request[1].endswith("/status"):
@@ -113,6 +126,12 @@ class Invariants:
 
     # --- bindings ----------------------------------------------------------------------------------
 
+    def placed(self, uid, decision, assumed):
+        """A replica placed a pod. `assumed`: uids of all pods whose bindings it has under way."""
+        self.decisions[uid] = decision
+        for feature in self.features:
+            feature.placed(uid, decision, assumed)
+
     def _newly_bound(self, pod, node):
         self.bindings += 1
         writer, uid, name = self.server.writer, pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -120,28 +139,24 @@ class Invariants:
         if decision is None or decision.node != node:
             self.fail(f"{writer} binds pod {name} to {node}, which it did not decide")
             return
+        for feature in self.features:
+            feature.bound(pod, decision)
         reasons = []
-        for state in self._states_since(node, decision.nodes_version):
+        for state in self.nodes.since(("", node), decision.versions[NODES]):
             reason = self._misfit(pod, state, decision)
             if reason is None:
                 return
             reasons.append(reason)
         self.fail(f"{writer} binds pod {name} to {node}: {'; '.join(reasons) or 'there is no such node'}")
 
-    def _states_since(self, node, version):
-        """The states of a node that somebody who had handled `version` may have believed in."""
-        history = self._versions.get(node, [])
-        current = [state for since, state in history if since <= version][-1:]
-        return [s for s in (*current, *(state for since, state in history if since > version)) if s is not None]
-
     def _misfit(self, pod, node, decision):
         """Why the pod does not fit on this state of the node; None if it does."""
         world = World([node])
         for other in self.server.objects("Pod"):
-            bound = self._bound.get(other["metadata"]["uid"])
+            bound = self.bound.get(other["metadata"]["uid"])
             if bound is None or other["metadata"]["uid"] == pod["metadata"]["uid"] or is_finished(other):
                 continue
-            if bound[2] or bound[1] <= decision.pods_version:
+            if bound.writer or bound.version <= decision.versions[PODS]:
                 world.add(other)
         for name in FITTING:
             plugin = self._plugins[name]

@@ -17,14 +17,27 @@ from koordsched.cluster.changelog import ChangeLog, Facet
 from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.state import ClusterState
+from koordsched.controllers.elasticquota.status import StatusWriter
 from koordsched.framework.handle import WriteFailed
+from koordsched.framework.permit import WaitingPod
+from koordsched.framework.status import SUCCESS
+from koordsched.plugins.elasticquota import accounting
+from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.plugin import ElasticQuota
+from koordsched.plugins.nodevolumelimits.plugin import NodeVolumeLimits
+from koordsched.plugins.volumebinding.binder import Binder
+from koordsched.plugins.volumebinding.reservation import Reservations
+from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
+from koordsched.queue.inflight import InFlight
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling import handlers
 from koordsched.scheduling.apiwrites import ApiWrites
+from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.scheduler import Scheduler
+from koordsched.scheduling.watching import ObjectSink
 
 MUTATIONS = {}
 """Name -> (object, attribute, made from the original)."""
@@ -211,6 +224,146 @@ def status_written_to_whoever_has_the_name(original):
         return orjson.dumps(patch)
 
     return body
+
+
+# --- quotas ------------------------------------------------------------------------------------------
+
+
+@mutation(ElasticQuota, "pre_filter")
+def quotas_not_asked(original):
+    return lambda self, cycle, pod: SUCCESS
+
+
+@mutation(QuotaBooks, "_set_assigned")
+def quota_not_given_back_by_a_failed_binding(original):
+    def set_assigned(self, member, assigned):
+        if assigned:
+            original(self, member, assigned)
+        else:
+            member.assigned = False
+
+    return set_assigned
+
+
+@mutation(QuotaBooks, "pod_seen")
+def moved_pod_counted_in_both_quotas(original):
+    def pod_seen(self, pod, assigned):
+        known = self._members.get(pod.uid)
+        before = (known.quota, known.counted) if known is not None else (None, {})
+        original(self, pod, assigned)
+        now = self._members.get(pod.uid)
+        if before[0] is not None and now is not None and now.quota is not before[0]:
+            accounting.add_request(*before)
+
+    return pod_seen
+
+
+@mutation(QuotaBooks, "pod_seen")
+def usage_counted_once_more_when_listed_again(original):
+    def pod_seen(self, pod, assigned):
+        known = self._members.get(pod.uid)
+        again = known is not None and known.assigned and known.pod.resource_version == pod.resource_version
+        original(self, pod, assigned)
+        if again and known.quota is not None:
+            accounting.add_used(known.quota, known.counted)
+
+    return pod_seen
+
+
+@mutation(QuotaBooks, "_changed")
+def room_in_a_quota_not_told(original):
+    def changed(self, less_used):
+        self.version += 1
+
+    return changed
+
+
+@mutation(ObjectSink, "replace_end")
+def objects_missing_in_a_list_stay(original):
+    return lambda self, present: None
+
+
+@mutation(StatusWriter, "_on")
+def status_believed_to_be_what_was_written(original):
+    def on(self, obj):
+        known = self._shown.get((obj.metadata.namespace, obj.metadata.name))
+        return known[1] if known is not None else original(self, obj)
+
+    return on
+
+
+# --- volumes -----------------------------------------------------------------------------------------
+
+
+@mutation(Reservations, "undo")
+def promised_volumes_not_given_back(original):
+    return lambda self, made: None
+
+
+@mutation(Binder, "_is_done")
+def volumes_not_waited_for(original):
+    return lambda self, *asked: True
+
+
+@mutation(NodeVolumeLimits, "filter")
+def attach_limits_ignored(original):
+    return lambda self, cycle, pod, table, rows: None
+
+
+@mutation(VolumeRestrictions, "filter")
+def exclusive_claims_shared(original):
+    return lambda self, cycle, pod, table, rows: None
+
+
+# --- attempts that take their time ---------------------------------------------------------------------
+
+
+def _kept(is_one):
+    """A placement is not taken back if its failure is one of these."""
+
+    def make(original):
+        def undo(self, placement, status, now):
+            if is_one(status):
+                with patch.object(self, "_release", lambda placement: None):
+                    original(self, placement, status, now)
+            else:
+                original(self, placement, status, now)
+
+        return undo
+
+    return make
+
+
+@mutation(BindingCycle, "undo")
+def place_kept_after_waiting_in_vain(original):
+    return _kept(lambda status: status.plugin == "Gatekeeper")(original)
+
+
+@mutation(BindingCycle, "undo")
+def place_kept_after_an_extender_failed_to_bind(original):
+    return _kept(lambda status: "extender" in status.message)(original)
+
+
+@mutation(InFlight, "record")
+def events_during_an_attempt_forgotten(original):
+    return lambda self, event, old, new: None
+
+
+@mutation(WaitingPod, "wait")
+def refusals_on_permit_overlooked(original):
+    async def wait(self):
+        await original(self)
+        return SUCCESS
+
+    return wait
+
+
+@mutation(ApiWrites, "is_bound")
+def binding_in_doubt_never_looked_into(original):
+    async def is_bound(self, pod, node):
+        return False
+
+    return is_bound
 
 
 # --- watching and leading --------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from random import Random
 
+FEATURES = ("quotas", "volumes", "permits", "extenders")
+"""What a world may have beside pods and nodes. About half of all worlds have none, so that runs stay short."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -28,6 +31,15 @@ class Plan:
     page_size: int
     kinds: tuple[str, ...]
     """What pods may ask for."""
+    features: tuple[str, ...] = ()
+    by_runtime: bool = True
+    """Quotas may use their runtime, not their max."""
+    checks_parents: bool = False
+    revokes: bool = False
+    default_max: tuple[tuple[str, str], ...] = ()
+    """The max of the default quota; empty for one without a bound."""
+    quotas_come_late: bool = False
+    """The ElasticQuota kind is not there in the beginning, and may vanish again."""
 
     @property
     def latest(self):
@@ -53,4 +65,19 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
+            **_more(Random(f"{seed} features")),
         )
+
+
+def _more(rng):
+    """What came later has a generator of its own: worlds without it stay what they were."""
+    plain = rng.random() < 0.45
+    features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
+    return {
+        "features": features,
+        "by_runtime": rng.random() < 0.75,
+        "checks_parents": rng.random() < 0.3,
+        "revokes": rng.random() < 0.4,
+        "default_max": rng.choice([(), (), (("cpu", "3"), ("memory", "6Gi"))]),
+        "quotas_come_late": rng.random() < 0.3,
+    }

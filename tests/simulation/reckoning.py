@@ -1,19 +1,25 @@
 """The end of a run: faults have stopped, nobody changes anything. What must be true once it has come to rest?"""
 
 from koordsched.framework.interface import Cycle
+from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World
 from tests.simulation.invariants import is_finished, is_gone
+from tests.simulation.quotareckoning import believed as believed_quotas
 
 
 class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
-    def __init__(self, server, broken):
+    def __init__(self, server, broken, quotas=None, storage=()):
         self.server = server
         self.broken = broken
         """uids of pods that cannot be understood."""
+        self.quotas = quotas
+        """What `tests.reference.quotas` makes of the server's objects, None without quotas."""
+        self.storage = storage
+        """Claims, volumes, classes and drivers."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -28,6 +34,8 @@ class Reckoning:
         found = []
         for thing in waiting:
             name = f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+            if self.quotas is not None and self.quotas.refusal(thing) is not None:
+                continue
             places = evaluate(thing, world, profile, nominated).feasible
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
@@ -38,7 +46,7 @@ class Reckoning:
         return found
 
     def _world(self):
-        others = [*self.server.objects("Node"), *self.server.objects("Namespace")]
+        others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
         placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
         return World([*others, *(thing for thing in placed if not is_finished(thing))])
 
@@ -82,6 +90,10 @@ class Reckoning:
         pending = {pod.uid: pod for pod in scheduler.pending_pods() if not pod.deleting}
         found += [f"lost: {pod.key}" for uid, pod in pending.items() if uid not in queued]
         found += [f"queued without reason: {item.key}" for item in scheduler.queue if item.pod.uid not in pending]
+        books = scheduler.cluster.shared(VolumeBooks)
+        promised = [*books.reservations._claims._assumptions, *books.reservations._volumes._assumptions]
+        if promised:
+            found.append(f"volumes and claims still promised: {sorted(promised)}")
         if scheduler.waiting.get(next(iter(queued), "")) is not None:
             found.append("a queued pod waits on Permit")
         return [f"{process.name}: {text}" for text in found]
@@ -123,6 +135,7 @@ def belief(scheduler):
             for name in sorted(scheduler.queue.nominator.nodes_with_nominated())
         },
         "verdicts": _verdicts(scheduler),
+        "quota": believed_quotas(scheduler),
     }
 
 

@@ -6,27 +6,23 @@ SIGCONT. When it ends, its supervisor starts it anew, with nothing but what the 
 
 import asyncio
 from contextvars import copy_context
+from functools import partial
 from random import Random
 
-from koordsched import config
 from koordsched.cli.daemon import SETTLING
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
+from tests.simulation import configuration
 from tests.simulation.invariants import Decision
 from tests.simulation.loop import OWNER
 from tests.simulation.network import Network
+from tests.simulation.permits import Gatekeeper
 from tests.virtualtime import VirtualClock
 
-NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 NEVER = 1e9
 """Seconds that a pod may sit unschedulable: the flush is a safety net, and a net would hide what falls."""
-
-RESOLVED = config.resolve(
-    config.load('{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}')
-)
 
 
 class WorkingClock(VirtualClock):
@@ -56,6 +52,8 @@ class Process:
         self.elector = None
         self.transport = None
         self.observes = observes
+        self._held = None
+        """What was known when a scheduling cycle with extenders began, while it lasts."""
         self.synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._elected = asyncio.Event()
@@ -100,8 +98,8 @@ class Process:
         self.transport = self.simulation.server.door(self.name, self.network)
         lanes = Lanes(self.transport, self.clock, rng, fence=self._may_write)
         self.scheduler = Scheduler(
-            RESOLVED,
-            IN_TREE,
+            configuration.resolved(self.plan),
+            configuration.PLUGINS,
             transport=self.transport,
             lanes=lanes,
             clock=self.clock,
@@ -109,10 +107,16 @@ class Process:
             metrics=Metrics(process_metrics=False),
             hostname=self.name,
             max_unschedulable=NEVER,
+            controllers=configuration.controllers(self.plan),
+            fence=self._may_write,
         )
         for reflector in self.scheduler.watches.reflectors.values():
             reflector._page_size = self.plan.page_size
         self._watch_decisions()
+        permits = self.scheduler.profiles[configuration.PROFILE].plugins.get(Gatekeeper.name)
+        if permits is not None:
+            permits.waiting = self.scheduler.waiting
+            self.simulation.permits.watch(self.name, permits)
         if self.plan.elects and not self.observes:
             self.elector = self._make_elector(lanes, rng)
         try:
@@ -184,23 +188,63 @@ class Process:
     def _watch_decisions(self):
         """Notes what was known at each decision, for the invariants."""
         scheduler, invariants = self.scheduler, self.simulation.invariants
-        reflectors, schedule_one = scheduler.watches.reflectors, scheduler.cycle.schedule_one
+        cycle, take, schedule_one = scheduler.cycle, scheduler.cycle._take, scheduler.cycle.schedule_one
         attempted = invariants.attempted.setdefault(self.name, set())
 
-        def observed(queued):
-            uid = queued.pod.uid
-            attempted.add(uid)
-            promises = self._promises(queued.pod)
-            placement = schedule_one(queued)
-            place = placement.node if placement is not None else "nowhere"
-            self.trace(f"{self.name} places {queued.key} {uid[:8]} on {place}")
+        def taking(step, profile, queued, row, *more):
+            promises, decision = self._promises(queued.pod), self._decision(scheduler.cluster.table.names[row])
+            invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
+            placement = take(step, profile, queued, row, *more)
             if placement is not None:
-                versions = [int(reflectors[path].resource_version) for path in (NODES, PODS)]
-                invariants.decisions[uid] = Decision(self.name, place, *versions)
-                self._check_promises(queued.pod, placement, promises.get(place, ()))
+                self._check_promises(queued.pod, placement, promises.get(placement.node, ()))
             return placement
 
-        scheduler.cycle.schedule_one = observed
+        def observed(queued):
+            attempted.add(queued.pod.uid)
+            return tell(queued, schedule_one(queued))
+
+        def tell(queued, placement):
+            place = placement.node if placement is not None else "nowhere"
+            self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on {place}")
+            return placement
+
+        cycle._take, cycle.schedule_one = taking, observed
+        if scheduler._extended is not None:
+            self._watch_extended(attempted, tell)
+
+    def _watch_extended(self, attempted, tell):
+        """With extenders a cycle reads the state of its beginning; what is delivered meanwhile waits in the inbox."""
+        scheduler = self.scheduler
+        cycle, inbox = scheduler._extended, scheduler._extended._inbox
+        schedule, hold, release = cycle.schedule_with_extenders, inbox.hold, inbox.release_now
+
+        async def observed(queued):
+            attempted.add(queued.pod.uid)
+            return tell(queued, await schedule(queued))
+
+        def holding():
+            self._held = self._decision("")
+            hold()
+
+        def releasing():
+            release()
+            self._held = None
+
+        cycle.schedule_with_extenders, inbox.hold, inbox.release_now = observed, holding, releasing
+        for extender in scheduler._extenders._all:
+            extender._post = partial(self.simulation.extender.post, self)
+
+    def _decision(self, node):
+        """What is known at this moment."""
+        if self._held is not None:
+            return self._held._replace(node=node)
+        reflectors = self.scheduler.watches.reflectors
+        return Decision(
+            self.name,
+            node,
+            {path: int(reflector.resource_version or 0) for path, reflector in reflectors.items()},
+            {path for path, reflector in reflectors.items() if not reflector._listed and reflector.resource_version},
+        )
 
     def _promises(self, pod):
         """Node name -> pods of at least the same priority that are to go there."""

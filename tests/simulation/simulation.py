@@ -5,13 +5,21 @@ import logging
 from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
+from tests.simulation.extenders import Extender
 from tests.simulation.invariants import Invariants
+from tests.simulation.kubelets import Kubelets
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.permits import PermitInvariants
 from tests.simulation.plan import Plan
+from tests.simulation.quotainvariants import QUOTAS, QuotaInvariants
+from tests.simulation.quotareckoning import QuotaReckoning
+from tests.simulation.quotausers import QuotaUsers
 from tests.simulation.reckoning import Reckoning
 from tests.simulation.replica import Process, Replica
 from tests.simulation.trace import Trace
-from tests.simulation.users import Kubelets, Users
+from tests.simulation.users import Users
+from tests.simulation.volumeinvariants import CLAIMS, CSI_NODES, VOLUMES, VolumeInvariants
+from tests.simulation.volumeusers import VolumeUsers
 from tests.simulation.weather import Weather
 
 SETTLED = 75.0
@@ -55,11 +63,31 @@ class Simulation:
         self.server = Server(f"{seed} server", self.trace)
         self._violated = asyncio.Event()
         self.invariants = Invariants(self.server, self.trace, self._violated.set)
+        self.quotas = QuotaUsers(self) if "quotas" in self.plan.features else None
+        self.permits = PermitInvariants(self.invariants) if "permits" in self.plan.features else None
+        if self.permits is not None:
+            self.invariants.features.append(self.permits)
+        self.extender = Extender(self) if "extenders" in self.plan.features else None
+        self.volumes, self._volume_checks = None, None
+        if "volumes" in self.plan.features:
+            self.volumes = VolumeUsers(self)
+            self._volume_checks = VolumeInvariants(self.invariants, self.server)
+            self.invariants.features.append(self._volume_checks)
         self.users = Users(self)
+        self._quota_checks = None
+        if self.quotas is not None:
+            self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
+            self.invariants.features.append(self._quota_checks)
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
         self.replicas = [Replica(letter, self) for letter in "abc"[: self.plan.replicas]]
         self.trace(str(self.plan))
+
+    @property
+    def compacted(self):
+        """Paths of what is compacted beside pods and nodes."""
+        quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
+        return quotas + ([CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else [])
 
     async def run(self):
         """The whole course; returns at the first violation."""
@@ -96,14 +124,22 @@ class Simulation:
 
     async def _reckon(self):
         fail = self.invariants.fail
-        reckoning = Reckoning(self.server, self.users.broken)
+        quotas = self._quota_checks.now() if self._quota_checks is not None else None
+        storage = self._volume_checks.objects() if self._volume_checks is not None else ()
+        reckoning = Reckoning(self.server, self.users.broken, quotas, storage)
         for text in reckoning.unplaced():
             fail(text)
+        quota_reckoning = QuotaReckoning(self.server, self.quotas, quotas) if quotas is not None else None
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):
             fail("not every replica is running")
         fresh = Process("rebuild", self, 0.0, observes=True)
         await fresh.synced.wait()
+        if quota_reckoning is not None:
+            for text in [*quota_reckoning.stale_statuses(), *quota_reckoning.differences(fresh)]:
+                fail(text)
+            for text in quota_reckoning.overused() if self.plan.revokes and self.plan.by_runtime else ():
+                fail(text)
         for process in running:
             for text in [*reckoning.strays(process), *reckoning.differences(process, fresh)]:
                 fail(text)

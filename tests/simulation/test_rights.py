@@ -10,14 +10,15 @@ from tests.simulation.apiserver import right_needed
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
-RBAC = Path(__file__).parents[2] / "manifests" / "base" / "rbac.yaml"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+RBAC = (MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "elastic-quota" / "rbac.yaml")
 
 ELSEWHERE = {
-    # Volumes, the endpoints' delegated authentication, and events on the lease have tests of their own.
+    # The endpoints' delegated authentication, events on the lease, profiles of quotas, and reading volumes back after
+    # a write whose answer was lost have tests of their own.
     ("", "persistentvolumeclaims", "get"),
-    ("", "persistentvolumeclaims", "patch"),
     ("", "persistentvolumes", "get"),
-    ("", "persistentvolumes", "patch"),
+    ("quota.koordinator.sh", "elasticquotaprofiles", "patch"),
     ("", "events", "create"),
     ("", "events", "patch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
@@ -25,9 +26,16 @@ ELSEWHERE = {
 }
 """Rights that nothing in a simulation needs."""
 
+GROUPS = (
+    *("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io"),
+    *("scheduling.sigs.k8s.io", "quota.koordinator.sh"),
+)
+"""Those whose objects there are in a simulation."""
+
 
 def granted():
-    roles = [obj for obj in yaml.safe_load_all(RBAC.read_text()) if obj["kind"] in ("ClusterRole", "Role")]
+    documents = [obj for path in RBAC for obj in yaml.safe_load_all(path.read_text())]
+    roles = [obj for obj in documents if obj["kind"] in ("ClusterRole", "Role")]
     return {
         (group, resource, verb)
         for role in roles
@@ -54,8 +62,7 @@ def used(seed):
 def test_roles_are_enough_and_no_more():
     needed = set().union(*(used(seed) for seed in range(20)))
     assert needed - granted() == set(), "not granted"
-    core = {right for right in granted() if right[0] in ("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io")}
-    assert core - needed - ELSEWHERE == set(), "granted for nothing"
+    assert {right for right in granted() if right[0] in GROUPS} - needed - ELSEWHERE == set(), "granted for nothing"
 
 
 REQUESTS = [

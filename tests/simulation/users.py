@@ -1,10 +1,11 @@
-"""What happens in the cluster by itself: users, kubelets and the garbage collector."""
+"""What users do to pods and nodes."""
 
 import asyncio
 from random import Random
 
 from tests.plugins.objects import container, node, pod, taint
-from tests.simulation.invariants import is_finished, is_gone
+from tests.simulation.invariants import is_gone
+from tests.simulation.permits import GATE
 
 ZONES = ("z1", "z2", "z3")
 APPS = ("web", "db", "cache")
@@ -25,6 +26,9 @@ class Users:
         self.plan = simulation.plan
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} users")
+        self.quotas = simulation.quotas
+        self.extender = simulation.extender
+        self.volumes = simulation.volumes
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -37,6 +41,10 @@ class Users:
                 self.server.insert({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for i in range(self.plan.nodes):
             self.server.insert(self._node(f"n{i}"))
+        if self.volumes is not None:
+            self.volumes.settle_in()
+        if self.quotas is not None:
+            self.quotas.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -50,6 +58,14 @@ class Users:
             (2.5, self._add_node), (2, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
             (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
         ]  # fmt: skip
+        if self.quotas is not None:
+            actions += [*self.quotas.actions(), (2, self._go_to_another_quota)]
+        if self.volumes is not None:
+            actions += self.volumes.actions()
+        if "permits" in self.plan.features:
+            actions.append((2, self._turn_gate))
+        if self.extender is not None:
+            actions.append((1, self.extender.change_its_mind))
         weights = [weight for weight, _ in actions]
         while True:
             await asyncio.sleep(self.rng.expovariate(1 / self.plan.pause_between))
@@ -63,6 +79,18 @@ class Users:
         for thing in self.server.objects("Pod"):
             if thing["metadata"]["uid"] in self.broken and self.rng.random() < 0.5:
                 self.server.remove("Pod", thing["metadata"]["name"], thing["metadata"]["namespace"])
+        if self.quotas is not None:
+            self.quotas.tidy_up()
+        if self.volumes is not None:
+            self.volumes.tidy_up()
+        if self.extender is not None:
+            self.extender.recover()
+        for thing in self.server.objects("Node"):
+            if "permits" in self.plan.features:
+                self.server.change("Node", thing["metadata"]["name"], _open_gate)
+            if self.extender is not None:
+                # Nobody can know what an extender waits for: something has to happen.
+                self.server.change("Node", thing["metadata"]["name"], _nudge)
 
     # --- pods --------------------------------------------------------------------------------------
 
@@ -98,10 +126,11 @@ class Users:
             if may(kind, 0.3):
                 terms = [{"topologyKey": rng.choice(["zone", "kubernetes.io/hostname"]), "labelSelector": same}]
                 spec["affinity"] = {name: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-        return app, amounts, ports, spec
+        uses = self.volumes.uses() if self.volumes is not None else []
+        return app, amounts, ports, spec, uses
 
     def _pod(self, template, **more):
-        app, amounts, ports, spec = template
+        app, amounts, ports, spec, uses = template
         self.names += 1
         one = container(ports=ports, **amounts)
         if "gpu" in amounts:
@@ -113,8 +142,18 @@ class Users:
             namespace=self.rng.choice(NAMESPACES),
             **{**spec, **more},
         )
+        if self.quotas is not None:
+            made["metadata"]["labels"] |= self.quotas.labels()
         del made["metadata"]["uid"]
+        if uses:
+            self.volumes.equip(made, uses)
         return made
+
+    def _insert(self, made):
+        record = self.server.insert(made)
+        if self.volumes is not None:
+            self.volumes.created(record)
+        return record
 
     def _room(self):
         """How many more pods there may be."""
@@ -122,12 +161,12 @@ class Users:
 
     def _create(self):
         if self._room() > 0:
-            self.server.insert(self._pod(self.rng.choice(self.templates)))
+            self._insert(self._pod(self.rng.choice(self.templates)))
 
     def _burst(self):
         template = self.rng.choice(self.templates)
         for _ in range(min(self.rng.randint(2, 8), self._room())):
-            self.server.insert(self._pod(template))
+            self._insert(self._pod(template))
 
     def _some_pod(self, wanted=lambda thing: True):
         found = [thing for thing in self.server.objects("Pod") if wanted(thing)]
@@ -151,13 +190,19 @@ class Users:
         self.server.remove("Pod", meta["name"], meta["namespace"])
         made = self._pod(self.rng.choice(self.templates))
         made["metadata"] |= {"name": meta["name"], "namespace": meta["namespace"]}
-        self.server.insert(made)
+        self._insert(made)
 
     def _relabel(self):
         thing = self._some_pod()
         if thing is not None:
             app = self.rng.choice(APPS)
-            self._change_pod(thing, lambda changed: changed["metadata"].update(labels={"app": app}))
+            self._change_pod(thing, lambda changed: changed["metadata"]["labels"].update(app=app))
+
+    def _go_to_another_quota(self):
+        thing = self._some_pod()
+        if thing is not None:
+            labels = {"app": thing["metadata"]["labels"]["app"], **self.quotas.labels()}
+            self._change_pod(thing, lambda changed: changed["metadata"].update(labels=labels))
 
     def _open_gate(self):
         thing = self._some_pod(lambda thing: thing["spec"].get("schedulingGates"))
@@ -176,9 +221,9 @@ class Users:
         if names and self.rng.random() < 0.7:
             made = self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names))
             made["spec"].pop("schedulingGates", None)
-            self.server.insert(made)
+            self._insert(made)
         else:
-            self.server.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
+            self._insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
 
     def _steal(self):
         """Somebody else binds a pod of ours."""
@@ -194,7 +239,7 @@ class Users:
     def _malformed_pod(self):
         made = self._pod(self.rng.choice(self.templates))
         made["spec"] |= self.rng.choice(MALFORMED)
-        record = self.server.insert(made)
+        record = self._insert(made)
         self.broken[record.uid] = record.name
 
     # --- nodes -------------------------------------------------------------------------------------
@@ -205,6 +250,8 @@ class Users:
         more = {"gpu": rng.choice(["1", "4"])} if rng.random() < 0.4 else {}
         made = node(name, rng.choice(["1", "2", "4"]), rng.choice(["2Gi", "8Gi"]), labels=labels, **more)
         made["status"]["allocatable"]["pods"] = rng.choice(["3", "5", "110"])
+        if "permits" in self.plan.features and rng.random() < 0.25:
+            made["metadata"]["labels"][GATE] = "closed"
         if rng.random() < 0.15:
             made["spec"]["taints"] = [taint("spot")]
         return made
@@ -251,12 +298,19 @@ class Users:
 
         self.server.change("Node", name, make)
 
+    def _turn_gate(self):
+        name = self._some_node()
+        if name is not None:
+            self.server.change("Node", name, _turn_gate)
+
     def _heartbeat(self):
         now = self.server.clock.wall()
         for thing in self.server.objects("Node"):
             self.server.change("Node", thing["metadata"]["name"], lambda changed: _beat(changed, now))
 
     def _malformed_node(self):
+        if self.volumes is not None:
+            return  # the controllers of volumes are not made for what an API server would not let in
         name = f"m{self.rng.randrange(3)}"
         if self.server.get("Node", name) is not None or self.rng.random() < 0.5:
             name = self._some_node()
@@ -272,56 +326,19 @@ def _beat(thing, now):
     thing["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": str(now)}]
 
 
+def _turn_gate(thing):
+    labels = thing["metadata"]["labels"]
+    labels[GATE] = "open" if labels.get(GATE) == "closed" else "closed"
+
+
+def _open_gate(thing):
+    if thing["metadata"]["labels"].get(GATE) == "closed":
+        _turn_gate(thing)
+
+
+def _nudge(thing):
+    thing["metadata"]["labels"]["nudged"] = "yes"
+
+
 def _mend_node(thing):
     thing["spec"]["taints"] = []
-
-
-class Kubelets:
-    """Starts what was bound, ends what is to be deleted, clears away what has finished or lost its node."""
-
-    def __init__(self, simulation):
-        self.server = simulation.server
-        self.rng = Random(f"{simulation.plan.seed} kubelets")
-        self._loop = asyncio.get_running_loop()
-        self._stranded = {}
-        self.server.registry.subscribe_changes(self.server.resource("Pod"), self._changed)
-
-    def _changed(self, change):
-        new = change.new
-        if change.type == "DELETED" or not new["spec"].get("nodeName"):
-            return
-        old = (change.old or {}).get("metadata", {})
-        if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old:
-            self._later(self.rng.uniform(0.1, 5), self._end, new)
-        elif is_finished(new):
-            self._later(self.rng.uniform(1, 20), self._end, new)
-        elif change.type == "MODIFIED" and not change.old["spec"].get("nodeName"):
-            self._later(self.rng.uniform(0.05, 2), self._start, new)
-
-    def _later(self, delay, action, thing):
-        meta = thing["metadata"]
-        self._loop.call_later(delay, action, meta["namespace"], meta["name"], meta["uid"])
-
-    def _end(self, namespace, name, uid):
-        self.server.remove("Pod", name, namespace, uid=uid)
-
-    def _start(self, namespace, name, uid):
-        def make(thing):
-            if thing["metadata"]["uid"] == uid and not is_finished(thing):
-                thing["status"] |= {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
-
-        self.server.change("Pod", name, make, namespace)
-
-    async def collect_garbage(self):
-        """Deletes pods whose node is gone for a while. Until cancelled."""
-        while True:
-            await asyncio.sleep(5)
-            names = {thing["metadata"]["name"] for thing in self.server.objects("Node")}
-            stranded = {}
-            for thing in self.server.objects("Pod"):
-                if thing["spec"].get("nodeName") and thing["spec"]["nodeName"] not in names:
-                    meta = thing["metadata"]
-                    stranded[meta["uid"]] = self._stranded.get(meta["uid"], 0) + 1
-                    if stranded[meta["uid"]] > 2:
-                        self.server.remove("Pod", meta["name"], meta["namespace"])
-            self._stranded = stranded

@@ -3,8 +3,8 @@
 import asyncio
 from random import Random
 
+from tests.simulation.invariants import NODES, PODS
 from tests.simulation.network import CALM, FLAKY, REFUSING, SILENT
-from tests.simulation.replica import NODES, PODS
 
 
 class Weather:
@@ -100,7 +100,7 @@ class Weather:
         process.network.set_weather(REFUSING)
         await asyncio.sleep(self.rng.uniform(0.5, 10))
         self.trace(f"compaction, while {process.name} was cut off")
-        for path in (PODS, NODES):
+        for path in (PODS, NODES, *self.simulation.compacted):
             self.simulation.server.compact(path)
         process.network.set_weather(CALM)
 

@@ -1,0 +1,75 @@
+"""The configuration that the replicas of a world run with."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from koordsched import config
+from koordsched.config import catalog, resolving
+from koordsched.config.extension_points import ExtensionPoint
+from koordsched.controllers import IN_TREE as CONTROLLERS
+from koordsched.plugins import IN_TREE
+from tests.simulation import extenders
+from tests.simulation.permits import Gatekeeper
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
+PROFILE = "default-scheduler"
+
+REVOCATION_DELAY = 3.0
+"""Seconds for which a quota may use too much before pods are evicted, where that is done."""
+
+BINDING_VOLUMES = 20
+"""Seconds that volumes may take to be bound."""
+
+
+def resolved(plan):
+    """What `koordsched run` would make of the configuration file."""
+    return _resolved(json.dumps(_document(plan)))
+
+
+CATALOG = catalog.IN_TREE.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})
+
+PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
+"""Factories by name."""
+
+
+def controllers(plan):
+    """What runs beside scheduling."""
+    return CONTROLLERS if "quotas" in plan.features else {}
+
+
+@lru_cache
+def _resolved(text):
+    return resolving.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
+
+
+def _document(plan):
+    if not plan.features:
+        return PLAIN
+    plugins, args = {}, []
+    if "quotas" in plan.features:
+        plugins |= {point: {"enabled": [{"name": "ElasticQuota"}]} for point in ("preFilter", "reserve")}
+        both = [{"name": "ElasticQuota"}, {"name": "DefaultPreemption"}]
+        plugins["postFilter"] = {"disabled": [{"name": "DefaultPreemption"}], "enabled": both}
+        args.append({"name": "ElasticQuota", "args": _quota_args(plan)})
+    if "permits" in plan.features:
+        plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
+    if "volumes" in plan.features:
+        bounds = {"apiVersion": API_VERSION, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": BINDING_VOLUMES}
+        args.append({"name": "VolumeBinding", "args": bounds})
+    more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
+    return {**PLAIN, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
+
+
+def _quota_args(plan):
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ElasticQuotaArgs",
+        "enableRuntimeQuota": plan.by_runtime,
+        "enableCheckParentQuota": plan.checks_parents,
+        "monitorAllQuotas": plan.revokes,
+        "delayEvictTime": f"{REVOCATION_DELAY}s",
+        **({"defaultQuotaGroupMax": dict(plan.default_max)} if plan.default_max else {}),
+    }

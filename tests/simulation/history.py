@@ -1,0 +1,50 @@
+"""Every version of every object of a kind: what somebody who is behind believes."""
+
+
+class History:
+    """Filled by the server's changes, oldest first. An object is None from the version on at which it was gone."""
+
+    def __init__(self, is_readable=lambda thing: True):
+        """`is_readable`: of a version that is not, nobody takes notice."""
+        self._versions = {}
+        self._is_readable = is_readable
+
+    def note(self, change):
+        """Takes in a change; False if nobody can read the object as it is now."""
+        readable = change.type == "DELETED" or self._is_readable(change.new)
+        if readable:
+            state = None if change.type == "DELETED" else change.new
+            self._versions.setdefault(change.record.key, []).append((change.record.rv, state))
+        return readable
+
+    def follow(self, server, resource):
+        """Takes in all changes of a resource from now on; returns itself."""
+        server.registry.subscribe_changes(resource, self.note)
+        return self
+
+    def at(self, version):
+        """All objects as they were at a version."""
+        found = []
+        for versions in self._versions.values():
+            state = None
+            for since, thing in versions:
+                if since > version:
+                    break
+                state = thing
+            if state is not None:
+                found.append(state)
+        return found
+
+    def since(self, key, version):
+        """The states of one object in which somebody who had handled `version` may have believed."""
+        return [state for state in self.states_since(key, version) if state is not None]
+
+    def states_since(self, key, version):
+        """The same with None for its absence."""
+        versions = self._versions.get(key, ())
+        current = [state for since, state in versions if since <= version][-1:] or [None]
+        return [*current, *(state for since, state in versions if since > version)]
+
+    def newest(self):
+        """All objects as they are now."""
+        return [versions[-1][1] for versions in self._versions.values() if versions[-1][1] is not None]

@@ -1,0 +1,109 @@
+"""A Permit plugin that makes pods wait: at nodes whose gate is closed until it opens, elsewhere for a moment.
+
+Who was not let go must not be bound; who was refused is tried again when a gate opens, also one that opened while the
+attempt was under way.
+"""
+
+import asyncio
+
+from koordsched.cluster.events import NODE, ActionType, ClusterEvent
+from koordsched.framework.interface import Permit
+from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.queue.hints import HintRegistration, QueueingHint
+
+GATE = "gate"
+"""Label of a node."""
+
+LONGEST = 10.0
+"""Seconds that a pod may wait."""
+
+
+class Gatekeeper(Permit):
+    """`waiting` is the scheduler's, to be set before the first pod is placed."""
+
+    name = "Gatekeeper"
+
+    def __init__(self, args, handle):
+        self.waiting = None
+        self.let_go = set()
+        """uids of the pods that may be bound."""
+        self._rng = handle.rng
+        self._table = handle.cluster.table
+        self._names = {}
+        self._closed = set()
+        self._held = {}
+        handle.cluster.table.on_node(self._node_changed)
+        handle.cluster.table.on_removal(self._node_removed)
+
+    def events_to_register(self):
+        """Gates that open; nodes that are gone, so that another one's gate counts."""
+        action = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL
+        return [HintRegistration(self.name, ClusterEvent(NODE, action), _hint)]
+
+    def permit(self, cycle, pod, row):
+        rng, node = self._rng, self._table.names[row]
+        self.let_go.discard(pod.uid)
+        timeout = rng.uniform(0.5, LONGEST)
+        if node in self._closed:
+            if rng.random() < 0.3:
+                return Status(Code.UNSCHEDULABLE, (f"the gate of {node} is closed",)), 0.0
+            self._held.setdefault(node, {})[pod.uid] = None
+            return Status(Code.WAIT), timeout
+        if rng.random() < 0.7:
+            self.let_go.add(pod.uid)
+            return SUCCESS, 0.0
+        self._later(rng.choice([0, 0.8 * timeout]) * rng.random(), pod.uid)
+        return Status(Code.WAIT), timeout
+
+    def _later(self, delay, uid):
+        asyncio.get_running_loop().call_later(delay, self._allow, uid)
+
+    def _allow(self, uid):
+        waiting = self.waiting.get(uid)
+        if waiting is not None:
+            self.let_go.add(uid)
+            waiting.allow(self.name)
+
+    def _node_changed(self, row, node):
+        name = self._names[row] = node.metadata.name
+        if is_closed(node):
+            self._closed.add(name)
+        else:
+            self._open(name)
+
+    def _node_removed(self, row):
+        self._open(self._names.pop(row))
+
+    def _open(self, name):
+        self._closed.discard(name)
+        for uid in self._held.pop(name, ()):
+            self._later(self._rng.uniform(0, 3), uid)
+
+
+def is_closed(node):
+    return node.metadata.labels.get(GATE) == "closed"
+
+
+def _hint(pod, old, new):
+    opens = new is None or (not is_closed(new) and (old is None or is_closed(old)))
+    return QueueingHint.QUEUE if opens else QueueingHint.SKIP
+
+
+class PermitInvariants:
+    """Nobody is bound who was not let go."""
+
+    def __init__(self, invariants):
+        self._invariants = invariants
+        self._gatekeepers = {}
+
+    def watch(self, name, gatekeeper):
+        """The plugin of one replica."""
+        self._gatekeepers[name] = gatekeeper
+
+    def placed(self, uid, decision, assumed):
+        pass
+
+    def bound(self, pod, decision):
+        meta = pod["metadata"]
+        if meta["uid"] not in self._gatekeepers[decision.writer].let_go:
+            self._invariants.fail(f"{decision.writer} binds pod {meta['name']} that was not permitted")
