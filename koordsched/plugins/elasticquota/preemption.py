@@ -7,24 +7,26 @@ free enough of the quota is no candidate, so nobody is evicted in vain (spec 6.6
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from koordsched.api.quota import DEFAULT_QUOTA
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilterResult
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, take_from
+from koordsched.plugins.elasticquota.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.preemption.dryrun import DryRun
 from koordsched.plugins.preemption.lockstep import Lockstep
-from koordsched.plugins.preemption.victims import VictimTable
+from koordsched.plugins.preemption.victims import Mask, VictimTable
 from koordsched.plugins.preemption.visibility import why_not
 
 NODES_NAMED = 20
@@ -34,31 +36,57 @@ _PREFIX = "preemption: "
 
 
 class QuotaHoldings:
-    """The quota in one hypothetical world: `Holdings` of the preemptor's quota."""
+    """The quota in as many hypothetical worlds as there are rows: `WorldHoldings` of the preemptor's quota.
 
-    __slots__ = ("_freed", "_held", "_needed")
+    Amounts are exact, whatever their size.
+    """
 
-    def __init__(self, needed: Amounts, held: dict[str, Amounts]) -> None:
-        """`needed`: what must be freed of the quota; `held`: by uid, what each pod frees when it goes."""
-        self._needed = needed
-        self._held = held
-        self._freed: Amounts = {}
-        for amounts in held.values():
-            add_to(self._freed, amounts)
+    __slots__ = ("_held", "_to_spare")
 
-    @property
-    def suffice(self) -> bool:
-        """Whether enough is free."""
-        return all(self._freed.get(name, 0) >= amount for name, amount in self._needed.items())
+    def __init__(self, needed: Amounts, lists: Sequence[Sequence[Pod]], counted: Mapping[str, Amounts]) -> None:
+        """`needed`: what must be freed of the quota; `lists`: the pods of each row that are gone, in the order in
+        which they come back; `counted`: by uid, what each of them frees.
+        """
+        depth = max(map(len, lists), default=0)
+        self._held = []
+        self._to_spare = []
+        for name, amount in needed.items():
+            held = np.zeros((depth, len(lists)), dtype=object)
+            for i, pods in enumerate(lists):
+                held[: len(pods), i] = [counted[pod.uid].get(name, 0) for pod in pods]
+            self._held.append(held)
+            self._to_spare.append(held.sum(axis=0) - amount)
+
+    def spare(self, step: int, at: RowArray) -> Mask:
+        """Where enough stays free with the pods of a step back."""
+        spared: Mask = np.ones(len(at), dtype=np.bool_)
+        for held, to_spare in zip(self._held, self._to_spare, strict=True):
+            spared &= (to_spare[at] >= held[step, at]).astype(np.bool_)
+        return spared
+
+    def put_back(self, step: int, at: RowArray) -> None:
+        """The pods of a step are back."""
+        for held, to_spare in zip(self._held, self._to_spare, strict=True):
+            to_spare[at] -= held[step, at]
+
+
+class _OneWorld:
+    """`Holdings` of a single row."""
+
+    __slots__ = ("_all", "_step_of")
+
+    def __init__(self, needed: Amounts, pods: Sequence[Pod], counted: Mapping[str, Amounts]) -> None:
+        self._all = QuotaHoldings(needed, [pods], counted)
+        self._step_of = {pod.uid: step for step, pod in enumerate(pods)}
 
     def spare(self, pod: Pod) -> bool:
-        """Whether enough stays free with the pod back."""
-        back = self._held[pod.uid]
-        return all(self._freed.get(name, 0) - back.get(name, 0) >= amount for name, amount in self._needed.items())
+        return bool(self._all.spare(self._step_of[pod.uid], _ONLY)[0])
 
     def put_back(self, pod: Pod) -> None:
-        """The pod is back."""
-        take_from(self._freed, self._held[pod.uid])
+        self._all.put_back(self._step_of[pod.uid], _ONLY)
+
+
+_ONLY: RowArray = np.zeros(1, dtype=np.intp)
 
 
 class QuotaPreemption:
@@ -125,37 +153,25 @@ class QuotaPreemption:
             texts[messages.not_enough(claimant.quota.name)] += len(candidates_on)
             return [], texts
         rows: list[int] = []
-        holdings: list[QuotaHoldings] = []
+        counted: dict[str, Amounts] = {}
         for row in sorted(candidates_on):
-            held = QuotaHoldings(needed, {uid: counted for uid, (_, counted) in victims[row].items()})
-            if held.suffice:
+            of_row = victims[row]
+            freed = [(name, sum(held.get(name, 0) for _, held in of_row)) for name in needed]
+            if all(amount >= needed[name] for name, amount in freed):
                 rows.append(row)
-                holdings.append(held)
+                counted.update((pod.uid, held) for pod, held in of_row)
             else:
                 texts[messages.not_enough(claimant.quota.name)] += 1
         now = self._handle.clock.wall()
-        lists = [by_importance([pod for pod, _ in victims[row].values()], now) for row in rows]
-        found = self._dry_runs(cycle, rows, lists, holdings, now, texts)
-        return found, texts
-
-    def _dry_runs(
-        self,
-        cycle: Cycle,
-        rows: list[int],
-        lists: list[list[Pod]],
-        holdings: list[QuotaHoldings],
-        now: float,
-        texts: Counter[str],
-    ) -> list[Candidate]:
-        cluster, filtering = self._handle.cluster, self._handle.filtering
-        lockstep = Lockstep(cluster.table, filtering)
+        lists = [by_importance([pod for pod, _ in victims[row]], now) for row in rows]
+        lockstep = Lockstep(self._handle.cluster.table, self._handle.filtering)
         if lockstep.applies(cycle):
-            results = self._in_lockstep(lockstep, cycle, rows, lists, holdings)
+            results = self._in_lockstep(lockstep, cycle, rows, lists, needed, counted)
         else:
-            dry_run = DryRun(cluster, filtering, self._budgets)
-            results = [
-                dry_run.on(cycle, row, pods, now, held) for row, pods, held in zip(rows, lists, holdings, strict=True)
-            ]
+            results = self._one_by_one(cycle, rows, lists, needed, counted)
+        return self._candidates(results, texts), texts
+
+    def _candidates(self, results: list[Candidate | int], texts: Counter[str]) -> list[Candidate]:
         found: list[Candidate] = []
         for result in results:
             if isinstance(result, int):
@@ -167,23 +183,40 @@ class QuotaPreemption:
                 texts[messages.NOT_HELPFUL] += 1  # what refused the pod is neither this node nor its quota
         return found
 
+    def _one_by_one(
+        self,
+        cycle: Cycle,
+        rows: list[int],
+        lists: list[list[Pod]],
+        needed: Amounts,
+        counted: Mapping[str, Amounts],
+    ) -> list[Candidate | int]:
+        dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)
+        now = self._handle.clock.wall()
+        return [
+            dry_run.on(cycle, row, pods, now, _OneWorld(needed, pods, counted))
+            for row, pods in zip(rows, lists, strict=True)
+        ]
+
     def _in_lockstep(
         self,
         lockstep: Lockstep,
         cycle: Cycle,
         rows: list[int],
         lists: list[list[Pod]],
-        holdings: list[QuotaHoldings],
+        needed: Amounts,
+        counted: Mapping[str, Amounts],
     ) -> list[Candidate | int]:
-        kinds = self._table.kinds
         crew = self._table.crew_of(np.array(rows, dtype=np.intp), lists)
+        kinds = self._table.kinds
         broken = self._budgets.broken_in(crew, kinds, lists.__getitem__)
         if broken is not None:
             # Those whose eviction breaks a budget come back first.
             order = np.argsort(~broken, axis=0, kind="stable")
             crew, broken = crew.reordered(order), np.take_along_axis(broken, order, axis=0)
             lists = [[pods[k] for k in order[: len(pods), i]] for i, pods in enumerate(lists)]
-        outcome = lockstep.on(cycle, crew, kinds, list(zip(holdings, lists, strict=True)))
+        holdings = QuotaHoldings(needed, lists, counted)
+        outcome = lockstep.on(cycle, crew, kinds, holdings)
         # A budget counts as violated only for the node's sake, not for the quota's (elasticquota spec 3.11).
         violations = np.zeros(len(rows)) if broken is None else np.count_nonzero(outcome.no_room & broken, axis=0)
         results: list[Candidate | int] = []
@@ -195,19 +228,20 @@ class QuotaPreemption:
                 results.append(Candidate(row, victims, int(violations[i])))
         return results
 
-    def _victims(self, pod: Pod, claimant: Claimant | None) -> dict[int, dict[str, tuple[Pod, Amounts]]]:
-        """Row -> uid -> the pods that may be evicted for this one, with what they hold of the quota."""
-        found: dict[int, dict[str, tuple[Pod, Amounts]]] = {}
+    def _victims(self, pod: Pod, claimant: Claimant | None) -> dict[int, list[tuple[Pod, Amounts]]]:
+        """By row, the pods that may be evicted for this one, with what they hold of the quota."""
+        found: dict[int, list[tuple[Pod, Amounts]]] = {}
         if claimant is None or self._is_spared(claimant.quota):
             return found
         assigned = self._handle.cluster.assigned
         own = self._handle.own_replicas
+        priority = pod.priority
         for member in self._books.members(claimant.quota):
-            if not member.assigned or member.non_preemptible or member.pod.shape.priority >= pod.priority:
+            if not member.assigned or member.non_preemptible or member.pod.shape.priority >= priority:
                 continue
             placed = assigned.get(member.pod.uid)
             if placed is not None and placed.row >= 0 and placed not in own:
-                found.setdefault(placed.row, {})[placed.uid] = (placed, member.counted)
+                found.setdefault(placed.row, []).append((placed, member.counted))
         return found
 
     def _is_spared(self, quota: Quota) -> bool:

@@ -29,7 +29,7 @@ class DryRun:
         """The candidate, or the code of the filter that refuses the pod even with all lower pods gone.
 
         `lower`: the pods on the row that may go. A candidate without victims means that the pod fits as it is.
-        With `holdings`, which must suffice with all of them gone, victims are also those the preemptor needs the
+        With `holdings`, victims are also those the preemptor needs the
         holdings of; they stay in the order in which they were tried, and only those that the node has no room for
         count as violations (elasticquota spec 3.11).
         """

@@ -21,19 +21,13 @@ from koordsched.framework.filtering import Filtering
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import PASS, Codes
 from koordsched.framework.worlds import Amounts, WorldChain
-from koordsched.plugins.preemption.holdings import Holdings
+from koordsched.plugins.preemption.holdings import WorldHoldings
 from koordsched.plugins.preemption.kinds import PodKinds
 from koordsched.plugins.preemption.victims import Crew, Mask
 
 _STEPPED = Facet.RESOURCES | Facet.PORTS
 _INDEPENDENT = Facet.LABELS | Facet.TAINTS | Facet.IMAGES | Facet.CONDITIONS | Facet.FEATURES | Facet.ANNOTATIONS
 """Facets that pods leave alone."""
-
-
-Claims = Sequence[tuple[Holdings, Sequence[Pod]]]
-"""Per row of a crew what the preemptor needs besides the node, which must suffice with all pods of the crew gone, and
-the pods.
-"""
 
 
 class Outcome(NamedTuple):
@@ -61,7 +55,7 @@ class Lockstep:
             plugin.facets & ~(_STEPPED | _INDEPENDENT) == 0 for plugin in self._filtering.node_filters(cycle)
         )
 
-    def on(self, cycle: Cycle, crew: Crew, kinds: PodKinds, claims: Claims | None = None) -> Outcome:
+    def on(self, cycle: Cycle, crew: Crew, kinds: PodKinds, holdings: WorldHoldings | None = None) -> Outcome:
         """The dry run on each row of the crew. The pods nominated to a row are there, and also are not."""
         promised = self._promised(cycle.pod, crew.rows)
         chain = self._filtering.worlds(cycle, [other for _, others in promised for other in others])
@@ -74,7 +68,7 @@ class Lockstep:
                 room.comes(i, others)
             worlds = _Stepping(chain, crew, kinds, promised)
             codes = worlds.codes()
-            victims, no_room = _put_back(worlds, room, codes == PASS, claims)
+            victims, no_room = _put_back(worlds, room, codes == PASS, holdings)
         finally:
             room.restore()
         return Outcome(codes, victims, no_room)
@@ -91,7 +85,7 @@ class Lockstep:
         return [(i, others) for i, others in nominated if others]
 
 
-def _put_back(worlds: _Stepping, room: _Room, passing: Mask, claims: Claims | None) -> tuple[Mask, Mask]:
+def _put_back(worlds: _Stepping, room: _Room, passing: Mask, holdings: WorldHoldings | None) -> tuple[Mask, Mask]:
     crew = worlds.crew
     victims: Mask = np.zeros(crew.kinds.shape, dtype=np.bool_)
     no_room: Mask = np.zeros_like(victims)
@@ -103,14 +97,9 @@ def _put_back(worlds: _Stepping, room: _Room, passing: Mask, claims: Claims | No
         refused = worlds.refuses(step, active)
         no_room[step, active] = refused
         goes = refused
-        if claims is not None:
-            goes = refused.copy()
-            for k in np.flatnonzero(~refused).tolist():
-                holdings, pods = claims[active[k]]
-                if holdings.spare(pods[step]):
-                    holdings.put_back(pods[step])
-                else:
-                    goes[k] = True
+        if holdings is not None:
+            goes = refused | ~holdings.spare(step, active)
+            holdings.put_back(step, active[~goes])
         away = active[goes]
         if len(away):
             room.step(step, away, -1)

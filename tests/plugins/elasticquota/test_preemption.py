@@ -170,11 +170,42 @@ def test_same_choice_as_the_plain_way(seed, asked):
         assert evicted == [p.key for p in candidates[node_name]]
 
 
-def test_five_thousand_members_are_decided_on_quickly():
-    world = World(*(node(f"n{i}", cpu=64) for i in range(1000)), quota("q", {"cpu": 5000}), args=BY_MAX)
+HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+WEB = {"matchLabels": {"app": "web"}}
+SPREAD = {
+    "topologySpreadConstraints": [
+        {"topologyKey": key, "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": WEB}
+        for key in (HOSTNAME, ZONE)
+    ]
+}
+REPELLED = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": HOSTNAME, "labelSelector": WEB}]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(("spec", "guarded"), [({}, False), ({}, True), (SPREAD, False), (REPELLED, True)])
+def test_five_thousand_members_are_decided_on_quickly(spec, guarded):
+    nodes = [node(f"n{i}", cpu=64) for i in range(1000)]
+    for i, made in enumerate(nodes):
+        made["metadata"]["labels"][ZONE] = f"z{i % 3}"
+    world = World(*nodes, quota("q", {"cpu": 5000}), args=BY_MAX)
     for i in range(5000):
-        world.cluster.set_pod(world.pod(pod(f"m{i}", {"cpu": 1}, "q", on=f"n{i % 1000}", priority=i % 7)))
-    new = world.pod(pod("new", {"cpu": 2}, "q", priority=100))
+        labels = {"app": "web" if i % 2 else "db"}
+        world.cluster.set_pod(
+            world.pod(pod(f"m{i}", {"cpu": 1}, "q", on=f"n{i % 1000}", priority=i % 7, labels=labels))
+        )
+    if guarded:
+        budget = {
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}},
+            "status": {"disruptionsAllowed": 0},
+        }
+        world.cluster.objects.of(POD_DISRUPTION_BUDGETS).upsert(convert(budget, PodDisruptionBudget))
+    new = world.pod(pod("new", {"cpu": 2}, "q", priority=100, labels={"app": "web"}, **spec))
     world.cluster.pod_seen(new)
     cycle = Cycle(new)
     verdicts = world.profile.filtering.filter(cycle)
