@@ -2,14 +2,15 @@
 
 How it is put together, from the inside out:
 
-* `amounts` exact quantities; `quota` a quota and its place; `accounting` requests and usage up a tree; `tree` and
-  `runtime` what each quota may use now; `trees` all trees of a cluster and who belongs where. These know nothing of
-  pods, nodes or the API: they are a pure, incremental computation, equal at any moment to one from scratch.
+* `amounts` exact quantities; `quota` a quota and its place; `tally` pods that count alike; `accounting` requests and
+  usage up a tree; `tree` and `runtime` what each quota may use now; `trees` all trees of a cluster and who belongs
+  where; `timing` the steps of all this that are measured. These know nothing of pods, nodes or the API: they are a
+  pure, incremental computation, equal at any moment to one from scratch.
 * `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there; `books`
-  keeps the trees in step with the cluster (one `QuotaBooks` per cluster state and set of settings, whatever the
-  number of profiles).
-* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota, `hints` wakes pods,
-  `messages` and `explanation` say why.
+  keeps the trees in step with the cluster, `nodes` with what there is to distribute (one `QuotaBooks` per cluster
+  state, whatever the number of profiles).
+* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota, `hints` wakes pods when
+  there is `room` or there are `prospects` of victims, `messages` and `explanation` say why.
 
 For controllers (status, metrics, revocation, built-in objects) and commands, the surface to build on is:
 

@@ -272,8 +272,9 @@ class QuotaBooks:
             if assigned != member.assigned:
                 self._set_assigned(member, assigned)
             return
-        left = self._leave(member)
-        self._changed([left, self._join(pod, assigned)])
+        held_on = member.assigned and member.non_preemptible
+        quotas = self._leave(member), self._join(pod, assigned)
+        self._changed(quotas, yielding=pod if held_on and assigned and is_preemptible(pod) else None)
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See `PodObserver`."""
@@ -367,7 +368,7 @@ class QuotaBooks:
 
     # --- news -------------------------------------------------------------------------------------------
 
-    def _changed(self, less_used: Iterable[Quota | None]) -> None:
+    def _changed(self, less_used: Iterable[Quota | None], yielding: Pod | None = None) -> None:
         """Something changed after which more pods may fit, if there is room now that was not there before."""
         self.version += 1
         quotas: set[str] = set()
@@ -377,7 +378,7 @@ class QuotaBooks:
                 quotas.update(ancestor.name for ancestor in quota.ancestors())
         trees = self._shifted()
         if quotas or trees:
-            self._cluster.announce(ROOM, None, Room(frozenset(quotas), trees))
+            self._cluster.announce(ROOM, None, Room(frozenset(quotas), trees, yielding))
 
     def _shifted(self) -> frozenset[str]:
         shifted: list[QuotaTree] = []

@@ -72,7 +72,7 @@ class Group:
     `members`: by uid; `tally`: how they count in their quota, None if they belong to none.
     """
 
-    __slots__ = ("claim", "key", "members", "non_preemptible", "requested", "tally")
+    __slots__ = ("__weakref__", "claim", "key", "members", "non_preemptible", "requested", "tally")
 
     def __init__(self, key: GroupKey, claim: Claim, asked: Requested, *, non_preemptible: bool) -> None:
         self.key = key

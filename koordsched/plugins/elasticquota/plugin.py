@@ -23,6 +23,7 @@ from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.explanation import Details, explain_refusal
 from koordsched.plugins.elasticquota.hints import hints
 from koordsched.plugins.elasticquota.preemption import QuotaPreemption
+from koordsched.plugins.elasticquota.prospects import Prospects
 from koordsched.plugins.elasticquota.settings import Settings
 from koordsched.queue.hints import HintRegistration
 
@@ -62,10 +63,13 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         self._preemption = QuotaPreemption(
             handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
         )
+        self._prospects = Prospects(
+            handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
+        )
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Room in a quota, and changes of the pod's own that matter to its quota."""
-        return hints(self.name, self.books, self.admission)
+        """Room in a quota, victims in it, and changes of the pod's own that matter to its quota."""
+        return hints(self.name, self.admission, self._prospects)
 
     def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
         """UNSCHEDULABLE if the quota has no room; SKIP for a pod without a quota."""
@@ -82,7 +86,10 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
 
     def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
         """Looks for pods of the same quota that can make room."""
-        return self._preemption.post_filter(cycle, pod, codes)
+        result = self._preemption.post_filter(cycle, pod, codes)
+        if not result.status.ok:
+            self._prospects.in_vain(pod)
+        return result
 
     def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
         """Nothing to do: the books follow the cluster state."""

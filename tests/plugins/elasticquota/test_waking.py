@@ -1,55 +1,18 @@
 """Pods refused by their quota, on the real scheduler over the embedded API server: tried again only when it helps."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 
 from tests.embedded import Embedded, scheduler_on
 from tests.parity.koord import custom_resources
-from tests.plugins.elasticquota.objects import API_VERSION, node, pod, quota
+from tests.plugins.elasticquota.objects import node, pod, quota
+from tests.plugins.elasticquota.running import cluster, remove, replace, where
 from tests.plugins.elasticquota.world import amounts, configuration
 from tests.virtualtime import run
 
 GATED = {"schedulingGates": [{"name": "wait"}]}
-
-
-@asynccontextmanager
-async def cluster(*objects, args=None):
-    """An API server with these objects, and a scheduler that has seen them."""
-    embedded = Embedded()
-    for thing in custom_resources():
-        embedded.insert(thing)
-    for name in ("default", "quotas"):
-        embedded.insert({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for thing in objects:
-        embedded.insert(thing)
-    async with scheduler_on(embedded, configuration(args)) as running:
-        await asyncio.sleep(1)
-        yield embedded, running
-
-
-def where(embedded, name):
-    """The node of a pod, None while it waits."""
-    return embedded.get("Pod", name)["spec"].get("nodeName")
-
-
-def remove(embedded, thing):
-    """Deletes an object at once."""
-    resource = embedded.resource(thing["kind"], thing["apiVersion"])
-    metadata = thing["metadata"]
-    namespace = metadata.get("namespace") if resource.namespaced else None
-    embedded.registry.delete(resource, namespace, metadata["name"], grace_period_seconds=0)
-
-
-def replace(embedded, thing):
-    """Writes a quota anew."""
-    resource = embedded.resource("ElasticQuota", API_VERSION)
-    record = embedded.registry.record(resource, thing["metadata"]["namespace"], thing["metadata"]["name"])
-    stored = record.obj()
-    embedded.registry.replace_record(resource, record, {**stored, "spec": thing["spec"]})
-
 
 MINE = {"cpu": 4, "memory": "4Gi"}
 ROOMY = {"cpu": 100, "memory": "100Gi"}

@@ -1,0 +1,128 @@
+"""Pods that wait because preemption inside their quota was in vain: tried again when it may succeed, and only then.
+
+In each case a pod of priority 50 that requests 4 CPUs waits in a quota of 10, in which 8 are used by pods that are more
+important and 2 by one that is less.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.plugins.elasticquota.objects import PREFIX, node, quota
+from tests.plugins.elasticquota.objects import pod as plain_pod
+from tests.plugins.elasticquota.running import cluster, relabel, remove, replace, where
+from tests.virtualtime import run
+
+
+def pod(*what, **more):
+    """A pod complete enough to be written back when it is evicted."""
+    thing = plain_pod(*what, **more)
+    thing["spec"]["containers"][0]["image"] = "app"
+    return thing
+
+
+NODE = node("n", cpu=100, memory="100Gi")
+KEPT = pod("kept", {"cpu": 8}, "mine", on="n", priority=100)
+LOW = pod("low", {"cpu": 2}, "mine", on="n", priority=1)
+STUBBORN = pod("low", {"cpu": 2}, "mine", on="n", priority=1, preemptible=False)
+
+
+def mine(cpu):
+    """The quota, so large."""
+    return quota("mine", {"cpu": cpu})
+
+
+def leaving(embedded, name):
+    """Whether a pod is being evicted."""
+    return "deletionTimestamp" in embedded.get("Pod", name)["metadata"]
+
+
+CASES = {
+    # What is missing is more than the evictable pods have, then just what they have, then still more.
+    "max grows enough": ([LOW], 4, lambda e: replace(e, mine(12)), True),
+    "max grows too little": ([LOW], 4, lambda e: replace(e, mine(11)), False),
+    "max shrinks": ([LOW], 4, lambda e: replace(e, mine(9)), False),
+    "a more important pod goes, which is not enough": (
+        [LOW, pod("also", {"cpu": 1}, "mine", on="n", priority=100)],
+        6,
+        lambda e: remove(e, pod("also", {"cpu": 1}, "mine")),
+        False,
+    ),
+    "a more important pod goes": (
+        [LOW, pod("also", {"cpu": 2}, "mine", on="n", priority=100)],
+        2,
+        lambda e: remove(e, pod("also", {"cpu": 2}, "mine")),
+        True,
+    ),
+    "may be preempted now": (
+        [STUBBORN],
+        2,
+        lambda e: relabel(e, "Pod", "low", **{f"{PREFIX}preemptible": "true"}),
+        True,
+    ),
+    "may be preempted now, but has too little": (
+        [STUBBORN],
+        4,
+        lambda e: relabel(e, "Pod", "low", **{f"{PREFIX}preemptible": "true"}),
+        False,
+    ),
+    "some other label changes": ([STUBBORN], 2, lambda e: relabel(e, "Pod", "low", other="true"), False),
+    "as important a pod may be preempted now": (
+        [pod("low", {"cpu": 2}, "mine", on="n", priority=50, preemptible=False)],
+        2,
+        lambda e: relabel(e, "Pod", "low", **{f"{PREFIX}preemptible": "true"}),
+        False,
+    ),
+    "a less important pod comes": (
+        [STUBBORN],
+        2,
+        lambda e: e.insert(pod("new", {"cpu": 2}, "mine", on="n", priority=1)),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("others", "size", "change", "helps"), [pytest.param(*case, id=name) for name, case in CASES.items()]
+)
+def test_tried_again_when_somebody_can_go_and_only_then(others, size, change, helps):
+    async def scenario():
+        args = {"enableRuntimeQuota": False}
+        async with cluster(NODE, mine(10), KEPT, *others, args=args) as (embedded, running):
+            embedded.insert(pod("waits", {"cpu": size}, "mine", priority=50))
+            await asyncio.sleep(15)
+            assert (where(embedded, "waits"), running.attempts["default/waits"]) == (None, 1)
+            change(embedded)
+            await asyncio.sleep(2)
+            tries, going = running.attempts["default/waits"], leaving(embedded, "low")
+            if helps:
+                remove(embedded, LOW)
+                await asyncio.sleep(2)
+            return going, tries, where(embedded, "waits") is not None
+
+    assert run(scenario()) == ((True, 2, True) if helps else (False, 1, False))
+
+
+def test_others_are_looked_for_when_the_room_of_the_victims_is_gone():
+    """While the victim goes, the quota shrinks: another one has to go, too."""
+
+    async def scenario():
+        second = pod("second", {"cpu": 2}, "mine", on="n", priority=2)
+        async with cluster(NODE, mine(12), KEPT, LOW, second, args={"enableRuntimeQuota": False}) as (
+            embedded,
+            running,
+        ):
+            embedded.insert(pod("waits", {"cpu": 2}, "mine", priority=50))
+            await asyncio.sleep(15)
+            assert (leaving(embedded, "low"), leaving(embedded, "second")) == (True, False)
+            replace(embedded, mine(10))
+            await asyncio.sleep(2)
+            assert running.attempts["default/waits"] == 1, "it waits for its victim"
+            remove(embedded, LOW)
+            await asyncio.sleep(2)
+            assert (leaving(embedded, "second"), running.attempts["default/waits"]) == (True, 2)
+            remove(embedded, second)
+            await asyncio.sleep(2)
+            return where(embedded, "waits")
+
+    assert run(scenario()) == "n"
