@@ -12,6 +12,9 @@ from tests.ha.processes import Process, free_port
 NODES, SLOTS = 10, 8
 """Nodes, and how many pods of the load fit on each: few, so that one too many would show."""
 
+NEARLY_ALL = NODES * SLOTS - 5
+"""Pods of the load that there are at a time, unless told otherwise."""
+
 TEMPLATE = {"templates": [{"nodeName": "node-${index}", "weight": 1, "capacity": {"cpu": 4, "memory": "16Gi"}}]}
 
 
@@ -40,6 +43,9 @@ class Cluster:
         self._node_of = {}
         self._used = Counter()
         self._created = 0
+        self._deleted = 0
+        self._load_bound = {}
+        """uid -> name of the pods of the load that are bound, oldest first."""
         self._lives = 0
         self._dump = None
         self._tasks = []
@@ -76,9 +82,9 @@ class Cluster:
         self._tasks.append(create(self._follow("/api/v1/pods", self._pod)))
         self._tasks.append(create(self._follow("/apis/coordination.k8s.io/v1/leases", self._lease)))
 
-    def put_under_load(self, per_second):
-        """Creates pods, and deletes the oldest bound ones so that there is always room for some and never for all."""
-        self._tasks.append(asyncio.create_task(self._load(per_second)))
+    def put_under_load(self, per_second, at_most=NEARLY_ALL):
+        """Creates pods, and deletes the oldest bound ones so that there are about so many."""
+        self._tasks.append(asyncio.create_task(self._load(per_second, at_most)))
 
     async def stop_load(self):
         """No more pods come or go."""
@@ -116,6 +122,17 @@ class Cluster:
         """All pods."""
         async with self._session.get("/api/v1/pods") as answer:
             return (await answer.json())["items"]
+
+    async def all_bound(self, within):
+        """Until no pod waits; none of the load may have gone but those that the load deleted."""
+        async with asyncio.timeout(within):
+            while True:
+                pods = await self.pods()
+                if all(pod["spec"].get("nodeName") for pod in pods):
+                    break
+                await asyncio.sleep(0.1)
+        there = sum(1 for pod in pods if pod["metadata"].get("labels", {}).get("app") == "load")
+        assert there == self._created - self._deleted
 
     async def settled(self, within):
         """Until no pod waits that has room."""
@@ -158,6 +175,7 @@ class Cluster:
     def _forget_all_but(self, present):
         for uid in self._node_of.keys() - present:
             self._used[self._node_of.pop(uid)] -= 1
+            self._load_bound.pop(uid, None)
 
     def _lease(self, kind, thing, now):
         holder = thing["spec"].get("holderIdentity") or ""
@@ -171,6 +189,7 @@ class Cluster:
         if kind == "DELETED":
             if self._node_of.pop(uid, ""):
                 self._used[before] -= 1
+            self._load_bound.pop(uid, None)
             return
         if before and node != before:
             self.wrong.append(f"pod {thing['metadata']['name']} moved from {before} to {node}")
@@ -178,17 +197,19 @@ class Cluster:
             self._node_of[uid] = node
             self._used[node] += 1
             self.bindings.append((now, thing["metadata"]["name"]))
+            if thing["metadata"].get("labels", {}).get("app") == "load":
+                self._load_bound[uid] = thing["metadata"]["name"]
             if self._used[node] > SLOTS:
                 self.wrong.append(f"{self._used[node]} pods on {node}")
 
     # --- load --------------------------------------------------------------------------------------
 
-    async def _load(self, per_second):
+    async def _load(self, per_second, at_most):
         while True:
             await asyncio.sleep(1 / per_second)
             try:
                 await self._create()
-                await self._make_room()
+                await self._make_room(at_most)
             except (aiohttp.ClientError, OSError):
                 await asyncio.sleep(0.1)  # the server is away; what was sent counts as sent or not, the list will tell
 
@@ -199,11 +220,10 @@ class Cluster:
         async with self._session.post("/api/v1/namespaces/default/pods", json=pod(f"load-{self._created}")) as answer:
             assert answer.status in (201, 409), await answer.text()
 
-    async def _make_room(self):
-        """One of the pods that were bound first goes when the cluster is nearly full."""
-        if sum(self._used.values()) < NODES * SLOTS - 5:
+    async def _make_room(self, at_most):
+        """The pod that was bound first goes when there are enough."""
+        if len(self._load_bound) < at_most:
             return
-        oldest = self.bindings[max(0, len(self.bindings) - sum(self._used.values()))][1]
-        target = f"/api/v1/namespaces/default/pods/{oldest}"
+        target = f"/api/v1/namespaces/default/pods/{next(iter(self._load_bound.values()))}"
         async with self._session.delete(target, json={"gracePeriodSeconds": 0}) as answer:
-            await answer.read()
+            self._deleted += answer.status == 200

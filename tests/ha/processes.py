@@ -18,7 +18,7 @@ def free_port():
 
 
 class Process:
-    """`koordsched <arguments>`."""
+    """A command, such as `koordsched <arguments>`."""
 
     def __init__(self, process):
         self._process = process
@@ -28,12 +28,15 @@ class Process:
 
     @classmethod
     async def start(cls, *arguments):
+        """koordsched."""
+        return await cls.of(sys.executable, "-m", "koordsched", *arguments)
+
+    @classmethod
+    async def of(cls, *command):
+        """Anything."""
         return cls(
             await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "koordsched",
-                *arguments,
+                *command,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, "NO_COLOR": "1"},

@@ -1,0 +1,229 @@
+"""Alerts and board: every expression is PromQL over series that a running scheduler exposes, with the labels it has."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cli.test_daemon import free_port
+from tests.packaging.kubectl import DEADLINE, api_server, kubectl, needs_kubectl
+from tests.packaging.promql import OF_THE_TARGET, Wrong, labels_of, selectors
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "manifests" / "monitoring"
+GROUPS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"]
+RULES = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
+BOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
+TARGETS = [
+    pytest.param(target, id=f"{panel['title']}-{target['refId']}")
+    for panel in BOARD["panels"]
+    for target in panel.get("targets", ())
+]
+Series = dict[str, list[dict[str, str]]]
+
+NOT_PROVOKED = {("scheduler_schedule_attempts_total", "result", "error")}
+"""Label values that exist, but not in the scenario: an error of the scheduler."""
+
+
+def without_variables(text: str) -> str:
+    """An expression as Grafana sends it."""
+    return text.replace("$__rate_interval", "5m").replace("$job", "koordsched-metrics").replace("$profile", ".*")
+
+
+# --- a scheduler that has seen everything the rules and the board speak of ----------------------------
+
+
+def pod(name: str, cpu: str = "1m", **spec: object) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": containers, **spec},
+    }
+
+
+def node(name: str) -> dict[str, Any]:
+    """A node with one CPU that no kubelet looks after."""
+    capacity = {"cpu": "1", "memory": "8Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"name": name}},
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path, object): pods that are placed, wait, preempt, are woken, and are put by somebody else where no room is."""
+    pods = "/api/v1/namespaces/default/pods"
+    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
+    yield "/apis/scheduling.k8s.io/v1/priorityclasses", {**important, "value": 1000}
+    yield "/api/v1/nodes", node("small")
+    yield "/api/v1/nodes", node("crammed")
+    for number in range(60):
+        yield pods, pod(f"plain-{number}")
+    yield pods, pod("nowhere", nodeSelector={"name": "nowhere"})
+    yield pods, pod("victim", "900m", nodeName="small")
+    yield pods, pod("preemptor", "900m", nodeSelector={"name": "small"}, priorityClassName="important")
+    yield pods, pod("too-much", "3", nodeName="crammed")
+
+
+def post(url: str, thing: dict[str, Any]) -> None:
+    request = urllib.request.Request(url, json.dumps(thing).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=DEADLINE):
+        pass
+
+
+def scraped(port: int) -> Series:
+    """Name -> labels of its series; nothing while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
+            text = answer.read().decode()
+    except urllib.error.URLError:
+        return {}
+    found: Series = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def wanted() -> set[str]:
+    """Every series that rules and board read, but those of Prometheus itself."""
+    texts = [rule["expr"] for rule in RULES.values()]
+    texts += [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
+    return {name for text in texts for name, _, _ in selectors(without_variables(text))} - {"up"}
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    folder = tmp_path_factory.mktemp("monitoring")
+    port = free_port()
+    with api_server(folder) as kubeconfig, (folder / "scheduler.log").open("w") as log:
+        server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+        command = [sys.executable, "-m", "koordsched", "run", "--kubeconfig", kubeconfig, "--secure-port", "0"]
+        process = subprocess.Popen([*command, "--address=127.0.0.1", f"--port={port}"], stdout=log, stderr=log)
+        try:
+            for path, thing in scenario():
+                post(server + path, thing)
+            end = time.monotonic() + DEADLINE
+            while missing := wanted() - (found := scraped(port)).keys():
+                assert process.poll() is None, (folder / "scheduler.log").read_text()[-2000:]
+                assert time.monotonic() < end, f"not exposed: {sorted(missing)}"
+                time.sleep(0.2)
+            yield found
+        finally:
+            process.terminate()
+            process.wait(DEADLINE)
+
+
+# --- the rules ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_alerts_read_what_there_is_and_speak_of_labels_they_have(alert: str, series: Series) -> None:
+    rule = RULES[alert]
+    labels = labels_of(rule["expr"], series)
+    named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    assert named <= labels
+    for name, label, value in selectors(rule["expr"]):
+        assert label in OF_THE_TARGET or is_seen(series, name, label, value), (name, label, value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_panels_read_what_there_is_and_name_lines_by_labels_they_have(target: dict[str, Any], series: Series) -> None:
+    text = without_variables(target["expr"])
+    labels = labels_of(text, series)
+    assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels
+    for name, label, value in selectors(text):
+        known = value == ".*" or label in OF_THE_TARGET
+        assert known or is_seen(series, name, label, value), (name, label, value)
+
+
+def is_seen(series: Series, name: str, label: str, value: str) -> bool:
+    """Whether some series has the label with this value, or would have in another scenario."""
+    return (name, label, value) in NOT_PROVOKED or any(labels.get(label) == value for labels in series[name])
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("sum(rate(scheduler_nothing_total[5m]))", "nobody exposes scheduler_nothing_total"),
+        ('scheduler_pending_pods{line="active"}', "scheduler_pending_pods has no label line"),
+        ("sum by (result) (scheduler_pending_pods)", "there is no label result"),
+        ("sum by (queue) (sum(scheduler_pending_pods))", "there is no label queue"),
+        ("sum(scheduler_pending_pods", "unclosed left parenthesis"),
+        ("rate(scheduler_pending_pods)", "expected type matrix"),
+    ],
+)
+def test_the_check_finds_what_is_wrong(text: str, why: str) -> None:
+    exposed = {"scheduler_pending_pods": [{"queue": "active"}]}
+    with pytest.raises(Wrong, match=re.escape(why)):
+        labels_of(text, exposed)
+
+
+def test_alerts_are_complete_and_have_a_runbook() -> None:
+    sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE))
+    assert sections == set(RULES)
+    for name, rule in RULES.items():
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["runbook_url"] == f"docs/monitoring.md#{name.lower()}"
+
+
+def test_the_operator_gets_the_same_rules() -> None:
+    rule = yaml.safe_load((FOLDER / "prometheusrule.yaml").read_text())
+    assert rule["spec"]["groups"] == GROUPS
+
+
+def test_the_job_is_the_one_that_is_scraped() -> None:
+    monitor = yaml.safe_load((FOLDER / "servicemonitor.yaml").read_text())["spec"]
+    service = yaml.safe_load((ROOT / "manifests" / "base" / "service.yaml").read_text())
+    base = yaml.safe_load((ROOT / "manifests" / "base" / "kustomization.yaml").read_text())
+    assert monitor["namespaceSelector"]["matchNames"] == [service["metadata"]["namespace"]]
+    assert monitor["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert monitor["selector"]["matchLabels"].items() <= base["labels"][0]["pairs"].items()
+    jobs = {value for rule in RULES.values() for _, label, value in selectors(rule["expr"]) if label == "job"}
+    assert jobs == {service["metadata"]["name"]}
+
+
+def test_the_memory_alert_knows_the_limit() -> None:
+    deployment = yaml.safe_load((ROOT / "manifests" / "base" / "deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    limit = container["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    assert RULES["KoordschedMemory"]["expr"].endswith(f"> 0.85 * {int(limit[:-2]) * 2**30}")
+
+
+def test_the_board_is_whole() -> None:
+    panels = BOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(taken)) == len(taken), "panels overlap"
+    assert max(x for x, _ in taken) < 24
+
+
+@needs_kubectl
+def test_the_folder_can_be_built() -> None:
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(FOLDER))))
+    kinds = sorted(obj["kind"] for obj in objects)
+    assert kinds == ["ClusterRole", "ConfigMap", "PrometheusRule", "ServiceMonitor"]
+    (board,) = (obj for obj in objects if obj["kind"] == "ConfigMap")
+    assert json.loads(board["data"]["dashboard.json"]) == BOARD
