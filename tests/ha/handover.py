@@ -1,4 +1,4 @@
-"""What a hand-over takes place in: a node with static pods, somebody who runs koordsched's pods, a pod that preempts."""
+"""What a hand-over takes place in: static pods, somebody who runs koordsched's containers, a pod that preempts."""
 
 import asyncio
 import os
@@ -91,6 +91,10 @@ class Containers(Watching):
         self._kubeconfig = folder / "account.kubeconfig"
         write_kubeconfig(self._kubeconfig, kubeconfig(server))
         self.processes = {}
+
+    @property
+    def running(self):
+        return [process for process in self.processes.values() if process.running]
 
     async def look(self):
         async with self._session.get("/api/v1/namespaces/koordsched-system/pods") as answer:

@@ -2,9 +2,9 @@
 
     python -m tests.ha.kubescheduler --server http://127.0.0.1:PORT
 
-It shares no code with the scheduler. Lease: client-go `tools/leaderelection`, with kube-scheduler's settings (15 s, 10 s,
-2 s, released on SIGTERM). Preemption: victims are deleted, the pod keeps `status.nominatedNodeName`, and is bound when
-they are gone; meanwhile their room belongs to nobody of lower or equal priority.
+It shares no code with the scheduler. Lease: client-go `tools/leaderelection`, with kube-scheduler's settings (15 s,
+10 s, 2 s, released on SIGTERM). Preemption: victims are deleted, the pod keeps `status.nominatedNodeName`, and is bound
+when they are gone; meanwhile their room belongs to nobody of lower or equal priority.
 """
 
 import argparse

@@ -1,6 +1,5 @@
 """docs/migration.md, command by command: from kube-scheduler to koordsched and back, under load, amid a preemption."""
 
-import asyncio
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from tests.ha.handover import ISLAND, REAL, Containers, Preemption, StaticPods
 from tests.ha.replicas import ACQUIRED
 from tests.ha.runbook import Runbook
 from tests.packaging.kubectl import needs_kubectl
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "migration.md").read_text()
@@ -64,17 +64,11 @@ class Site:
     def leads(self):
         """Which program holds the lease, as far as those that run say."""
         acquired = "uccessfully acquired lease"  # client-go begins with a capital letter
-        of_koordsched = [process for process in self.containers.processes.values() if process.running]
-        found = ["koordsched" for process in of_koordsched if process.says(ACQUIRED)]
+        found = ["koordsched" for process in self.containers.running if process.says(ACQUIRED)]
         static = self.static.process
         if static is not None and static.running and static.says(acquired):
             found.append("kube-scheduler")
         return found
-
-    async def until(self, condition, within=60.0):
-        async with asyncio.timeout(within):
-            while not condition():
-                await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -86,7 +80,7 @@ async def site(directory, per_second=10):
         here.cluster.observe()
         here.static.start()
         here.containers.start()
-        await here.until(lambda: here.leads == ["kube-scheduler"])
+        await until(lambda: here.leads == ["kube-scheduler"], "kube-scheduler leads", 60)
         here.cluster.put_under_load(per_second, LOAD)
         await here.cluster.more_bindings(5, 30)
         yield here
@@ -104,7 +98,7 @@ async def there_and_back(directory):
     async with site(directory) as here:
         await here.do("Check the configuration")
         await here.do("1. Start koordsched, waiting")
-        await here.until(lambda: len(here.containers.processes) == 2)
+        await until(lambda: len(here.containers.processes) == 2, "two replicas", 60)
         for process in here.containers.processes.values():
             await process.wait_for("watching ")
         assert here.leads == ["kube-scheduler"]
@@ -115,7 +109,7 @@ async def there_and_back(directory):
         await hand_over(here, "back", "Back", "kube-scheduler")
         await here.cluster.more_bindings(20, 60)
         await here.do("Back", 1)
-        await here.until(lambda: not any(process.running for process in here.containers.processes.values()))
+        await until(lambda: not here.containers.running, "the replicas have ended", 60)
         await here.cluster.more_bindings(10, 60)
 
 
@@ -125,7 +119,7 @@ async def hand_over(here, name, section, to):
     try:
         await preemption.begin()
         await here.do(section)
-        await here.until(lambda: here.leads == [to])
+        await until(lambda: here.leads == [to], f"{to} leads", 60)
         await preemption.add_rival()
         await here.cluster.more_bindings(10, 60)
         # The new one has seen everything: the promise stands, and the rival has not taken the room.
@@ -179,7 +173,7 @@ async def test_side_by_side(tmp_path, monkeypatch):
             return [p["spec"]["schedulerName"] for p in pods if p["spec"].get("nodeName")]
 
         await here.do("Side by side", 0)
-        await here.until(lambda: "koordsched" in here.leads)
+        await until(lambda: "koordsched" in here.leads, "koordsched leads", 60)
         await here.do("Side by side", 1)
         assert await scheduled_by() == ["koordsched"] * 4
         assert sorted(here.leads) == ["koordsched", "kube-scheduler"]
