@@ -99,7 +99,7 @@ class Extenders:
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
-                _log.info("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
+                _log.warning("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
                 continue
             refusals.add(reply, table.row_of)
             kept = set(reply.kept)
@@ -134,7 +134,7 @@ class Extenders:
         try:
             return await extender.prioritize(self._node_arguments(extender, pod, table, rows))
         except ExtenderError as error:
-            _log.info("extender %s gives no scores: %s", extender.url, error)
+            _log.warning("extender %s gives no scores: %s", extender.url, error)
             return []
         finally:
             self._prioritizing.dec()
@@ -163,7 +163,7 @@ class Extenders:
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
-                _log.info("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
+                _log.warning("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
         return candidates
 
     @staticmethod
@@ -208,7 +208,7 @@ class Extenders:
                     return SUCCESS
                 if not extender.ignorable:
                     return Status(Code.ERROR, (str(error),))
-                _log.info("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
+                _log.warning("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
                 continue
             return SUCCESS
         return None

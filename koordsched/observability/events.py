@@ -29,6 +29,7 @@ from koordsched.observability.eventwire import (
     nanoseconds,
     reporting_instance,
 )
+from koordsched.observability.lossreport import LossReport
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ class EventBroadcaster:
         self.sent = 0
         self.coalesced = 0
         self.dropped: dict[str, int] = {"full": 0, "rejected": 0, "unreachable": 0}
+        self._losses = LossReport(_log, "events", clock.monotonic)
 
     @property
     def pending(self) -> int:
@@ -151,7 +153,7 @@ class EventBroadcaster:
         event = None if once else self._series.get(key)
         if event is None:
             if len(self._waiting) >= self._capacity:
-                self.dropped["full"] += 1
+                self._drop(key, "full", "too many wait")
                 return
             event = _Event(key, instance, event_name(key.regarding.name, time_ns), note, time_ns, now)
             if not once:
@@ -190,6 +192,7 @@ class EventBroadcaster:
 
     def keep_house(self) -> None:
         """Writes the counts of series that ended or are due to be refreshed, and forgets what ended."""
+        self._losses.tick()
         now = self._clock.monotonic()
         while self._series:
             key, event = next(iter(self._series.items()))
@@ -314,16 +317,14 @@ class EventBroadcaster:
             self._enqueue(event)
 
     def _give_up(self, event: _Event, reason: str, status: int) -> None:
-        self.dropped[reason] += 1
-        _log.warning(
-            "Event %s about %s/%s was not written (%s)",
-            event.key.reason,
-            event.key.regarding.namespace,
-            event.key.regarding.name,
-            f"status {status}" if status else "no answer",
-        )
+        self._drop(event.key, reason, f"status {status}" if status else "no answer")
         if self._series.get(event.key) is event:
             del self._series[event.key]
+
+    def _drop(self, key: EventKey, reason: str, why: str) -> None:
+        self.dropped[reason] += 1
+        regarding = key.regarding
+        self._losses.lost(f"{reason}: {why}", f"{key.reason} about {regarding.namespace}/{regarding.name}".rstrip("/"))
 
 
 class EventRecorder:

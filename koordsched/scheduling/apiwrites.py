@@ -71,7 +71,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.info("binding of %s to %s is in doubt, asking again: %s", pod.key, node, error)
+                _log.debug("binding of %s to %s is in doubt, asking again: %s", pod.key, node, error)
             except NotSent as error:
                 if not doubtful:
                     raise WriteFailed(str(error)) from error
@@ -96,9 +96,9 @@ class ApiWrites:
                 if response.status < 300:
                     seen = _decode_pod(response.body)
                     return seen.metadata.uid == pod.uid and seen.spec.node_name == node
-                _log.info("reading %s back: the server answered %d", pod.key, response.status)
+                _log.debug("reading %s back: the server answered %d", pod.key, response.status)
             except (ClientError, DecodeError) as error:
-                _log.info("reading %s back: %s", pod.key, error)
+                _log.debug("reading %s back: %s", pod.key, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -125,7 +125,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.info("the change of %s is in doubt, asking again: %s", path, error)
+                _log.debug("the change of %s is in doubt, asking again: %s", path, error)
             except (ClientError, DecodeError) as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)
@@ -137,7 +137,7 @@ class ApiWrites:
             response = await self._transport.request("GET", path)
             return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
         except (ClientError, orjson.JSONDecodeError) as error:
-            _log.info("reading %s back: %s", path, error)
+            _log.debug("reading %s back: %s", path, error)
             return None
 
     # --- status ----------------------------------------------------------------------------------

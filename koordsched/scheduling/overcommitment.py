@@ -17,6 +17,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.config.plugin_args import NodeResourcesFitArgs
 from koordsched.config.qualified_names import is_extended_resource
 from koordsched.config.resolving import Profile
+from koordsched.observability.logging import level_of
 from koordsched.observability.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class OvercommitmentReports:
                 self._counters.labels(excess.label).inc()
         text = ", ".join(map(str, exceeded))
         if not exceeded:
-            _log.info("node %s is not over-committed any more", name)
+            _log.log(level_of(1), "node %s is not over-committed any more", name)
             return
         _log.warning("node %s is over-committed: %s", name, text)
         node = self._table.nodes[self._table.row_of[name]]

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import logging
 
 import pytest
 
+from koordsched.observability.logging import level_of
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.serving import embedded_with_users, serving
@@ -73,7 +73,7 @@ def in_world(caplog, story, configuration=None, **size):
         embedded = Embedded()
         embedded.insert(node("alder", cpu="4", **size))
         async with scheduler_on(embedded, configuration) as running:
-            with caplog.at_level(logging.INFO, "koordsched.scheduling.overcommitment"):
+            with caplog.at_level(level_of(1), "koordsched.scheduling.overcommitment"):
                 await story(World(embedded, running.scheduler, caplog))
 
     run(main())
