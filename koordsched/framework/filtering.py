@@ -179,15 +179,11 @@ class Filtering:
             if self._run(filters, cycle, codes, None):
                 feasible = int(np.count_nonzero(codes == PASS))
                 verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
-        broken = [
-            (row, code)
-            for row, code in self._promised(cycle, plan, pre.skipped)
-            if code != PASS and code != verdicts.codes[row]
-        ]
-        if broken:
+        promised, as_promised = self._promised(cycle, plan, pre.skipped)
+        broken = (as_promised != PASS) & (as_promised != verdicts.codes[promised])
+        if broken.any():
             codes = verdicts.codes.copy()
-            for row, code in broken:
-                codes[row] = code
+            codes[promised[broken]] = as_promised[broken]
             feasible = int(np.count_nonzero(codes == PASS))
             verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         return verdicts
@@ -202,7 +198,7 @@ class Filtering:
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
         codes[rows] = self._chain(cycle, plan, pre.skipped, rows)
-        for row in self._promises.rows(cycle.pod).intersection(rows.tolist()):
+        for row in np.intersect1d(self._promises.rows(cycle.pod), rows).tolist():
             nominated = self._promises.nominated_on(row, cycle.pod)
             if nominated:
                 code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
@@ -237,9 +233,11 @@ class Filtering:
         plan = self._evaluations.plan_of(cycle.pod.shape)
         return plan.filter_nodes(self._cluster.table, rows, facets)
 
-    def promised_rows(self, pod: Pod) -> set[int]:
-        """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
-        return self._promises.rows(pod)
+    def promise_stamps(self, pod: Pod) -> npt.NDArray[np.int64]:
+        """By row, a number that changes with the nominations to it; 0 where no pod of at least this pod's priority is
+        nominated. Not to be changed by the caller.
+        """
+        return self._promises.stamps(pod.priority)
 
     def promised_on(self, row: int, pod: Pod) -> list[Pod]:
         """The pods of at least this pod's priority nominated to a row, itself left out."""
@@ -302,29 +300,25 @@ class Filtering:
 
     # --- nominated pods --------------------------------------------------------------------------
 
-    def _promised(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str]) -> list[tuple[int, int]]:
-        """(row, code) of every row promised to others, as if they were there."""
+    def _promised(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
+        """(rows promised to others, the verdict on each as if those were there)."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         if not filters:
             return self._promises.codes(cycle.pod, plan)
         if all(isinstance(plugin, WorldFilter) for plugin in filters):
-            return self._promised_worlds(cycle, self._promises.codes(cycle.pod, plan))
-        return [
-            (row, self._with_nominated(cycle, plan, skipped, row, nominated))
-            for row, nominated in self._promises.to_others(cycle.pod)
-        ]
+            return self._promised_worlds(cycle, *self._promises.codes(cycle.pod, plan))
+        promised = self._promises.to_others(cycle.pod)
+        codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in promised]
+        return np.array([row for row, _ in promised], dtype=np.intp), np.array(codes, dtype=np.int32)
 
-    def _promised_worlds(self, cycle: Cycle, by_node: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _promised_worlds(self, cycle: Cycle, rows: RowArray, codes: Codes) -> tuple[RowArray, Codes]:
         """What the NODE plugins say about promised rows, completed by what the other filters say."""
-        if not by_node:
-            return by_node
-        nominated = [self._promises.nominated_on(row, cycle.pod) for row, _ in by_node]
-        chain = self.worlds(cycle, [other for others in nominated for other in others])
-        assert chain is not None, "all filters can be asked about many worlds"
-        rows = np.array([row for row, _ in by_node], dtype=np.intp)
-        codes = np.array([code for _, code in by_node], dtype=np.int32)
-        chain.refuse(codes, rows, chain.tallied(nominated))
-        return list(zip(rows.tolist(), codes.tolist(), strict=True))
+        if len(rows):
+            nominated = [self._promises.nominated_on(row, cycle.pod) for row in rows.tolist()]
+            chain = self.worlds(cycle, [other for others in nominated for other in others])
+            assert chain is not None, "all filters can be asked about many worlds"
+            chain.refuse(codes, rows, chain.tallied(nominated))
+        return rows, codes
 
     def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:
         """The verdict on a row as if the nominated pods were there."""

@@ -9,7 +9,13 @@ from koordsched.cluster.pod import Pod
 
 
 class Nominations(Protocol):
-    """Who is nominated where; the queue's nominator is one."""
+    """Who is nominated where; the queue's nominator is one. `version` grows with every change."""
+
+    @property
+    def version(self) -> int: ...
+
+    def changed_since(self, version: int) -> Sequence[str] | None:
+        """The nodes whose nominations changed after a version; None if that was too many changes ago."""
 
     def nodes_nominated_at_least(self, priority: int) -> Sequence[str]:
         """Names of the nodes to which a pod of this or a higher priority is nominated."""

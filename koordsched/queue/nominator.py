@@ -36,6 +36,8 @@ class NominatingInfo:
 
 NOOP: Final = NominatingInfo()
 
+_CHANGES_KEPT = 4096
+
 
 def override(node: str) -> NominatingInfo:
     """Nominate to `node`; "" takes the nomination away."""
@@ -49,7 +51,17 @@ class Nominator(Generic[P]):
     exists and has no node, according to the cluster state: nominations of others are refused.
     """
 
-    __slots__ = ("_by_node", "_is_pending", "_node_of", "_nodes_by_priority", "_sequence", "_stamps", "version")
+    __slots__ = (
+        "_by_node",
+        "_changed",
+        "_first_change",
+        "_is_pending",
+        "_node_of",
+        "_nodes_by_priority",
+        "_sequence",
+        "_stamps",
+        "version",
+    )
 
     def __init__(self, is_pending: Callable[[P], bool]) -> None:
         self._is_pending = is_pending
@@ -60,6 +72,9 @@ class Nominator(Generic[P]):
         self._sequence = 0
         # Node -> version of the latest change, as long as there are nominations to it.
         self._stamps: dict[str, int] = {}
+        # The node of each change after version `_first_change`.
+        self._changed: list[str] = []
+        self._first_change = 0
         self.version = 0
 
     def add(self, pod: P, info: NominatingInfo = NOOP) -> None:
@@ -74,8 +89,7 @@ class Nominator(Generic[P]):
         insort(self._by_node.setdefault(node, []), (priority, self._sequence, pod))
         nodes = self._nodes_by_priority.setdefault(priority, {})
         nodes[node] = nodes.get(node, 0) + 1
-        self.version += 1
-        self._stamps[node] = self.version
+        self._note(node)
 
     def update(self, old: P | None, new: P) -> None:
         """The pod changed.
@@ -99,8 +113,7 @@ class Nominator(Generic[P]):
         node, priority, sequence = found
         pods = self._by_node[node]
         pods[:] = [entry for entry in pods if entry[1] != sequence]
-        self.version += 1
-        self._stamps[node] = self.version
+        self._note(node)
         if not pods:
             del self._by_node[node], self._stamps[node]
         nodes = self._nodes_by_priority[priority]
@@ -109,6 +122,20 @@ class Nominator(Generic[P]):
             del nodes[node]
             if not nodes:
                 del self._nodes_by_priority[priority]
+
+    def _note(self, node: str) -> None:
+        """The nominations to this node change."""
+        self.version += 1
+        self._stamps[node] = self.version
+        self._changed.append(node)
+        if len(self._changed) > 2 * _CHANGES_KEPT:
+            del self._changed[:_CHANGES_KEPT]
+            self._first_change += _CHANGES_KEPT
+
+    def changed_since(self, version: int) -> Sequence[str] | None:
+        """The nodes whose nominations changed after a version; None if that was too many changes ago."""
+        start = version - self._first_change
+        return self._changed[start:] if start >= 0 else None
 
     def nominated_on(self, node: str, priority: int | None = None) -> Sequence[P]:
         """The pods nominated to a node, highest priority first; those of at least `priority`, if given."""

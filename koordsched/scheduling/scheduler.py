@@ -346,6 +346,13 @@ class _Nominations:
 
     queue: SchedulingQueue[Pod]
 
+    @property
+    def version(self) -> int:
+        return self.queue.nominator.version
+
+    def changed_since(self, version: int) -> Sequence[str] | None:
+        return self.queue.nominator.changed_since(version)
+
     def nodes_nominated_at_least(self, priority: int) -> list[str]:
         return self.queue.nominator.nodes_nominated_at_least(priority)
 

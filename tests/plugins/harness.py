@@ -31,6 +31,11 @@ class StoppedClock:
 class NoNominations:
     """Nobody is nominated."""
 
+    version = 0
+
+    def changed_since(self, version):
+        return ()
+
     def node_of(self, uid):
         return ""
 

@@ -108,3 +108,21 @@ def test_version_grows_with_every_change_and_only_then() -> None:
     nominations.delete("uid-default-p")
     assert changed()
     assert nominations.nominated_on("n1") == ()
+
+
+def test_changes_are_told_by_node_until_there_are_too_many() -> None:
+    nominations = nominator()
+    seen = nominations.version
+    nominations.add(Pod("a"), override("n1"))
+    nominations.add(Pod("b"), override("n2"))
+    assert nominations.changed_since(seen) == ["n1", "n2"]
+    later = nominations.version
+    assert nominations.changed_since(later) == []
+    nominations.add(Pod("a"), override("n3"))
+    assert nominations.changed_since(later) == ["n1", "n3"]
+    nominations.delete("uid-default-b")
+    assert nominations.changed_since(later) == ["n1", "n3", "n2"]
+    for _ in range(5000):
+        nominations.add(Pod("c"), override("n4"))
+    assert nominations.changed_since(seen) is None
+    assert nominations.changed_since(nominations.version - 2) == ["n4", "n4"]

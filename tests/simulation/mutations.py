@@ -172,9 +172,9 @@ def failed_pod_not_queued_again(original):
     return give_up_on_errors
 
 
-@mutation(Nominator, "nodes_nominated_at_least")
+@mutation(Nominator, "stamp_of")
 def nominated_pods_ignored(original):
-    return lambda self, priority: []
+    return lambda self, node: 0
 
 
 # --- writes ----------------------------------------------------------------------------------------

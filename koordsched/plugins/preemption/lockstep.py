@@ -75,12 +75,7 @@ class Lockstep:
 
     def _promised(self, pod: Pod, rows: RowArray) -> list[tuple[int, list[Pod]]]:
         """(position, pods nominated there) of the rows promised to others."""
-        promised = self._filtering.promised_rows(pod)
-        if not promised:
-            return []
-        marked = np.zeros(self._table.size, dtype=np.bool_)
-        marked[np.fromiter(promised, dtype=np.intp, count=len(promised))] = True
-        at = np.flatnonzero(marked[rows])
+        at = np.flatnonzero(self._filtering.promise_stamps(pod)[rows])
         nominated = [(i, self._filtering.promised_on(int(rows[i]), pod)) for i in at.tolist()]
         return [(i, others) for i, others in nominated if others]
 

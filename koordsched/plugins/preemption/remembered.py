@@ -61,21 +61,18 @@ class RememberedRuns:
         self._runs: OrderedDict[PodShape, _Runs] = OrderedDict()
         self._bytes = 0
 
-    def stamps(self, pod: Pod, budgets: npt.NDArray[np.int64]) -> Stamps:
-        """By row, what a dry run for the pod depends on. `budgets`: by row, their version or NO_BUDGET.
+    def stamps(self, pod: Pod, promises: npt.NDArray[np.int64], budgets: npt.NDArray[np.int64]) -> Stamps:
+        """By row, what a dry run for the pod depends on. `promises`: the stamps of what is promised there; `budgets`:
+        their version or NO_BUDGET.
 
         What is promised to the pod itself is different for other pods of its shape: that row is never remembered.
         """
-        table, nominations = self._table, self._nominations
+        table = self._table
         stamps: Stamps = np.zeros(table.size, dtype=_STAMPS)
         stamps["changed"] = table.log.latest[: table.size]
         stamps["budgets"] = budgets
-        nominated = stamps["nominations"]
-        for node in nominations.nodes_nominated_at_least(pod.priority):
-            row = table.row_of.get(node)
-            if row is not None:
-                nominated[row] = nominations.stamp_of(node)
-        own = table.row_of.get(nominations.node_of(pod.uid))
+        stamps["nominations"] = promises
+        own = table.row_of.get(self._nominations.node_of(pod.uid))
         if own is not None:
             stamps["changed"][own] = _NEVER
         return stamps

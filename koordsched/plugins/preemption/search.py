@@ -98,7 +98,8 @@ class Decision:
 
     def _remembered_or_new(self, rows: RowArray) -> Found:
         pod, remembered = self._pod, self._remembered
-        stamps = remembered.stamps(pod, self._budget_versions(rows))
+        promises = self._handle.filtering.promise_stamps(pod)
+        stamps = remembered.stamps(pod, promises, self._budget_versions(rows))
         known, verdicts = remembered.of(pod, rows, stamps)
         unknown = np.flatnonzero(~known)
         if not len(unknown):
