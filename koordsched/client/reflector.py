@@ -207,6 +207,8 @@ class Reflector(Generic[T]):
         except (Forbidden, NotFound) as error:
             self.failures += 1
             self._listed = False
+            if isinstance(error, NotFound):
+                self._vanished()
             self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
             return self._unavailable_backoff.next()
         except ClientError as error:
@@ -219,6 +221,16 @@ class Reflector(Generic[T]):
         self._backoff.reset()
         self._relist_backoff.reset()
         return 0.0
+
+    def _vanished(self) -> None:
+        """The server does not have the resource (any more), so there are no such objects.
+
+        The core group is always there: who denies it is no API server, and nothing is to be learnt from it.
+        """
+        if self.state is not State.NOT_FOUND and not self.path.startswith("/api/"):
+            self._sink.replace_begin()
+            self._sink.replace_end(set())
+            self._version = ""
 
     def _failed(self, error: ClientError) -> float:
         """Reports an error that time may cure and returns how long to give it, in seconds."""

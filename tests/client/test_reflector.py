@@ -437,6 +437,25 @@ def test_a_refused_resource_is_named_and_tried_again(status, reason, state):
     run(main())
 
 
+@pytest.mark.parametrize(("status", "reason", "kept"), [(404, "NotFound", False), (403, "Forbidden", True)])
+def test_objects_go_with_their_kind_and_stay_when_they_may_not_be_read(status, reason, kept):
+    async def main():
+        async with Setup() as setup:
+            setup.api.put(WIDGETS, widget("w"))
+            await asyncio.sleep(1)
+            before = setup.sink.state()
+            setup.api.refusals[WIDGETS] = reply(status, reason, "no")
+            setup.api.cut()
+            await asyncio.sleep(10)
+            assert setup.sink.state() == (before if kept else {})
+            setup.api.refusals.clear()
+            setup.api.put(WIDGETS, widget("later"))
+            await asyncio.sleep(60)
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
 def test_retry_after_is_respected():
     async def main():
         setup = Setup()

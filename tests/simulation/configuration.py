@@ -17,7 +17,7 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 
-REVOCATION_DELAY = 3.0
+REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
 
 BINDING_VOLUMES = 20

@@ -7,6 +7,11 @@ from koordsched.client.errors import Ambiguous, NotSent
 
 STATUS = b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":"%s","message":"told to fail"}'
 REFUSALS = {409: b"Conflict", 429: b"TooManyRequests", 500: b"InternalError", 503: b"ServiceUnavailable"}
+BEHIND = (
+    b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":504,"reason":"Timeout","message":"Too large '
+    b'resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"told to be behind"}]}}'
+)
+"""The word of a server whose cache has not come as far as another one's, which we read before."""
 REMEMBERED = 60
 """Lines of a watch that may be sent once more."""
 
@@ -21,6 +26,7 @@ class Network:
         self.plan = plan
         self.trace = trace
         self.rng = Random(f"{plan.seed} network {name}")
+        self._servers = Random(f"{plan.seed} servers {name}")
         self.weather = CALM
         self.streams = {}
         self.requests = 0
@@ -83,6 +89,9 @@ class Network:
         if isinstance(fate, int):
             headers = {"retry-after": "1"} if fate == 429 and rng.random() < 0.5 else {}
             return fate, headers, STATUS % (fate, REFUSALS[fate])
+        if call.method == "GET" and call.query.get("resourceVersion") and flaky and self._servers.random() < 0.05:
+            self.trace(f"{name}: the server is behind")
+            return 504, {"retry-after": "1"}, BEHIND
         if call.method == "GET" and not watch and flaky:
             self._make_stale(call)
         status, headers, body = await proceed()

@@ -77,7 +77,7 @@ def _more(rng):
         "features": features,
         "by_runtime": rng.random() < 0.75,
         "checks_parents": rng.random() < 0.3,
-        "revokes": rng.random() < 0.4,
+        "revokes": rng.random() < 0.6,
         "default_max": rng.choice([(), (), (("cpu", "3"), ("memory", "6Gi"))]),
         "quotas_come_late": rng.random() < 0.3,
     }

@@ -4,7 +4,7 @@ from tests.plugins.elasticquota.objects import API_VERSION, PREFIX
 from tests.reference.quotas import Quotas
 from tests.simulation.history import History
 from tests.simulation.invariants import NODES, PODS, is_finished
-from tests.simulation.quotausers import KIND
+from tests.simulation.quotausers import KIND, is_readable
 
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
 
@@ -20,7 +20,7 @@ class QuotaInvariants:
         self._broken = broken
         self._redefined = 0
         """The last version at which a quota was declared anew, or a pod went to another one."""
-        self._quotas = History()
+        self._quotas = History(is_readable)
         registry, resource = server.registry, server.resource(KIND, API_VERSION)
         registry.subscribe_changes(resource, self._quota_changed)
         registry.subscribe_changes(server.resource("Pod"), self._pod_changed)

@@ -6,7 +6,7 @@ from tests.plugins.elasticquota.objects import API_VERSION, PREFIX
 from tests.plugins.elasticquota.reference import ROOT
 from tests.reference.quantity import parse
 from tests.simulation.configuration import PROFILE
-from tests.simulation.quotausers import KIND
+from tests.simulation.quotausers import KIND, is_readable
 
 NUMBERS = (
     *("max", "min", "request", "child_request", "limited", "used", "non_preemptible_request", "non_preemptible_used"),
@@ -70,7 +70,7 @@ class QuotaReckoning:
         for thing in self._server.objects(KIND, API_VERSION):
             meta = thing["metadata"]
             name = meta["name"]
-            if name == ROOT:
+            if name == ROOT or not is_readable(thing):
                 continue
             counts, annotations = self._quotas.numbers.numbers[name], meta.get("annotations") or {}
             shown = {"used": _read((thing.get("status") or {}).get("used"))}

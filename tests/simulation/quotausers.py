@@ -51,9 +51,14 @@ class QuotaUsers:
     def actions(self):
         """(weight, action) of what happens."""
         late = self.plan.quotas_come_late
-        return [(2, self._put), (1, self._resize), (1, self._remove), (1.5, self._move), (0.5, self._scribble)] + (
-            [(0.6, self._define_or_not)] if late else []
-        )
+        return [
+            (2, self._put),
+            (1, self._resize),
+            (1, self._remove),
+            (1.5, self._move),
+            (0.5, self._scribble),
+            (0.2, self._put_nonsense),
+        ] + ([(0.6, self._define_or_not)] if late else [])
 
     def tidy_up(self):
         """Nothing has to be mended: any set of quotas comes to rest. But the kind may come at the very end."""
@@ -76,7 +81,7 @@ class QuotaUsers:
         if not self.are_known:
             return []
         found = self.server.objects(KIND, API_VERSION)
-        return [thing for thing in found if not thing["metadata"]["name"].startswith("koordinator-")]
+        return [thing for thing in found if thing["metadata"]["name"] in (*NAMES, "other")]
 
     def _some(self):
         found = self._objects()
@@ -142,6 +147,12 @@ class QuotaUsers:
             wrong = {PREFIX + "request": self.rng.choice(["{}", '{"cpu":"77"}', "not JSON"])}
             self._change(thing, lambda changed: _scribble(changed, wrong))
 
+    def _put_nonsense(self):
+        """An object that nobody can read, as of before the kind had a schema."""
+        if self.are_known and self.server.get(KIND, "nonsense", "quotas", API_VERSION) is None:
+            thing = quota("nonsense", {}, namespace="quotas")
+            self.server.insert({**thing, "spec": {"max": "all of it"}})
+
     def _remove(self):
         thing = self._some()
         if thing is not None:
@@ -169,6 +180,11 @@ class QuotaUsers:
         for thing in self._definitions:
             name = thing["metadata"]["name"]
             self.server.remove(thing["kind"], name, api_version=thing["apiVersion"])
+
+
+def is_readable(thing):
+    """Whether anybody can make sense of a quota object."""
+    return isinstance(thing["spec"].get("max", {}), dict)
 
 
 def _replace(thing, made):
