@@ -9,6 +9,9 @@ import click
 
 from tests.simulation import simulation
 
+PROGRESS = 250
+"""Seeds after which a long run says how it goes."""
+
 
 @click.command()
 @click.option("--seed", help="Run this one alone.")
@@ -38,6 +41,11 @@ def replay(seed, trace):
 def run_many(seeds, jobs, keep_going):
     """Runs the seeds; returns the exit code."""
     began, failed, done, bindings, steps, virtual = time.monotonic(), [], 0, 0, 0, 0.0
+
+    def tell(text=""):
+        hours = f"{virtual / 3600:.1f} virtual hours in {time.monotonic() - began:.0f} s"
+        print(f"{text}{done} seeds, {len(failed)} failed, {bindings} bindings, {steps} steps, {hours}", flush=True)
+
     with ProcessPoolExecutor(jobs) as pool:
         for outcome in pool.map(simulation.run, seeds, chunksize=5):
             done += 1
@@ -50,10 +58,9 @@ def run_many(seeds, jobs, keep_going):
                 if not keep_going:
                     pool.shutdown(cancel_futures=True)
                     break
-    print(
-        f"{done} seeds, {len(failed)} failed, {bindings} bindings, {steps} steps, "
-        f"{virtual / 3600:.1f} virtual hours in {time.monotonic() - began:.0f} s"
-    )
+            if done % PROGRESS == 0 and done < len(seeds):
+                tell("so far: ")
+    tell()
     return int(bool(failed))
 
 
