@@ -98,7 +98,7 @@ def main(
                 kubeconfig = stack.enter_context(embedded(directory, tls=tls, emulate=emulate_apiserver))
                 server = f"embedded{', TLS' if tls else ''}{', emulated service times' if emulate_apiserver else ''}"
             else:
-                server = str(kubeconfig)
+                server = kubeconfig.name
             report = uvloop.run(_run(options, catalog, kubeconfig.resolve(), server))
     except (WorkloadError, ServerFailed, CommandFailed, RequestRefused, ClientError, ValueError) as error:
         raise SystemExit(f"bench: {error}") from error
@@ -142,6 +142,8 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
             await population.clear()
             await population.clear_ground()
             await population.create_ground()
+            if strangers := await population.strangers():
+                console.print(f"{name}: {strangers:,} nodes on this server are not the benchmark's", style="yellow")
             for _ in range(options.rounds):
                 for command in options.commands:
                     number += 1

@@ -58,7 +58,19 @@ class Population:
             await self._api.define(definition)
         await self._api.create_all(namespaces_of(self._workload))
         await self._api.create_all(nodes_of(self._catalog, self._workload.nodes))
+        await self._remove_taints()
         await self._api.create_all(objects_of(self._workload.objects))
+
+    async def _remove_taints(self) -> None:
+        """API servers taint every new node as not ready; the controller that takes that back may not be there."""
+        nodes, _ = await self._api.list_all("/api/v1/nodes", OURS)
+        tainted = [_path_of("nodes", "/api/v1", item) for item in nodes if _node(item).spec.taints]
+        await self._api.patch_all(tainted, {"spec": {"taints": None}})
+
+    async def strangers(self) -> int:
+        """How many nodes there are that the benchmark did not make: they take part in every decision."""
+        strange, _ = await self._api.list_all("/api/v1/nodes", f"!{next(iter(MARK))}")
+        return len(strange)
 
     async def create_init(self, scheduler: str, nobody: str) -> None:
         """The pods that are there before the first measured one. Those that must wait are the scheduler `nobody`'s."""
@@ -93,7 +105,7 @@ class Population:
         pods, _ = await self._api.list_all("/api/v1/pods", OURS)
         held = [_path_of("pods", "/api/v1", item) for item in pods if _meta(item).finalizers]
         await self._api.delete_all(_path_of("pods", "/api/v1", item) for item in pods)
-        await self._api.remove_finalizers(held)
+        await self._api.patch_all(held, {"metadata": {"finalizers": None}})
         for plural in ("nodes", "services"):
             items, _ = await self._api.list_all(f"/api/v1/{plural}", OURS)
             came = [item for item in items if _meta(item).name.startswith(CHURN)]
@@ -119,6 +131,14 @@ class Population:
         return sum(e.reporting_controller == scheduler and e.regarding.name.startswith(prefix) for e in events)
 
 
+class _NodeSpec(msgspec.Struct):
+    taints: list[msgspec.Raw] | None = None
+
+
+class _Node(msgspec.Struct):
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+
+
 class _Reference(msgspec.Struct):
     name: str = ""
 
@@ -132,6 +152,10 @@ def _event(item: msgspec.Raw) -> _EventObject:
     with suppress(msgspec.ValidationError):
         return msgspec.json.decode(item, type=_EventObject)
     return _EventObject()
+
+
+def _node(item: msgspec.Raw) -> _Node:
+    return msgspec.json.decode(item, type=_Node)
 
 
 def _meta(item: msgspec.Raw) -> _Meta:

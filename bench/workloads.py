@@ -82,6 +82,10 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.namespace}-{number // self.count}" if self.namespaces else self.namespace
 
 
+def _times(group: Pods, factor: float) -> Pods:
+    return msgspec.structs.replace(group, count=max(1, round(group.count * factor)))
+
+
 class Objects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Other objects; `${index}` is filled in, counting from `first`."""
 
@@ -130,8 +134,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def scaled(self, nodes: int = 0, pods: int = 0) -> Workload:
         """The same with another number of nodes or measured pods; 0 leaves it as it is.
 
-        Pods that are there already keep their number per node; measured ones are shared out among as many namespaces
-        as before, and rounded up to that. A single node stays a single node.
+        Pods that are there already, placed or not, keep their number per node; measured ones are shared out among as
+        many namespaces as before, and rounded up to that. A single node stays a single node.
         """
         changed = self
         if nodes and self.node_count > 1:
@@ -144,7 +148,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     msgspec.structs.replace(group, count=max(1, nodes - others)) if i == largest else group
                     for i, group in enumerate(self.nodes)
                 ],
-                init=[msgspec.structs.replace(group, count=max(1, round(group.count * factor))) for group in self.init],
+                init=[_times(group, factor) for group in self.init],
+                pending=[_times(group, factor) for group in self.pending],
             )
         if pods:
             count = -(-pods // max(1, self.measure.namespaces))

@@ -143,3 +143,31 @@ def test_quotas_are_defined_before_they_are_made():
         assert await cluster.names("/api/v1/nodes") == []
 
     run(main())
+
+
+def test_nodes_of_others_are_noticed():
+    async def main():
+        cluster = Cluster(workload())
+        await cluster.fill()
+        assert await cluster.population.strangers() == 0
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real"}}
+        await cluster.api.create(node)
+        assert await cluster.population.strangers() == 1
+        await cluster.population.clear_ground()
+        assert await cluster.names("/api/v1/nodes") == ["real"]
+
+    run(main())
+
+
+def test_nodes_have_no_taints_even_where_the_server_taints_new_ones():
+    async def main():
+        cluster = Cluster(workload())
+        await cluster.fill()
+        paths = [f"/api/v1/nodes/node-{number}" for number in range(3)]
+        await cluster.api.patch_all(
+            paths, {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}
+        )
+        await cluster.population.create_ground()
+        assert [node["spec"].get("taints") for node in await cluster.items("/api/v1/nodes")] == [None] * 4
+
+    run(main())

@@ -101,9 +101,11 @@ def test_scaling_shares_measured_pods_out_among_their_namespaces(pods, per_names
     assert CATALOG.workload("Quotas").scaled(pods=pods).measure.count == per_namespace
 
 
-def test_scaling_keeps_init_pods_per_node():
-    scaled = CATALOG.workload("SchedulingNodeAffinity").scaled(nodes=500, pods=7)
-    assert (scaled.node_count, scaled.init[0].count, scaled.measure.count) == (500, 500, 7)
+@pytest.mark.parametrize("name", ["SchedulingNodeAffinity", "SchedulingDeletedPodsWithFinalizers"])
+def test_scaling_keeps_pods_per_node(name):
+    scaled = CATALOG.workload(name).scaled(nodes=500, pods=7)
+    (there,) = [*scaled.init, *scaled.pending]
+    assert (scaled.node_count, there.count, scaled.measure.count) == (500, 500, 7)
 
 
 @pytest.mark.parametrize(
