@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from koordsched.client.clock import Clock
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.permit import WaitingPods
@@ -59,7 +60,7 @@ class PreemptionEvictions:
         writes: EvictionWrites,
         voice: EvictionVoice,
         metrics: Metrics,
-        wall: Callable[[], float],
+        clock: Clock,
         cancel_binding: Callable[[str], bool],
         placed: Callable[[str], Pod | None],
         recorder: Recorder = NOT_RECORDING,
@@ -73,7 +74,7 @@ class PreemptionEvictions:
         self._writes = writes
         self._voice = voice
         self._metrics = metrics
-        self._wall = wall
+        self._clock = clock
         self._cancel_binding = cancel_binding
         self._placed = placed
         self._recorder = recorder
@@ -146,7 +147,7 @@ class PreemptionEvictions:
         self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
     ) -> None:
         """`counted_on`: victims that were told for somebody else."""
-        started = self._wall()
+        started = self._clock.monotonic()
         try:
             await self._evict_in_turn(preemptor, node, victims, counted_on)
             self._failures.pop(preemptor.key, None)
@@ -160,7 +161,7 @@ class PreemptionEvictions:
             self.over(preemptor.uid)
             for told in victims:
                 told.settle(WriteFailed(f"{told.victim.key} was not evicted"))
-        self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._wall() - started)
+        self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._clock.monotonic() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
 
     async def _evict_in_turn(
@@ -218,7 +219,7 @@ class PreemptionEvictions:
             return False
         if self._cancel_binding(victim.uid):
             return False
-        now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
         return True
 

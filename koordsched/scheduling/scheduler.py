@@ -184,7 +184,7 @@ class Scheduler:
             self.writes,
             self.voice,
             metrics,
-            clock.wall,
+            clock,
             self.binding.cancel,
             self.cluster.assigned.get,
             recorder,
