@@ -225,6 +225,7 @@ class Metrics(MetricRegistry):
             ("profile", "driver", "status"),
             exponential_buckets(0.1, 2, 14),
         )
+        # Registered and never counted, there as here: upstream's cache of bindings is gone since 1.20.
         self.volume_binder_cache_requests = self.counters(
             "scheduler_volume_binder_cache_requests_total", "Requests to the cache of volume bindings.", ("operation",)
         )
