@@ -13,13 +13,22 @@ REPLICAS = 20
 """Pods that share their labels, as those of a Deployment do."""
 
 
-def encoded(nodes: list[str], count: int, *, owner: Manifest, unique_labels: bool, stored: bool) -> Iterator[bytes]:
-    """`count` real-size pods as JSON, on the nodes in turns; `owner` is the reference to what controls them.
+def encoded(
+    nodes: list[str],
+    count: int,
+    *,
+    owner: Manifest,
+    unique_labels: bool,
+    stored: bool,
+    full_size: bool = True,
+) -> Iterator[bytes]:
+    """`count` pods as JSON, on the nodes in turns; `owner` is the reference to what controls them.
 
     `unique_labels`: every pod also has a label of its own, as in StatefulSets. `stored`: as an API server has them, not
-    as it takes them.
+    as it takes them. `full_size`: with all that a real pod has and a scheduler skips.
     """
-    manifest = pod(load().pods["basic"], "pod-NUMBER", "default", 0, "default-scheduler", node="node-ROW")
+    kind = load().pods["basic"]
+    manifest = pod(kind, "pod-NUMBER", "default", 0, "default-scheduler", node="node-ROW", full_size=full_size)
     metadata = manifest["metadata"]
     metadata["labels"] |= {"app": "app-OWNER", "pod-template-hash": "5d4f8c7b9"}
     if unique_labels:
