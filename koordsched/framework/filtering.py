@@ -306,18 +306,21 @@ class Filtering:
         if not filters:
             return self._promises.codes(cycle.pod, plan)
         if all(isinstance(plugin, WorldFilter) for plugin in filters):
-            return self._promised_worlds(cycle, *self._promises.codes(cycle.pod, plan))
+            return self._promised_worlds(cycle, plan, *self._promises.codes(cycle.pod, plan))
         promised = self._promises.to_others(cycle.pod)
         codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in promised]
         return np.array([row for row, _ in promised], dtype=np.intp), np.array(codes, dtype=np.int32)
 
-    def _promised_worlds(self, cycle: Cycle, rows: RowArray, codes: Codes) -> tuple[RowArray, Codes]:
+    def _promised_worlds(self, cycle: Cycle, plan: ShapePlan, rows: RowArray, codes: Codes) -> tuple[RowArray, Codes]:
         """What the NODE plugins say about promised rows, completed by what the other filters say."""
         if len(rows):
             nominated = [self._promises.nominated_on(row, cycle.pod) for row in rows.tolist()]
             chain = self.worlds(cycle, [other for others in nominated for other in others])
             assert chain is not None, "all filters can be asked about many worlds"
             chain.refuse(codes, rows, chain.tallied(nominated))
+            for i, others in enumerate(nominated) if chain.aside else ():
+                if chain.sets_aside(others):
+                    codes[i] = self._with_nominated(cycle, plan, cycle.skipped, int(rows[i]), others)
         return rows, codes
 
     def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:

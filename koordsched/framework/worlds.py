@@ -39,7 +39,11 @@ class Tally(NamedTuple):
 class Worlds(ABC):
     """The answers of one filter, for the pod of one cycle; valid until anything changes."""
 
-    tallies: Sequence[Tally]
+    tallies: Sequence[Tally] = ()
+    aside: Tally | None = None
+    """Pods that are more than numbers to it: a row to which one comes, or which one leaves, has to be asked about by
+    itself, in a what-if.
+    """
 
     @abstractmethod
     def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
@@ -57,8 +61,22 @@ class WorldFilter(Filter):
         """The same verdicts as `filter` in what-ifs. `coming`: all pods that may appear in one of the worlds."""
 
 
+class Unmoved(Worlds):
+    """A filter to which other pods do not matter, other than those that are set aside."""
+
+    def __init__(self, plugin: Filter, cycle: Cycle, pod: Pod, aside: Tally | None = None) -> None:
+        self._plugin = plugin
+        self._cycle = cycle
+        self._pod = pod
+        self.aside = aside
+
+    def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
+        """As ever."""
+        return self._plugin.filter(self._cycle, self._pod, table, rows)
+
+
 class WorldChain:
-    """All filters of a pod. `tallies`: of all of them, in order."""
+    """All filters of a pod. `tallies`: of all of them, in order; `aside`: the pods that one of them sets aside."""
 
     def __init__(
         self,
@@ -71,6 +89,7 @@ class WorldChain:
         self._table = table
         self._steps = steps
         self.tallies: tuple[Tally, ...] = tuple(tally for worlds, _ in steps for tally in worlds.tallies)
+        self.aside: tuple[Tally, ...] = tuple(worlds.aside for worlds, _ in steps if worlds.aside is not None)
 
     def tallied(self, pods: Sequence[Sequence[Pod]]) -> list[Amounts]:
         """Per tally, how much the pods of each group add to it."""
@@ -86,6 +105,10 @@ class WorldChain:
                 for k, amount in counted:
                     sums[k][i] += amount
         return sums
+
+    def sets_aside(self, pods: Iterable[Pod]) -> bool:
+        """Whether one of these pods is set aside."""
+        return any(tally.of(pod) for pod in pods for tally in self.aside)
 
     def nodes(self, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The verdict on each row of the NODE plugins that read one of the facets, as the table reads now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLU
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import Unmoved, WorldFilter, Worlds
 from koordsched.plugins.matching.lookup import MembershipTest
 from koordsched.plugins.matching.rows import Mask, refused
 from koordsched.plugins.volumes.claims import BY_NAMED_CLAIM, claim_not_found, class_of_claim, named_claims
@@ -46,7 +47,7 @@ Topology = tuple[str, tuple[str, ...]]
 """A label key and the values that the node may have."""
 
 
-class VolumeZone(PreFilter, Filter):
+class VolumeZone(PreFilter, WorldFilter):
     """Refuses nodes outside of the zones and regions of the pod's bound volumes; nodes without any pass."""
 
     name = "VolumeZone"
@@ -118,6 +119,10 @@ class VolumeZone(PreFilter, Filter):
         for topology in self._topologies(pod):
             outside |= ~_inside(topology, table, rows)
         return refused(constrained & outside, self._code)
+
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+        """Other pods do not matter."""
+        return Unmoved(self, cycle, pod)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Classes, nodes, the pod's claims, and volumes whose labels changed."""

@@ -164,11 +164,7 @@ class QuotaPreemption:
                 texts[messages.not_enough(claimant.quota.name)] += 1
         now = self._handle.clock.wall()
         lists = [by_importance([pod for pod, _ in victims[row]], now) for row in rows]
-        lockstep = Lockstep(self._handle.cluster.table, self._handle.filtering)
-        if lockstep.applies(cycle):
-            results = self._in_lockstep(lockstep, cycle, rows, lists, needed, counted)
-        else:
-            results = self._one_by_one(cycle, rows, lists, needed, counted)
+        results = self._dry_runs(cycle, rows, lists, needed, counted)
         return self._candidates(results, texts), texts
 
     def _candidates(self, results: list[Candidate | int], texts: Counter[str]) -> list[Candidate]:
@@ -183,7 +179,7 @@ class QuotaPreemption:
                 texts[messages.NOT_HELPFUL] += 1  # what refused the pod is neither this node nor its quota
         return found
 
-    def _one_by_one(
+    def _dry_runs(
         self,
         cycle: Cycle,
         rows: list[int],
@@ -191,17 +187,31 @@ class QuotaPreemption:
         needed: Amounts,
         counted: Mapping[str, Amounts],
     ) -> list[Candidate | int]:
+        """The results for the rows, in lockstep but for those that have to be tried by themselves."""
+        lockstep = Lockstep(self._handle.cluster.table, self._handle.filtering, cycle)
+        if lockstep.applies and not lockstep.sets_aside:
+            return self._in_lockstep(lockstep, rows, lists, needed, counted)
+        apart = [True] * len(rows)
+        if lockstep.applies:
+            crew = self._table.crew_of(np.array(rows, dtype=np.intp), lists)
+            apart = lockstep.apart(crew, self._table.kinds).tolist()
+        together = [i for i, alone in enumerate(apart) if not alone]
+        found = (
+            self._in_lockstep(lockstep, [rows[i] for i in together], [lists[i] for i in together], needed, counted)
+            if together
+            else []
+        )
+        results = dict(zip(together, found, strict=True))
         dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)
         now = self._handle.clock.wall()
-        return [
-            dry_run.on(cycle, row, pods, now, _OneWorld(needed, pods, counted))
-            for row, pods in zip(rows, lists, strict=True)
-        ]
+        for i in (i for i, alone in enumerate(apart) if alone):
+            holdings = _OneWorld(needed, lists[i], counted)
+            results[i] = dry_run.on(cycle, rows[i], lists[i], now, holdings)
+        return [results[i] for i in range(len(rows))]
 
     def _in_lockstep(
         self,
         lockstep: Lockstep,
-        cycle: Cycle,
         rows: list[int],
         lists: list[list[Pod]],
         needed: Amounts,
@@ -216,7 +226,7 @@ class QuotaPreemption:
             crew, broken = crew.reordered(order), np.take_along_axis(broken, order, axis=0)
             lists = [[pods[k] for k in order[: len(pods), i]] for i, pods in enumerate(lists)]
         holdings = QuotaHoldings(needed, lists, counted)
-        outcome = lockstep.on(cycle, crew, kinds, holdings)
+        outcome = lockstep.on(crew, kinds, holdings)
         # A budget counts as violated only for the node's sake, not for the quota's (elasticquota spec 3.11).
         violations = np.zeros(len(rows)) if broken is None else np.count_nonzero(outcome.no_room & broken, axis=0)
         results: list[Candidate | int] = []

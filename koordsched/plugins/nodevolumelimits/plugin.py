@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from koordsched.cluster.objects import CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import Tally, Unmoved, WorldFilter, Worlds
 from koordsched.plugins.matching.rows import Mask, refused
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes, inline_volumes, limits_of
 from koordsched.plugins.volumes.claims import (
@@ -54,7 +55,10 @@ def _takes_part(shape: PodShape) -> bool:
     return uses_claims(shape) or any(is_migratable(volume) for volume in shape.spec.volumes)
 
 
-class NodeVolumeLimits(PreFilter, Filter):
+_WITH_VOLUMES = Tally(takes_part, lambda pod: int(takes_part(pod.shape)))
+
+
+class NodeVolumeLimits(PreFilter, WorldFilter):
     """Refuses nodes that could not attach the pod's volumes.
 
     A volume that is attached to a node without a pod there using it counts once more if the incoming pod
@@ -129,6 +133,10 @@ class NodeVolumeLimits(PreFilter, Filter):
             if volume is not None:
                 found[volume] = None
         return list(found)
+
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+        """Pods with volumes that count are set aside."""
+        return Unmoved(self, cycle, pod, _WITH_VOLUMES)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Limits that grow, volumes that go, and claims that were missing."""

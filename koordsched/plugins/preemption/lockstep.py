@@ -43,24 +43,44 @@ class Outcome(NamedTuple):
 
 
 class Lockstep:
-    """Dry runs on arrays of rows."""
+    """Dry runs on arrays of rows, for the pod of one cycle.
 
-    def __init__(self, table: NodeTable, filtering: Filtering) -> None:
+    `applies`: every filter that takes part can be asked about many worlds at once; otherwise there are none.
+    `sets_aside`: not all rows may be asked about together, see `apart`.
+    """
+
+    def __init__(self, table: NodeTable, filtering: Filtering, cycle: Cycle) -> None:
         self._table = table
         self._filtering = filtering
+        self._cycle = cycle
+        self._node_filters = filtering.node_filters(cycle)
+        self._chain = filtering.worlds(cycle, ())
+        stepped = all(plugin.facets & ~(_STEPPED | _INDEPENDENT) == 0 for plugin in self._node_filters)
+        self.applies = stepped and self._chain is not None
+        self.sets_aside = self._chain is not None and bool(self._chain.aside)
 
-    def applies(self, cycle: Cycle) -> bool:
-        """Whether every filter that takes part can be asked about many worlds at once."""
-        return self._filtering.worlds(cycle, ()) is not None and all(
-            plugin.facets & ~(_STEPPED | _INDEPENDENT) == 0 for plugin in self._filtering.node_filters(cycle)
-        )
+    def apart(self, crew: Crew, kinds: PodKinds) -> Mask:
+        """bool[rows]: where `on` must not be used, since pods may leave or have been promised room that are more than
+        numbers to a filter.
+        """
+        chain = self._chain
+        assert chain is not None, "applies"
+        apart: Mask = np.zeros(len(crew.rows), dtype=np.bool_)
+        for tally in chain.aside:
+            apart |= (kinds.tallied(tally)[crew.kinds] != 0).any(axis=0)
+        for i, others in self._promised(self._cycle.pod, crew.rows):
+            apart[i] |= chain.sets_aside(others)
+        return apart
 
-    def on(self, cycle: Cycle, crew: Crew, kinds: PodKinds, holdings: WorldHoldings | None = None) -> Outcome:
+    def on(self, crew: Crew, kinds: PodKinds, holdings: WorldHoldings | None = None) -> Outcome:
         """The dry run on each row of the crew. The pods nominated to a row are there, and also are not."""
+        cycle = self._cycle
         promised = self._promised(cycle.pod, crew.rows)
-        chain = self._filtering.worlds(cycle, [other for _, others in promised for other in others])
-        assert chain is not None, "`applies` said so"
-        ports = any(plugin.facets & Facet.PORTS for plugin in self._filtering.node_filters(cycle))
+        chain = self._chain
+        if promised:
+            chain = self._filtering.worlds(cycle, [other for _, others in promised for other in others])
+        assert chain is not None, "applies"
+        ports = any(plugin.facets & Facet.PORTS for plugin in self._node_filters)
         room = _Room(self._table, cycle.pod, crew, kinds, ports=ports)
         try:
             room.everybody_leaves()

@@ -67,8 +67,8 @@ class Decision:
         self._budgets = budgets
         self._remembered = remembered
         self._now = handle.clock.wall()
-        self._lockstep = Lockstep(handle.cluster.table, handle.filtering)
-        self._together = self._lockstep.applies(cycle)
+        self._lockstep = Lockstep(handle.cluster.table, handle.filtering, cycle)
+        self._together = self._lockstep.applies
         # Where other nodes matter, every decision changes what the next ones depend on.
         self._lasting = self._together and not handle.filtering.pod_filters(cycle)
 
@@ -79,9 +79,12 @@ class Decision:
         rows = rows[some]
         if not self._together:
             return self._one_by_one(rows), missing
-        if not self._lasting:
+        if self._lasting:
+            return self._remembered_or_new(rows), missing
+        if not self._lockstep.sets_aside:
             return self._in_lockstep(rows, None), missing
-        return self._remembered_or_new(rows), missing
+        apart = self._lockstep.apart(self._table.crew(rows, self._pod.priority, self._now), self._table.kinds)
+        return _merged(rows, apart, self._one_by_one(rows[apart]), self._in_lockstep(rows[~apart], None)), missing
 
     def _pods(self, row: int) -> list[Pod]:
         return self._table.pods(row, self._pod.priority, self._now)
@@ -101,19 +104,8 @@ class Decision:
         promises = self._handle.filtering.promise_stamps(pod)
         stamps = remembered.stamps(pod, promises, self._budget_versions(rows))
         known, verdicts = remembered.of(pod, rows, stamps)
-        unknown = np.flatnonzero(~known)
-        if not len(unknown):
-            return Found(rows, verdicts, self._remembered_on(rows))
-        position = np.cumsum(~known) - 1  # among the unknown
-        new = self._in_lockstep(rows[unknown], stamps)
-        verdicts[unknown] = new.verdicts
-
-        old = self._remembered_on(rows)
-
-        def victims(i: int) -> tuple[Pod, ...]:
-            return old(i) if known[i] else new.victims(int(position[i]))
-
-        return Found(rows, verdicts, victims)
+        old = Found(rows[known], verdicts[known], self._remembered_on(rows[known]))
+        return old if known.all() else _merged(rows, known, old, self._in_lockstep(rows[~known], stamps))
 
     def _remembered_on(self, rows: RowArray) -> Callable[[int], tuple[Pod, ...]]:
         def victims(i: int) -> tuple[Pod, ...]:
@@ -138,11 +130,11 @@ class Decision:
         crew = self._table.crew(rows, self._pod.priority, self._now)
         broken = self._budgets.broken_in(crew, kinds, lambda i: self._pods(int(rows[i])))
         if broken is None:
-            codes, leaving, _ = self._lockstep.on(self._cycle, crew, kinds)
+            codes, leaving, _ = self._lockstep.on(crew, kinds)
         else:
             # Those whose eviction breaks a budget come back first.
             order = np.argsort(~broken, axis=0, kind="stable")
-            codes, in_order, _ = self._lockstep.on(self._cycle, crew.reordered(order), kinds)
+            codes, in_order, _ = self._lockstep.on(crew.reordered(order), kinds)
             leaving = np.zeros_like(in_order)
             np.put_along_axis(leaving, order, in_order, axis=0)
         verdicts = _verdicts(crew, kinds, codes, leaving, broken)
@@ -155,6 +147,18 @@ class Decision:
             return tuple(pods[k] for k in np.flatnonzero(leaving[:, i]))
 
         return Found(rows, verdicts, victims)
+
+
+def _merged(rows: RowArray, of_a: Mask, a: Found, b: Found) -> Found:
+    """The results of all rows, some of them from `a`, the others from `b`."""
+    verdicts: Verdicts = np.zeros(len(rows), dtype=VERDICT)
+    verdicts[of_a], verdicts[~of_a] = a.verdicts, b.verdicts
+    position = np.where(of_a, np.cumsum(of_a), np.cumsum(~of_a)) - 1
+
+    def victims(i: int) -> tuple[Pod, ...]:
+        return (a if of_a[i] else b).victims(int(position[i]))
+
+    return Found(rows, verdicts, victims)
 
 
 def _verdicts(crew: Crew, kinds: PodKinds, codes: Codes, leaving: Mask, broken: Mask | None) -> Verdicts:

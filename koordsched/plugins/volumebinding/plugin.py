@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from koordsched.config.plugin_args import VolumeBindingArgs
 from koordsched.framework.handle import Handle, WriteFailed
 from koordsched.framework.interface import (
     Cycle,
-    Filter,
     PreBind,
     PreFilter,
     PreFilterResult,
@@ -32,6 +31,7 @@ from koordsched.framework.interface import (
     Scores,
 )
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import Unmoved, WorldFilter, Worlds
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.binder import Binder, BindingFailed
 from koordsched.plugins.volumebinding.capacity import StorageCapacities
@@ -71,7 +71,7 @@ class _CycleState:
         self.reservation: Reservation | None = None
 
 
-class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
+class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
     """Refuses nodes where a volume of the pod is not and cannot be; binds volumes before the pod.
 
     Storage capacity is not scored: the feature gate for that is off, and `shape` in the arguments waits for it.
@@ -122,6 +122,10 @@ class VolumeBinding(PreFilter, Filter, Score, Reserve, PreBind):
             return None
         problems = self._placing(state).problems[rows]
         return self._code_of[problems] if problems.any() else None
+
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+        """Other pods do not matter."""
+        return Unmoved(self, cycle, pod)
 
     def _state(self, cycle: Cycle, pod: Pod) -> _CycleState | None:
         """What PreFilter left, or would have; None for a pod without claims."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter, PreFilter, PreFilterResult
+from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.worlds import Tally, Unmoved, WorldFilter, Worlds
 from koordsched.plugins.matching.rows import refused
 from koordsched.plugins.volumerestrictions.disks import DisksInUse, conflict, has_disks
 from koordsched.plugins.volumes.claims import BY_NAMED_CLAIM, ClaimKey, claim_not_found, named_claims
@@ -56,7 +57,7 @@ class ClaimsInUse:
         return key in self._users
 
 
-class VolumeRestrictions(PreFilter, Filter):
+class VolumeRestrictions(PreFilter, WorldFilter):
     """Refuses nodes where a disk of the pod is mounted, and all nodes while its single-pod claim is in use.
 
     What is in use is read as it is now, so hypothetical pods need no state of their own: what-ifs tell the
@@ -107,6 +108,10 @@ class VolumeRestrictions(PreFilter, Filter):
             return np.where(conflicts, self._code_disk, self._code_single_pod).astype(np.int32)
         return refused(conflicts, self._code_disk)
 
+    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+        """Pods with disks or claims are set aside."""
+        return Unmoved(self, cycle, pod, _WITH_VOLUMES)
+
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """New nodes, pods that free a disk or claim, and claims that were missing."""
         return [
@@ -116,6 +121,9 @@ class VolumeRestrictions(PreFilter, Filter):
             HintRegistration(self.name, ClusterEvent(NODE, ActionType.ADD), None, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(PERSISTENT_VOLUME_CLAIM, ActionType.ADD), None, BY_NAMED_CLAIM),
         ]
+
+
+_WITH_VOLUMES = Tally(VolumeRestrictions, lambda pod: int(has_disks(pod.shape) or bool(named_claims(pod.shape))))
 
 
 def _after_pod_deleted(pod: Pod, old: Any, new: Any) -> QueueingHint:

@@ -8,6 +8,7 @@ from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.framework.replicas import OwnReplicas
+from koordsched.plugins.elasticquota import preemption
 from koordsched.plugins.elasticquota.members import is_preemptible
 from koordsched.plugins.preemption.lockstep import Lockstep
 from tests.parity.fresh import fresh_seeds
@@ -124,11 +125,19 @@ def evict(cluster, new, explanation):
     assert feasible & {explanation.nominated_node, new["status"].get("nominatedNodeName")}
 
 
+class OneByOne(Lockstep):
+    """Never applies."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.applies = False
+
+
 def both_ways(cluster, new, monkeypatch):
     """The explanation, once found on all nodes together and once node by node."""
     together = cluster.world.explain(new)
     with monkeypatch.context() as patched:
-        patched.setattr(Lockstep, "applies", lambda self, cycle: False)
+        patched.setattr(preemption, "Lockstep", OneByOne)
         one_by_one = cluster.world.explain(new)
     return together, one_by_one
 
