@@ -24,6 +24,7 @@ REASON = "preempting to accommodate a higher priority pod"
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Seconds before a preemptor is activated for which the API server keeps refusing to evict; the first time none."""
 
+_FEW_TOLD = 64
 
 Launch = Callable[[Coroutine[Any, Any, None]], None]
 """Has some work done in the background."""
@@ -84,7 +85,8 @@ class PreemptionEvictions:
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, _Told] = {}
-        """By uid, the victims that were told to go and, as far as the scheduler has heard, may not be going yet."""
+        """By uid, the victims that were told to go; those that are known to be going are forgotten now and then."""
+        self._most_told = _FEW_TOLD
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
@@ -113,10 +115,12 @@ class PreemptionEvictions:
                 # The room they were waiting for goes to a more important pod.
                 self._queue.nominator.delete(other.uid)
                 self._voice.nominate(other, "")
-        self._told = {uid: told for uid, told in self._told.items() if self.evicting(uid)}
-        counted_on = [self._told[victim.uid] for victim in remaining if victim.uid in self._told]
-        to_tell = [_Told(victim, preemptor.uid) for victim in remaining if victim.uid not in self._told]
+        counted_on = [self._told[victim.uid] for victim in remaining if self.evicting(victim.uid)]
+        to_tell = [_Told(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
         self._told.update((told.victim.uid, told) for told in to_tell)
+        if len(self._told) > self._most_told:
+            self._told = {uid: told for uid, told in self._told.items() if self.evicting(uid)}
+            self._most_told = 2 * len(self._told) + _FEW_TOLD
         if to_tell:
             self._running.add(preemptor.uid)
         self._launch(self._evict_all(preemptor, node, to_tell, counted_on))
