@@ -264,7 +264,9 @@ class QuotaBooks:
                 self.pod_gone(pod.uid)
             return
         if member is None:
-            self._join(pod, assigned)
+            quota = self._join(pod, assigned)
+            if quota is not None and quota.tree.shifted:
+                self._changed([])
             return
         before = member.pod
         member.pod = pod
@@ -363,8 +365,8 @@ class QuotaBooks:
         accounting.place(tally, 1 if assigned else -1)
         if not assigned:
             self._changed([tally.quota])
-        elif self.settings.guarantees:
-            self._changed([])  # what runs is guaranteed, and with the floor the share may grow
+        elif tally.quota.tree.shifted:
+            self._changed([])
 
     # --- news -------------------------------------------------------------------------------------------
 

@@ -84,10 +84,13 @@ class QuotaTree:
         self.arrived = {}
         self.epoch += 1
         shifted = self.shifted
-        only_more = not self.guarantees  # what runs is guaranteed, and with the floor the share may grow
+        only_more = True
         reserves = False
         for tally in tallies:
-            only_more = only_more and tally.asked >= tally.told_asked and tally.placed >= tally.told_placed
+            less = tally.asked < tally.told_asked or tally.placed < tally.told_placed
+            # What runs is guaranteed, and with the floor the share may grow.
+            raised = self.guarantees and tally.placed > tally.told_placed
+            only_more = only_more and not less and not raised
             reserves = reserves or not tally.quota.takes_part
             self._enter(tally)
         if reserves and self._refill is not None:
