@@ -61,6 +61,7 @@ class Options:
               "Default: they wait when it starts.")  # fmt: skip
 @click.option("--yardstick/--no-yardstick", default=True, show_default=True,
               help="Measure the bare binder, with and without events, as the ceiling.")  # fmt: skip
+@click.option("--ceiling-only", is_flag=True, help="Of the two, only the one with events.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Run everything so often, in turns.")
 @click.option("--tls/--no-tls", default=True, show_default=True, help="HTTPS on the embedded server.")
 @click.option("--emulate-apiserver", is_flag=True, help="The embedded server takes a real one's time for writes.")
@@ -75,6 +76,7 @@ def main(
     pods: int,
     rate: float,
     yardstick: bool,
+    ceiling_only: bool,
     rounds: int,
     tls: bool,
     emulate_apiserver: bool,
@@ -85,7 +87,7 @@ def main(
     try:
         catalog = load()
         options = Options(
-            commands=_commands(schedulers, with_yardstick=yardstick),
+            commands=_commands(schedulers, with_yardstick=yardstick, ceiling_only=ceiling_only),
             workloads=_workloads(catalog, names, nodes, pods),
             plan=Plan(rate, patience),
             rounds=rounds,
@@ -108,10 +110,10 @@ def main(
         raise SystemExit(1)
 
 
-def _commands(schedulers: tuple[str, ...], *, with_yardstick: bool) -> list[Command]:
+def _commands(schedulers: tuple[str, ...], *, with_yardstick: bool, ceiling_only: bool) -> list[Command]:
     """The commands to measure. Raises ValueError."""
-    given = [Command.parse(text) for text in schedulers or (OURS,)]
-    return [*([yardstick(events=False), yardstick(events=True)] if with_yardstick else []), *given]
+    beside = [yardstick(events=events) for events in (False, True) if with_yardstick and (events or not ceiling_only)]
+    return [*beside, *(Command.parse(text) for text in schedulers or (OURS,))]
 
 
 def _workloads(catalog: Catalog, names: tuple[str, ...], nodes: int, pods: int) -> dict[str, Workload]:

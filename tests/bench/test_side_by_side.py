@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import _commands
 from bench.processes import Command, CommandFailed, write_config
 from koordsched import config
 
@@ -42,6 +43,21 @@ def test_bad_commands(text):
 def test_bad_placeholders(template):
     with pytest.raises(CommandFailed, match="a: unknown placeholder or stray brace"):
         Command("a", template).arguments({"name": "n"})
+
+
+@pytest.mark.parametrize(
+    ("with_yardstick", "ceiling_only", "names"),
+    [
+        (True, False, ["bare binder", "bare binder + events", "go"]),
+        (True, True, ["bare binder + events", "go"]),
+        (False, False, ["go"]),
+        (False, True, ["go"]),
+    ],
+)
+def test_yardsticks_that_take_part(with_yardstick, ceiling_only, names):
+    commands = _commands(("go=kube-scheduler",), with_yardstick=with_yardstick, ceiling_only=ceiling_only)
+    assert [command.name for command in commands] == names
+    assert [command.decides for command in commands] == [name == "go" for name in names]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
