@@ -2,6 +2,8 @@
 
 import click
 
+from koordsched.api.quantity import QuantityError
+from koordsched.api.quantity import value as quantity_value
 from koordsched.config.duration import Duration
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -36,6 +38,17 @@ def level(value: str | int) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise click.BadParameter(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
+
+
+def size(value: str | int) -> int:
+    """Bytes, as a quantity: 1000000, 64Mi, 1G."""
+    try:
+        amount = quantity_value(value)
+    except QuantityError as error:
+        raise click.BadParameter(str(error)) from error
+    if amount < 0:
+        raise click.BadParameter(f"{value} is negative")
+    return amount
 
 
 def kubernetes_version(value: str) -> str:

@@ -19,8 +19,9 @@ from koordsched.cli.output import console, fail, output_option, print_json
 from koordsched.cli.replay_output import print_comparison, print_repetition, when
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.comparing import Comparison, Consideration
-from koordsched.journal.course import Course, Limit, Repetition, last_attempt
+from koordsched.journal.course import Course, Repetition
 from koordsched.journal.frames import NotAJournal
+from koordsched.journal.passage import Limit, last_attempt
 from koordsched.journal.reading import Journal
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.advice import Advised

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import koordsched
-from koordsched.cli.flag_types import boolean, comma_list, duration, kubernetes_version, level
+from koordsched.cli.flag_types import boolean, comma_list, duration, kubernetes_version, level, size
 from koordsched.config.errors import ConfigError
 from koordsched.config.feature_gates import FeatureGates
 from koordsched.config.options import (
@@ -270,6 +270,12 @@ _FLAGS: tuple[_Decorator, ...] = (
     _unused_flag("--log-json-info-buffer-size"),
     # Journal
     _flag("--journal", "journal.path", str, "Record inputs and decisions in this file, for `koordsched replay`."),
+    _flag(
+        "--journal-max-size",
+        "journal.max_size",
+        size,
+        "Bytes from which a new segment is begun, such as 100Mi; 0 = never.",
+    ),
     _flag(
         "--journal-keep",
         "journal.keep",

@@ -126,6 +126,11 @@ class NodeTable:
         """Every row, dead ones included."""
         return slice(0, self.size)
 
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Rows without a node; the last is used again first."""
+        return tuple(self._free)
+
     def touch(self, row: int, facets: int) -> None:
         """Records a change of facets on a row."""
         self.log.touch(row, facets)

@@ -72,7 +72,8 @@ class PodShapes:
         self.resource_names = resource_names
         self._encode = msgspec.json.Encoder().encode
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
-        self._resized: dict[tuple[bytes, bytes], Requests] = {}
+        self._resized: dict[tuple[bytes, bytes], Requests | None] = {}
+        # None: what the shape says. A shape may go and come again as another object, with requests of its own.
 
     def intern(self, spec: PodSpec) -> PodShape:
         """The shape of a spec. Raises QuantityError if a request cannot be parsed."""
@@ -115,15 +116,13 @@ class PodShapes:
                 resize.reason if resize is not None else None,
             )
         )
-        found = self._resized.get((shape.key, reported))
-        if found is None:
+        key = (shape.key, reported)
+        if key not in self._resized:
             if len(self._resized) >= _RESIZED_LIMIT:
                 self._resized.clear()
-            found = demand_of(spec, status, self.resource_names).requests
-            if found == shape.requests:
-                found = shape.requests
-            self._resized[(shape.key, reported)] = found
-        return found
+            requests = demand_of(spec, status, self.resource_names).requests
+            self._resized[key] = None if requests == shape.requests else requests
+        return self._resized[key] or shape.requests
 
     def __len__(self) -> int:
         return len(self._shapes)

@@ -83,9 +83,13 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """What is recorded for `koordsched replay`, if there is a path. `keep`: segments beside the one that is written."""
+    """What is recorded for `koordsched replay`, if there is a path.
+
+    `max_size`: bytes of a segment, 0 = unlimited; `keep`: segments beside the one that is written.
+    """
 
     path: str = ""
+    max_size: int = 256 << 20
     keep: int = 3
 
 

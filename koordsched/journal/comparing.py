@@ -12,24 +12,23 @@ from dataclasses import replace
 
 import msgspec
 
-from koordsched.config.resolving import Resolved
+from koordsched.config import IN_TREE, PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
-from koordsched.journal.course import Limit, Moment
 from koordsched.journal.following import Follower
 from koordsched.journal.header import setting_of
-from koordsched.journal.reading import Stream
+from koordsched.journal.passage import Limit, Moment, Passage
 from koordsched.journal.records import (
-    Answer,
     AnyRecord,
     Attempt,
     Chosen,
-    Closed,
     Evicting,
     Header,
+    Outcome,
     Refused,
+    Step,
 )
 from koordsched.journal.repeating import text_of
-from koordsched.journal.tally import Counting, Tally
+from koordsched.journal.tally import Tally
 from koordsched.journal.verdict import Verdict
 
 SAME = "same"
@@ -57,21 +56,22 @@ class Comparison(msgspec.Struct, rename="camel"):
     changed: list[Changed]
 
 
-class Consideration:
-    """Goes through a journal, once, asking `resolved` at every decision. To be used where an event loop runs.
-
-    Without `resolved`, the recorded configuration is asked: where extenders took part, their word was the last.
-    """
+class Consideration(Passage):
+    """Goes through a journal, once, asking `resolved` at every decision."""
 
     def __init__(
-        self, records: Iterable[AnyRecord], registry: Mapping[str, PluginFactory], resolved: Resolved | None
+        self,
+        records: Iterable[AnyRecord],
+        registry: Mapping[str, PluginFactory],
+        resolved: Resolved | None,
+        catalog: PluginCatalog = IN_TREE,
     ) -> None:
-        self._counting = Counting()
-        self._stream = Stream(records, self._counting.count)
+        """Without `resolved`, the recorded configuration is asked."""
+        super().__init__(records)
         self._registry = registry
+        self._catalog = catalog
         self._resolved = replace(resolved, extenders=()) if resolved is not None else None
-        self._world: Follower | None = None
-        self._moment = Moment(0, "", 0.0)
+        self._follower: Follower | None = None
         self._verdict: Verdict | None = None
         self._evicting: Evicting | None = None
         self._kinds: Counter[str] = Counter()
@@ -79,33 +79,29 @@ class Consideration:
 
     def run(self, limit: Limit) -> Comparison:
         """Raises ConfigError or ProfileError if a configuration cannot be used."""
-        stream = self._stream
-        while (record := stream.peek()) is not None and not limit.reached(record, self._counting):
-            stream.take()
-            self._step(record)
-        return Comparison(self._counting.tally, dict(self._kinds), self._changed)
+        while self.advance(limit):
+            pass
+        return Comparison(self.tally, dict(self._kinds), self._changed)
 
-    def _step(self, record: AnyRecord) -> None:
-        if isinstance(record, Header):
-            if self._world is None or not record.continues:
-                self._begin(record)
-            return
-        world = self._world
-        if world is None or isinstance(record, Closed | Answer):
-            return
-        if isinstance(record, Attempt):
-            self._moment = Moment(self._counting.tally.decisions, record.pod, self._counting.wall(record.at))
-            self._verdict = world.verdict(record.uid)
-            self._evicting = None
-        elif world.deciding:
-            self._judge(record)
-        world.step(record)
-
-    def _begin(self, header: Header) -> None:
-        setting = setting_of(header)
+    def begin(self, header: Header) -> Follower:
+        """A scheduler with the other configuration."""
+        setting = setting_of(header, self._catalog)
         if self._resolved is not None:
             setting = replace(setting, resolved=self._resolved)
-        self._world = Follower(setting, self._registry, header)
+        self._follower = Follower(setting, self._registry, header)
+        return self._follower
+
+    def step(self, record: Step | Outcome) -> None:
+        """Follows it, and judges what was decided."""
+        follower = self._follower
+        if follower is None:
+            return
+        if isinstance(record, Attempt):
+            self._verdict = follower.verdict(record.uid)
+            self._evicting = None
+        elif follower.deciding:
+            self._judge(record)
+        follower.step(record)
 
     def _judge(self, record: AnyRecord) -> None:
         verdict = self._verdict
@@ -139,7 +135,7 @@ class Consideration:
 
     def _note(self, kind: str, record: AnyRecord, instead: str) -> None:
         self._kinds[kind] += 1
-        self._changed.append(Changed(self._moment, kind, text_of(record), instead))
+        self._changed.append(Changed(self.moment, kind, text_of(record), instead))
 
 
 def _some(nodes: frozenset[str]) -> str:

@@ -38,8 +38,11 @@ def software() -> dict[str, str]:
     }
 
 
-def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int], Header]:
-    """A function from the number of a segment to its header. Segments from 1 on continue the one before."""
+def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int, int], Header]:
+    """Makes the header of a segment of this number, before which there are so many records.
+
+    Segments from 1 on continue the one before.
+    """
     resolved = setting.resolved
     configuration = config.dump(without_credentials(resolved.source))
     gates = tuple(
@@ -49,7 +52,7 @@ def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int], He
     )
     versions = software()
 
-    def make(segment: int) -> Header:
+    def make(segment: int, records: int) -> Header:
         return Header(
             run=run,
             segment=segment,
@@ -62,6 +65,7 @@ def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int], He
             own_pod=setting.own_pod,
             wall=clock.wall(),
             monotonic=clock.monotonic(),
+            records=records,
         )
 
     return make
@@ -82,8 +86,9 @@ def _without_credentials(extender: Extender) -> Extender:
     return replace(extender, url_prefix=url, tls_config=None)
 
 
-def setting_of(header: Header) -> Setting:
+def setting_of(header: Header, catalog: config.PluginCatalog = config.IN_TREE) -> Setting:
     """What to replay with: extenders are left out, for nobody can be called. Raises ConfigError."""
     gates = config.FeatureGates.parse(header.gates)
-    resolved = config.resolve(config.load(header.configuration, gates=gates), gates=gates)
+    source = config.load(header.configuration, catalog=catalog, gates=gates)
+    resolved = config.resolve(source, catalog=catalog, gates=gates)
     return Setting(changed(resolved, extenders=()), header.max_unschedulable, header.own_pod)

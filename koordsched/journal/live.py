@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from pathlib import Path
 
 from koordsched.framework.handle import Clock
+from koordsched.journal.checkpoint import checkpoint_of
 from koordsched.journal.header import Setting, header_maker
 from koordsched.journal.recorder import JournalRecorder
 from koordsched.journal.records import encode
 from koordsched.journal.segments import Segments
 from koordsched.journal.writer import JournalWriter
 from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.scheduling.scheduler import Scheduler
+
+PATIENCE = 30
+"""Seconds for which a full segment goes on while pods are in flight: a checkpoint lacks the events for them."""
 
 
 class LiveJournal:
-    """Begins a journal at `path`; one that is there already becomes an older segment, of which `keep` stay."""
+    """Begins a journal at `path`; one that is there already becomes an older segment, of which `keep` stay.
 
-    def __init__(self, path: Path, setting: Setting, clock: Clock, *, keep: int) -> None:
+    A segment that has reached `max_size` bytes (0: never) ends, and the next begins.
+    """
+
+    def __init__(self, path: Path, setting: Setting, clock: Clock, *, max_size: int, keep: int) -> None:
         """Raises OSError if the file cannot be written, NotAJournal if another one is in its place."""
-        header = header_maker(setting, uuid.uuid4().hex, clock)
-        self._writer = JournalWriter(Segments(path, encode(header(0)), keep=keep))
+        self._header = header_maker(setting, uuid.uuid4().hex, clock)
+        self._segment = 0
+        self._postponed = 0
+        self._writer = JournalWriter(Segments(path, encode(self._header(0, 0)), keep=keep), max_size=max_size)
         self.recorder = JournalRecorder(self._writer.put, clock.monotonic)
+
+    def attach(self, scheduler: Scheduler) -> None:
+        """Lets segments begin with the state of the scheduler, which tells the recorder."""
+        self.recorder.between = partial(self._cut_if_full, scheduler)
+
+    def _cut_if_full(self, scheduler: Scheduler) -> None:
+        if not self._writer.full:
+            return
+        if scheduler.queue.in_flight_pods() and self._postponed < PATIENCE:
+            self._postponed += 1
+            return
+        self._postponed = 0
+        self._segment += 1
+        header = self._header(self._segment, self._writer.records)
+        self._writer.cut(encode(header), encode(checkpoint_of(scheduler)))
 
     def observe(self, metrics: MetricRegistry) -> None:
         """Shows how recording fares."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import Status
+from koordsched.journal.objects import NODES, Change, identity_of
 from koordsched.journal.records import (
     Activated,
     Answer,
@@ -34,6 +35,7 @@ from koordsched.journal.records import (
     Leading,
     Listed,
     Refused,
+    Released,
     Timers,
     Undone,
     Upsert,
@@ -46,18 +48,23 @@ from koordsched.queue.nominator import NominatingInfo, NominatingMode
 A = TypeVar("A", bool, int, float)
 T = TypeVar("T", bound=KubeObject)
 
-NODES = "/api/v1/nodes"
 
-Put = Callable[[bytes], None]
-"""Takes an encoded record, in order; must not block."""
+class Put(Protocol):
+    """Takes an encoded record, in order, and what it means for the objects that there are; must not block."""
+
+    def __call__(self, record: bytes, change: Change | None = None, /) -> None: ...
 
 
 class JournalRecorder:
-    """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock."""
+    """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
+
+    `between` is called about once a second, between two steps.
+    """
 
     def __init__(self, put: Put, monotonic: Callable[[], float]) -> None:
         self._put = put
         self._monotonic = monotonic
+        self.between: Callable[[], None] | None = None
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
@@ -91,6 +98,8 @@ class JournalRecorder:
 
     def timers(self) -> None:
         """The queue looks for pods whose time has come."""
+        if self.between is not None:
+            self.between()
         self._put(encode(Timers(self._monotonic())))
 
     def attempt(self, queued: QueuedPod[Pod]) -> None:
@@ -108,6 +117,10 @@ class JournalRecorder:
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed."""
         self._put(encode(Undone(uid, status.code.name, tuple(status.reasons), status.plugin)))
+
+    def released(self, uid: str) -> None:
+        """The placement is taken back, and we do not try again."""
+        self._put(encode(Released(uid)))
 
     def evicted(self, uid: str) -> None:
         """All victims of this preemptor were told to go, or cannot be."""
@@ -196,21 +209,28 @@ class _NotedSink(Generic[T]):
         self._marked = path == NODES
 
     def upsert(self, obj: T) -> None:
-        self._put(encode(Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked))))))
+        meta = obj.metadata
+        change = Change(self._path, identity_of(self._path, meta.namespace, meta.name, meta.uid))
+        self._put(encode(Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked))))), change)
         self._sink.upsert(obj)
 
     def delete(self, obj: T) -> None:
         meta = obj.metadata
-        self._put(encode(Gone(self._path, meta.namespace, meta.name, meta.uid)))
+        self._note_gone(meta.namespace, meta.name, meta.uid)
         self._sink.delete(obj)
 
     def delete_key(self, key: ObjectKey) -> None:
-        self._put(encode(Gone(self._path, key.namespace, key.name, key.uid)))
+        self._note_gone(*key)
         self._sink.delete_key(key)
+
+    def _note_gone(self, namespace: str, name: str, uid: str) -> None:
+        change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
+        self._put(encode(Gone(self._path, namespace, name, uid)), change)
 
     def replace_begin(self) -> None:
         self._sink.replace_begin()
 
     def replace_end(self, present: set[ObjectKey]) -> None:
-        self._put(encode(Listed(self._path, tuple(present))))
+        identities = frozenset(identity_of(self._path, *key) for key in present)
+        self._put(encode(Listed(self._path, tuple(present))), Change(self._path, present=identities))
         self._sink.replace_end(present)

@@ -80,6 +80,12 @@ class Undone(Record, frozen=True, tag=8):
     plugin: str
 
 
+class Released(Record, frozen=True, tag=18):
+    """A placement was taken back for good: the scheduler ends."""
+
+    uid: str
+
+
 class Evicted(Record, frozen=True, tag=9):
     """The victims of this preemptor were told to go, or cannot be."""
 
@@ -137,6 +143,31 @@ class Refused(Record, frozen=True, tag=15):
     nominated: str | None
 
 
+# --- the state between two segments ----------------------------------------------------------------
+
+
+class Checkpoint(Record, frozen=True, tag=19):
+    """What the scheduler made of the objects, which come before it as `Upsert`s. Pods are given by uid.
+
+    `rows`: names of nodes by row of the table, "" where there is none; `free`: rows to use again, the last first.
+    `assigned`, `pending`: in the scheduler's order. `assumed`: (pod, node), not confirmed by the API server yet;
+    `bindings`: those of them whose binding is under way. `nominated`: (pod, node), in the order in which they count.
+    `evicting`: preemptors whose victims are being evicted; `told`: (victim, preemptor). `hidden`: paths of collections
+    that must not be read, and why.
+    """
+
+    rows: tuple[str, ...]
+    free: tuple[int, ...]
+    assigned: tuple[str, ...]
+    pending: tuple[str, ...]
+    assumed: tuple[tuple[str, str], ...]
+    bindings: tuple[str, ...]
+    nominated: tuple[tuple[str, str], ...]
+    evicting: tuple[str, ...]
+    told: tuple[tuple[str, str], ...]
+    hidden: dict[str, str]
+
+
 # --- the file --------------------------------------------------------------------------------------
 
 
@@ -146,7 +177,7 @@ class Header(Record, frozen=True, tag=0):
     `run` identifies the process, `segment` counts within it; with `continues` the records of the segment before lead
     here, and a checkpoint follows for those who do not have them. `software`: versions by name. `configuration`: YAML;
     `gates`: feature gates that differ from their defaults (`Name=true`). `wall` and `monotonic` are readings of both
-    clocks at one moment, in seconds.
+    clocks at one moment, in seconds; `records`: how many records the process wrote into the segments before.
     """
 
     run: str
@@ -160,15 +191,30 @@ class Header(Record, frozen=True, tag=0):
     own_pod: tuple[str, str]
     wall: float
     monotonic: float
+    records: int
 
 
 class Closed(Record, frozen=True, tag=16):
     """The scheduler ended in good order."""
 
 
-Step = Upsert | Gone | Listed | Hidden | Timers | Attempt | Binding | Bound | Undone | Evicted | Activated | Leading
+Step = (
+    Upsert
+    | Gone
+    | Listed
+    | Hidden
+    | Timers
+    | Attempt
+    | Binding
+    | Bound
+    | Undone
+    | Released
+    | Evicted
+    | Activated
+    | Leading
+)
 Outcome = Chosen | Evicting | Refused
-AnyRecord = Step | Outcome | Answer | Header | Closed
+AnyRecord = Step | Outcome | Answer | Header | Checkpoint | Closed
 
 encode = msgspec.msgpack.Encoder().encode
 """A record, or an object that goes into one, as bytes."""

@@ -19,19 +19,23 @@ from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.lanes import Lanes
 from koordsched.client.sink import ObjectKey
+from koordsched.cluster.pod import Pod
 from koordsched.framework.profile import PluginFactory
 from koordsched.framework.status import Code, Status
+from koordsched.journal.checkpoint import restore
 from koordsched.journal.header import Setting
 from koordsched.journal.records import (
     Activated,
     Attempt,
     Binding,
     Bound,
+    Checkpoint,
     Evicted,
     Gone,
     Hidden,
     Leading,
     Listed,
+    Released,
     Step,
     Timers,
     Undone,
@@ -40,6 +44,7 @@ from koordsched.journal.records import (
 from koordsched.journal.repeating import Repeater
 from koordsched.journal.silence import Silence
 from koordsched.observability.metrics import Metrics
+from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import Placement
 from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.recording import Recorder
@@ -100,9 +105,19 @@ class World:
             Binding: self._binding,
             Bound: self._bound,
             Undone: self._undone,
+            Released: self._released,
             Evicted: lambda record: self.scheduler.evictions.over(record.uid),
             Leading: lambda record: None,
         }
+
+    def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
+        """Begins with a checkpoint; `objects` by path."""
+        decoded = {
+            path: [_decoders[path].decode(record.object) for record in records]
+            for path, records in objects.items()
+            if path in self._sinks
+        }
+        self._placements = restore(self.scheduler, checkpoint, decoded)
 
     # --- changes of the cluster ----------------------------------------------------------------------
 
@@ -144,11 +159,15 @@ class World:
         self._placements.pop(record.uid, None)
 
     def _undone(self, record: Undone) -> None:
-        self.scheduler.waiting.remove(record.uid)
         placement = self._placements.pop(record.uid, None)
         if placement is not None:
             status = Status(Code[record.code], record.reasons, record.plugin)
             self.scheduler.binding.undo(placement, status, placement.started)
+
+    def _released(self, record: Released) -> None:
+        placement = self._placements.pop(record.uid, None)
+        if placement is not None:
+            self.scheduler.binding.release(placement)
 
 
 class Replayed(World):
@@ -159,6 +178,12 @@ class Replayed(World):
         super().__init__(setting, registry, repeater)
         self._repeater = repeater
         self._steps |= {Timers: self._timers, Attempt: self._attempt, Activated: self._activated}
+
+    def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
+        """Begins with a checkpoint."""
+        with self._repeater.aside():
+            super().restore(checkpoint, objects)
+        self._repeater.lenient = True
 
     def step(self, record: Step) -> None:
         """Does what the record says, and compares what comes of it."""
@@ -171,7 +196,7 @@ class Replayed(World):
 
     def _attempt(self, record: Attempt) -> None:
         self._repeater.at(record.at)
-        queued = self.scheduler.queue.pop()
+        queued = self._pop(record.uid)
         if queued is None or queued.pod.uid != record.uid:
             now = queued.key if queued is not None else "none"
             self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
@@ -180,7 +205,19 @@ class Replayed(World):
         if placement is not None:
             self._placements[record.uid] = placement
 
+    def _undone(self, record: Undone) -> None:
+        known = record.uid in self._placements
+        super()._undone(record)
+        if not known:
+            self._repeater.leave_out_refusal(record.uid)
+
+    def _pop(self, uid: str) -> QueuedPod[Pod] | None:
+        """The next pod; after a checkpoint the one that was next then."""
+        queue = self.scheduler.queue
+        if not self._repeater.lenient:
+            return queue.pop()
+        pod = self.scheduler.pending_pod(uid)
+        return queue.pop_pod(pod) if pod is not None else None
+
     def _activated(self, record: Activated) -> None:
-        pod = self.scheduler.pending_pod(record.uid)
-        if pod is not None:
-            self.scheduler.evictions.activate(pod)
+        self.scheduler.evictions.activate(record.uid, self.scheduler.pending_pod(record.uid))

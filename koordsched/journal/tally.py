@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from koordsched.journal.records import (
@@ -11,6 +9,7 @@ from koordsched.journal.records import (
     AnyRecord,
     Attempt,
     Bound,
+    Checkpoint,
     Chosen,
     Closed,
     Evicting,
@@ -30,6 +29,8 @@ class Tally(msgspec.Struct, rename="camel"):
     """
 
     runs: int = 0
+    resumed: bool = False
+    """Whether it does not begin at the beginning, but with a checkpoint."""
     inputs: int = 0
     decisions: int = 0
     placed: int = 0
@@ -52,11 +53,18 @@ class Tally(msgspec.Struct, rename="camel"):
 
 
 class Counting:
-    """Fills a tally record by record."""
+    """Fills a tally record by record, and knows where in a journal we are.
+
+    `restating`: what comes now is the state at the beginning of a segment; `intact`: everything before that was there,
+    so it is known already.
+    """
 
     def __init__(self) -> None:
         self.tally = Tally()
-        self.kinds: Counter[str] = Counter()
+        self.restating = False
+        self.intact = False
+        self._run = ""
+        self._records = 0
         self._offset = 0.0
         self._deciding = False
 
@@ -67,12 +75,14 @@ class Counting:
     def count(self, record: AnyRecord) -> None:
         """One more."""
         tally = self.tally
+        if isinstance(record, Header):
+            self._begin(record)
+            return
+        if self.restating:
+            self.restating = not isinstance(record, Checkpoint)
+            return
+        self._records += 1
         match record:
-            case Header():
-                self._offset = record.wall - record.monotonic
-                tally.runs += not record.continues or not tally.runs
-                self._seen(record.monotonic)
-                tally.closed = False
             case Attempt():
                 tally.decisions += 1
                 self._deciding = True
@@ -98,6 +108,18 @@ class Counting:
                 tally.unbound += isinstance(record, Undone)
                 if isinstance(record, Timers | Leading):
                     self._seen(record.at)
+
+    def _begin(self, header: Header) -> None:
+        known = header.run == self._run
+        self.restating = header.continues
+        self.intact = header.continues and known and header.records == self._records
+        self.tally.resumed |= header.continues and not self.intact
+        self.tally.runs += not known
+        self.tally.closed = False
+        self._run, self._records = header.run, header.records
+        self._deciding = False
+        self._offset = header.wall - header.monotonic
+        self._seen(header.monotonic)
 
     def _seen(self, monotonic: float) -> None:
         at = self.wall(monotonic)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from typing import NamedTuple
 
 from koordsched.journal.frames import frame_of
+from koordsched.journal.objects import Change, NewestObjects
 from koordsched.journal.records import Closed, encode
 from koordsched.journal.segments import Segments
 
@@ -26,14 +28,29 @@ PAUSE = 0.25
 """Seconds after which whatever is there is written: what a crash may cost at most."""
 
 
-class JournalWriter:
-    """`put` is for the event loop's thread; `close` ends the thread when everything is written."""
+class _Cut(NamedTuple):
+    """A segment ends here; the next begins with this header, and this checkpoint after all objects."""
 
-    def __init__(self, segments: Segments, *, most_waiting: int = MOST_WAITING, pause: float = PAUSE) -> None:
+    header: bytes
+    checkpoint: bytes
+
+
+class JournalWriter:
+    """`put` and `cut` are for the event loop's thread; `close` ends the thread when everything is written.
+
+    A segment of more than `max_size` bytes is `full`, unless that is 0. Then somebody has to `cut`.
+    """
+
+    def __init__(
+        self, segments: Segments, *, max_size: int = 0, most_waiting: int = MOST_WAITING, pause: float = PAUSE
+    ) -> None:
         self._segments = segments
+        self._max_size = max_size
         self._most_waiting = most_waiting
         self._pause = pause
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, Change | None] | _Cut] = deque()
+        self._objects = NewestObjects() if max_size else None
+        self._cutting = False
         self._accepting = True
         # Each is counted by one thread alone: the loop's and ours.
         self._put = 0
@@ -47,11 +64,11 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    def put(self, record: bytes) -> None:
-        """Takes a record, to be written soon."""
+    def put(self, record: bytes, change: Change | None = None) -> None:
+        """Takes a record, to be written soon, and what it means for the objects that there are."""
         if not self._accepting:
             return
-        self._waiting.append(record)
+        self._waiting.append((record, change))
         self.records += 1
         self._put += len(record)
         waiting = self._put - self._taken
@@ -60,6 +77,17 @@ class JournalWriter:
                 self._give_up(f"{waiting >> 20} MiB wait to be written, the disk is too slow")
             elif not self._wanted.is_set():
                 self._wanted.set()
+
+    @property
+    def full(self) -> bool:
+        """Whether the segment has reached its size, and is not being ended yet."""
+        return self._accepting and not self._cutting and 0 < self._max_size <= self._segments.size
+
+    def cut(self, header: bytes, checkpoint: bytes) -> None:
+        """Ends the segment behind what was put so far, and begins another."""
+        self._cutting = True
+        self._waiting.append(_Cut(header, checkpoint))
+        self._wanted.set()
 
     @property
     def recording(self) -> bool:
@@ -108,9 +136,31 @@ class JournalWriter:
         while waiting:
             batch: list[bytes] = []
             size = 0
-            while waiting and size < BATCH:
-                record = waiting.popleft()
+            cut: _Cut | None = None
+            while waiting and size < BATCH and cut is None:
+                entry = waiting.popleft()
+                if isinstance(entry, _Cut):
+                    cut = entry
+                    continue
+                record, change = entry
                 batch.append(record)
                 size += len(record)
-            self._segments.write(frame_of(batch))
-            self._taken += size
+                if change is not None and self._objects is not None:
+                    self._objects.apply(record, change)
+            if batch:
+                self._segments.write(frame_of(batch))
+                self._taken += size
+            if cut is not None:
+                self._begin_segment(cut)
+
+    def _begin_segment(self, cut: _Cut) -> None:
+        self._segments.next(cut.header)
+        batch: list[bytes] = []
+        size = 0
+        for record in (*(self._objects or ()), cut.checkpoint):
+            batch.append(record)
+            size += len(record)
+            if size >= BATCH or record is cut.checkpoint:
+                self._segments.write(frame_of(batch))
+                batch, size = [], 0
+        self._cutting = False

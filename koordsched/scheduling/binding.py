@@ -60,7 +60,7 @@ class BindingCycle:
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
         self._recorder = recorder
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Placement] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._drained = asyncio.Event()
         self._closing = False
@@ -71,15 +71,20 @@ class BindingCycle:
         """Bindings under way."""
         return len(self._tasks)
 
+    @property
+    def under_way(self) -> list[Placement]:
+        """The placements whose binding is under way, oldest first."""
+        return list(self._tasks.values())
+
     def start(self, placement: Placement) -> None:
         """Takes the placement over; its outcome will be seen to."""
         task = asyncio.get_running_loop().create_task(self._bind(placement))
-        self._tasks.add(task)
+        self._tasks[task] = placement
         self._running.value += 1
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._running.value -= 1
         self._drained.set()
         if not task.cancelled() and task.exception() is not None:
@@ -117,7 +122,7 @@ class BindingCycle:
         now = self._clock()
         if not status.ok:
             if self._closing:
-                self._release(placement)
+                self.release(placement)
             else:
                 self._inbox.put(self.undo, placement, status, now)
             return
@@ -202,7 +207,12 @@ class BindingCycle:
         self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
         return status
 
-    def _release(self, placement: Placement) -> None:
+    def release(self, placement: Placement) -> None:
+        """Takes back a placement for good: the next scheduler finds the pod where it is."""
+        self._recorder.released(placement.pod.uid)
+        self._free(placement)
+
+    def _free(self, placement: Placement) -> None:
         self._waiting.remove(placement.pod.uid)
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
         self._cluster.forget(placement.pod)
@@ -212,7 +222,7 @@ class BindingCycle:
         pod, profile = placement.pod, placement.profile
         self._recorder.undone(pod.uid, status)
         gone = copy(pod)  # as it was on its node: hints ask whether the room that is free now is on one
-        self._release(placement)
+        self._free(placement)
         rejected = status.code.rejects
         self._queue.move_all(ASSIGNED_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
         self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)

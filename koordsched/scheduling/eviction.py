@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -103,6 +103,21 @@ class PreemptionEvictions:
         # One that was not bound yet only lost its place; it may be on its way to the next.
         return pod is told.victim or (told.victim.wire is None and pod.node == told.victim.node)
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The uids of preemptors whose victims are still being evicted, in the order of uids."""
+        return tuple(sorted(self._running))
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """(victim, preemptor), by uid, of the victims that were told to go and are not known to be going."""
+        return tuple((uid, told.preemptor) for uid, told in self._told.items() if self.evicting(uid))
+
+    def resume(self, preemptors: Iterable[str], told: Iterable[tuple[Pod, str]]) -> None:
+        """Evictions for these preemptors (uids) are running, and these victims were told, for which preemptor."""
+        self._running.update(preemptors)
+        self._told.update((victim.uid, _Told(victim, preemptor)) for victim, preemptor in told)
+
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
         self._recorder.evicting(preemptor, node, victims)
@@ -136,11 +151,12 @@ class PreemptionEvictions:
             self._recorder.evicted(uid)
             self._running.discard(uid)
 
-    def activate(self, preemptor: Pod) -> None:
-        """The preemptor is to be tried now, and may tell its victims again."""
-        self._recorder.activated(preemptor.uid)
-        self._told = {uid: told for uid, told in self._told.items() if told.preemptor != preemptor.uid}
-        self._queue.activate([preemptor])
+    def activate(self, uid: str, preemptor: Pod | None) -> None:
+        """The preemptor of this uid is to be tried now, if it is still there, and may tell its victims again."""
+        self._recorder.activated(uid)
+        self._told = {victim: told for victim, told in self._told.items() if told.preemptor != uid}
+        if preemptor is not None:
+            self._queue.activate([preemptor])
 
     async def close(self) -> None:
         """Lets evictions under way finish."""
@@ -189,7 +205,7 @@ class PreemptionEvictions:
         else:
             # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
             last.settle(None)
-            self.activate(preemptor)
+            self.activate(preemptor.uid, preemptor)
 
     def _try_again(self, preemptor: Pod) -> None:
         """Activates the preemptor: at once, unless evictions for it failed before.
@@ -201,10 +217,10 @@ class PreemptionEvictions:
         waiting = {key: count for key, count in self._failures.items() if self._queue.get(key) is not None}
         self._failures = {**waiting, preemptor.key: before + 1}
         if not before:
-            self.activate(preemptor)
+            self.activate(preemptor.uid, preemptor)
             return
         pause = min(_FIRST_PAUSE * 2.0 ** min(before - 1, 8), _LONGEST_PAUSE)
-        asyncio.get_running_loop().call_later(pause, self.activate, preemptor)
+        asyncio.get_running_loop().call_later(pause, self.activate, preemptor.uid, preemptor)
 
     async def _evict(self, told: _Told, preemptor: Pod, node: str) -> None:
         victim = told.victim

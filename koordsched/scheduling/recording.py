@@ -67,6 +67,9 @@ class Recorder(Protocol):
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed, and the placement is taken back."""
 
+    def released(self, uid: str) -> None:
+        """The placement is taken back, and we do not try again."""
+
     def evicted(self, uid: str) -> None:
         """All victims of this preemptor were told to go, or cannot be."""
 
@@ -127,6 +130,9 @@ class NotRecording:
         pass
 
     def undone(self, uid: str, status: Status) -> None:
+        pass
+
+    def released(self, uid: str) -> None:
         pass
 
     def evicted(self, uid: str) -> None:

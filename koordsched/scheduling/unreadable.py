@@ -116,6 +116,11 @@ class Unreadable:
     def __bool__(self) -> bool:
         return bool(self._reasons)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Path of a collection -> why it must not be read."""
+        return dict(self._reasons)
+
     def refused(self, path: str, reason: str) -> None:
         """The API server does not let us read the collection at this path; says so in the log, once."""
         self._recorder.hidden(path, reason)

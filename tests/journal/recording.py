@@ -1,4 +1,4 @@
-"""A scheduler on virtual time whose journal is kept in a list, and the replay of such a list."""
+"""A scheduler on virtual time whose journal is kept in lists, and the replay of such a journal."""
 
 import asyncio
 import json
@@ -7,31 +7,67 @@ from random import Random
 
 from koordsched import config
 from koordsched.client.lanes import Lanes
-from koordsched.journal.header import Setting, header_maker, setting_of
-from koordsched.journal.reading import Stream
+from koordsched.journal.checkpoint import checkpoint_of
+from koordsched.journal.comparing import Consideration
+from koordsched.journal.course import Course
+from koordsched.journal.header import Setting, header_maker
+from koordsched.journal.objects import NewestObjects
+from koordsched.journal.passage import Limit
 from koordsched.journal.recorder import JournalRecorder
-from koordsched.journal.records import Answer, Closed, Header, decode, encode
-from koordsched.journal.repeating import Repeater
-from koordsched.journal.replaying import Replayed
+from koordsched.journal.records import Closed, decode, encode
 from koordsched.observability.metrics import Metrics
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG
+from tests.virtualtime import run
+
+
+class ListJournal:
+    """The segments of one process as lists of encoded records; a new one every so many timers."""
+
+    def __init__(self, setting, name, clock, *, timers_per_segment=None):
+        self._header = header_maker(setting, name, clock)
+        self._objects = NewestObjects()
+        self._every = timers_per_segment
+        self._timers = 0
+        self._records = 0
+        self.segments = [[encode(self._header(0, 0))]]
+        self.recorder = JournalRecorder(self.put, clock.monotonic)
+
+    def put(self, record, change=None):
+        self._records += 1
+        self.segments[-1].append(record)
+        if change is not None:
+            self._objects.apply(record, change)
+
+    def attach(self, scheduler):
+        if self._every is not None:
+            self.recorder.between = lambda: self._cut(scheduler)
+
+    def _cut(self, scheduler):
+        self._timers += 1
+        if self._timers >= self._every and not scheduler.queue.in_flight_pods():
+            self._timers = 0
+            header = encode(self._header(len(self.segments), self._records))
+            self.segments.append([header, *self._objects, encode(checkpoint_of(scheduler))])
+
+    def records(self, first=0):
+        """From this segment on, decoded."""
+        return [decode(data) for segment in self.segments[first:] for data in segment]
 
 
 class Recorded:
     """One life of a scheduler, and what it recorded."""
 
-    def __init__(self, embedded, configuration=None, *, seed=1, fault=None, gates=(), recorder=None, journal=None):
+    def __init__(
+        self, embedded, configuration=None, *, seed=1, fault=None, gates=(), timers_per_segment=None, journal=None
+    ):
         features = config.FeatureGates.parse(gates)
         text = json.dumps(configuration or DEFAULT_CONFIG)
         resolved = config.resolve(config.load(text, gates=features), gates=features)
-        self.setting = Setting(resolved)
-        self.journal = journal if journal is not None else []
-        header = header_maker(self.setting, f"run {seed}", embedded.clock)
-        if recorder is None:
-            self.journal.append(encode(header(0)))
-            recorder = JournalRecorder(self.journal.append, embedded.clock.monotonic)
+        self.journal = journal or ListJournal(
+            Setting(resolved), f"run {seed}", embedded.clock, timers_per_segment=timers_per_segment
+        )
         self.transport = embedded.transport(fault)
         self.lanes = Lanes(self.transport, embedded.clock, Random(seed))
         self.scheduler = Scheduler(
@@ -43,8 +79,9 @@ class Recorded:
             rng=Random(seed),
             metrics=Metrics(process_metrics=False),
             hostname="test",
-            recorder=recorder,
+            recorder=self.journal.recorder,
         )
+        self.journal.attach(self.scheduler)
 
     @asynccontextmanager
     async def running(self):
@@ -60,31 +97,23 @@ class Recorded:
             await self.scheduler.stop()
             await self.lanes.close()
             await self.transport.close()
-            self.journal.append(encode(Closed()))
-
-    @property
-    def records(self):
-        """What was recorded, decoded."""
-        return [decode(data) for data in self.journal]
+            self.journal.put(encode(Closed()))
 
 
-def replayed(records):
-    """Replays the records of one or more lives; the repeaters and schedulers, one of each per life."""
-    stream, lives = Stream(records), []
-    while (record := stream.take()) is not None:
-        if isinstance(record, Header):
-            repeater = Repeater(stream)
-            repeater.wall_offset = record.wall - record.monotonic
-            repeater.at(record.monotonic)
-            lives.append((repeater, Replayed(setting_of(record), IN_TREE, repeater)))
-        elif not isinstance(record, Closed | Answer):
-            lives[-1][1].step(record)
-    return lives
+def repeat(records, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
+    """Replays records; returns the outcome, and the course, with the scheduler as it is at the end."""
+
+    async def work():
+        course = Course(records, plugins, catalog)
+        return course.run(limit or Limit()), course
+
+    return run(work())
 
 
-def assert_repeats(records):
-    """Every decision comes out the same; returns the schedulers as they are at the end."""
-    lives = replayed(records)
-    for repeater, _ in lives:
-        assert repeater.difference is None
-    return [life.scheduler for _, life in lives]
+def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
+    """What a configuration, or the recorded one, would have decided."""
+
+    async def work():
+        return Consideration(records, plugins, resolved, catalog).run(limit or Limit())
+
+    return run(work())

@@ -1,0 +1,121 @@
+"""The state between two segments: enough to go on from, for whoever does not have the segments before.
+
+The objects are in the journal already, and its writer knows the newest of each. What the scheduler made of them is
+taken here: rows, order, placements that are not confirmed, nominations, evictions under way.
+
+Two things are not: how often and when pods in the queue were tried, so in which order they are tried afterwards has to
+be taken from the journal; and volumes that were promised to pods whose binding was being prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from koordsched.api import core
+from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.objects import HasMetadata
+from koordsched.framework.interface import Cycle
+from koordsched.journal.objects import NODES, PODS
+from koordsched.journal.records import Checkpoint
+from koordsched.queue.nominator import override
+from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.scheduler import Scheduler
+
+
+def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
+    """The state as it is, between two steps."""
+    cluster, table, nominator = scheduler.cluster, scheduler.cluster.table, scheduler.queue.nominator
+    return Checkpoint(
+        rows=tuple(table.names),
+        free=table.free,
+        assigned=tuple(cluster.assigned),
+        pending=tuple(pod.uid for pod in scheduler.pending_pods()),
+        assumed=tuple((uid, pod.node) for uid, pod in cluster.assumed.items()),
+        bindings=tuple(placement.pod.uid for placement in scheduler.binding.under_way),
+        nominated=tuple(
+            (pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)
+        ),
+        evicting=scheduler.evictions.running,
+        told=scheduler.evictions.told,
+        hidden=scheduler.unreadable.reasons,
+    )
+
+
+def restore(
+    scheduler: Scheduler, checkpoint: Checkpoint, objects: Mapping[str, Iterable[HasMetadata]]
+) -> dict[str, Placement]:
+    """Brings a new scheduler to the state. `objects`: by path of their collection. Returns the bindings under way."""
+    sinks = scheduler.watches.sinks
+    for path, reason in checkpoint.hidden.items():
+        scheduler.unreadable.refused(path, reason)
+    _restore_rows(scheduler, checkpoint, objects.get(NODES, ()))
+    for path, things in objects.items():
+        if path not in (NODES, PODS) and path in sinks:
+            for thing in things:
+                sinks[path].upsert(thing)
+    placements = _restore_pods(scheduler, checkpoint, {pod.metadata.uid: pod for pod in objects.get(PODS, ())})
+    _restore_nominations(scheduler, checkpoint)
+    assigned = scheduler.cluster.assigned
+    told = [(assigned[victim], preemptor) for victim, preemptor in checkpoint.told if victim in assigned]
+    scheduler.evictions.resume(checkpoint.evicting, told)
+    return placements
+
+
+def _restore_rows(scheduler: Scheduler, checkpoint: Checkpoint, nodes: Iterable[Any]) -> None:
+    """Every node on its row: where there is none, one is put and taken away, in the order in which rows are reused."""
+    by_name = {node.metadata.name: node for node in nodes}
+    holes: dict[int, str] = {}
+    for row, name in enumerate(checkpoint.rows):
+        node = by_name.get(name) if name else None
+        if node is None:
+            holes[row] = f"row {row}"  # no name that a node may have
+            node = core.Node(metadata=ObjectMeta(name=holes[row]))
+        scheduler.watches.sinks[NODES].upsert(node)
+    for row in checkpoint.free:
+        if row in holes:
+            scheduler.cluster.remove_node(holes.pop(row))
+    for name in holes.values():
+        scheduler.cluster.remove_node(name)
+
+
+def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str, Any]) -> dict[str, Placement]:
+    sink = scheduler.watches.sinks[PODS]
+    for uid in checkpoint.pending:
+        if uid in wires:
+            sink.upsert(wires[uid])
+    assumed = dict(checkpoint.assumed)
+    placements: dict[str, Placement] = {}
+    for uid in checkpoint.assigned:
+        if uid not in assumed:
+            if uid in wires:
+                sink.upsert(wires[uid])
+        elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
+            placements[uid] = placement
+    known = {*checkpoint.pending, *checkpoint.assigned}
+    for uid, wire in wires.items():
+        if uid not in known:
+            sink.upsert(wire)
+    return placements
+
+
+def _assume(scheduler: Scheduler, uid: str, node: str) -> Placement | None:
+    """Takes a pending pod out of the queue and puts it on a node."""
+    pod, row = scheduler.pending_pod(uid), scheduler.cluster.table.row_of.get(node)
+    queued = scheduler.queue.pop_pod(pod) if pod is not None else None
+    if pod is None or queued is None or row is None:
+        return None
+    scheduler.queue.done(uid)
+    scheduler.cluster.assume(pod, row)
+    profile = scheduler.profiles[pod.shape.scheduler_name]
+    return Placement(Cycle(pod), profile, queued, row, node, {}, 0.0, 0)
+
+
+def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:
+    nominator = scheduler.queue.nominator
+    for node in list(nominator.nodes_with_nominated()):
+        for pod in nominator.nominated_on(node):
+            nominator.delete(pod.uid)
+    for uid, node in checkpoint.nominated:
+        if (pending := scheduler.pending_pod(uid)) is not None:
+            nominator.add(pending, override(node))
