@@ -4,6 +4,7 @@ A scheduler may be behind the server; what it decides must be right by some stat
 it decided itself, and what its predecessors decided, it must know.
 """
 
+from itertools import count
 from typing import NamedTuple
 
 from tests.reference.profile import Profile
@@ -28,15 +29,22 @@ class Decision(NamedTuple):
     """Path of a resource -> the version of which everything had been handled."""
     listing: set[str]
     """Paths of the resources that were being listed anew: some of their objects were newer than that."""
+    order: int
+    """Grows from decision to decision."""
 
 
 class Bound(NamedTuple):
     """Since when a pod has a node."""
 
-    node: str
     version: int
-    writer: str
-    """The replica that did it; "" for anybody else."""
+    decision: Decision | None
+    """Why a replica bound it; None if somebody else did."""
+
+    def must_be_known(self, decision):
+        """Whether the pod had to be reckoned with: what replicas decided before, and what had been heard of."""
+        if self.decision is not None:
+            return self.decision.order < decision.order
+        return self.version <= decision.versions[PODS]
 
 
 class Invariants:
@@ -50,7 +58,7 @@ class Invariants:
         """Identity in the lease."""
         self.bindings = 0
         self.decisions = {}
-        """uid -> Decision, the newest."""
+        """(replica, uid) -> Decision, the newest."""
         self.attempted = {}
         """Replica -> uids of the pods that it tried to place."""
         self.bound = {}
@@ -60,6 +68,7 @@ class Invariants:
         self.features = []
         """Checks of what a world has beside pods and nodes."""
         self._on_violation = on_violation
+        self._orders = count()
         self._plugins = Profile({}).plugins
         registry = server.registry
         for kind, check in (("Pod", self._pod), ("Node", self._node)):
@@ -111,9 +120,10 @@ class Invariants:
         if before and before != node:
             self.fail(f"pod {new['metadata']['name']} moved from {before} to {node or 'nowhere'}")
         if node and not before:
-            self.bound[uid] = Bound(node, change.record.rv, self.server.writer)
+            decision = self.decisions.get((self.server.writer, uid))
+            self.bound[uid] = Bound(change.record.rv, decision)
             if self.server.writer:
-                self._newly_bound(new, node)
+                self._newly_bound(new, node, decision)
         elif self.server.writer and old is not None and self.server.request[1].endswith("/status"):
             self._status_written(old, new)
 
@@ -128,36 +138,53 @@ class Invariants:
 
     def placed(self, uid, decision, assumed):
         """A replica placed a pod. `assumed`: uids of all pods whose bindings it has under way."""
-        self.decisions[uid] = decision
+        decision = decision._replace(order=next(self._orders))
+        self.decisions[decision.writer, uid] = decision
         for feature in self.features:
             feature.placed(uid, decision, assumed)
 
-    def _newly_bound(self, pod, node):
+    def _newly_bound(self, pod, node, decision):
         self.bindings += 1
-        writer, uid, name = self.server.writer, pod["metadata"]["uid"], pod["metadata"]["name"]
-        decision = self.decisions.get(uid)
         if decision is None or decision.node != node:
-            self.fail(f"{writer} binds pod {name} to {node}, which it did not decide")
+            name = pod["metadata"]["name"]
+            self.fail(f"{self.server.writer} binds pod {name} to {node}, which it did not decide")
             return
-        for feature in self.features:
-            feature.bound(pod, decision)
-        reasons = []
-        for state in self.nodes.since(("", node), decision.versions[NODES]):
-            reason = self._misfit(pod, state, decision)
-            if reason is None:
-                return
-            reasons.append(reason)
-        self.fail(f"{writer} binds pod {name} to {node}: {'; '.join(reasons) or 'there is no such node'}")
+        self._check(pod, decision)
+        for other in self.server.objects("Pod"):
+            later = self.bound.get(other["metadata"]["uid"])
+            # Who was decided later but bound earlier had to leave room for this one.
+            if later is None or later.decision is None or is_finished(other):
+                continue
+            if later.decision.order > decision.order:
+                self._check(other, later.decision)
 
-    def _misfit(self, pod, node, decision):
-        """Why the pod does not fit on this state of the node; None if it does."""
-        world = World([node])
+    def known_others(self, pod, decision):
+        """The other pods on nodes, as they are now, that a decision had to reckon with."""
         for other in self.server.objects("Pod"):
             bound = self.bound.get(other["metadata"]["uid"])
             if bound is None or other["metadata"]["uid"] == pod["metadata"]["uid"] or is_finished(other):
                 continue
-            if bound.writer or bound.version <= decision.versions[PODS]:
-                world.add(other)
+            if bound.must_be_known(decision):
+                yield other
+
+    def _check(self, pod, decision):
+        """The pod, which is bound, fits where it is."""
+        for feature in self.features:
+            feature.bound(pod, decision)
+        reasons, others = [], list(self.known_others(pod, decision))
+        for state in self.nodes.since(("", decision.node), decision.versions[NODES]):
+            reason = self._misfit(pod, state, others)
+            if reason is None:
+                return
+            reasons.append(reason)
+        why = "; ".join(reasons) or "there is no such node"
+        self.fail(f"{decision.writer} binds pod {pod['metadata']['name']} to {decision.node}: {why}")
+
+    def _misfit(self, pod, node, others):
+        """Why the pod does not fit on this state of the node; None if it does."""
+        world = World([node])
+        for other in others:
+            world.add(other)
         for name in FITTING:
             plugin = self._plugins[name]
             status = plugin.filter(pod, node, world)

@@ -249,11 +249,11 @@ def quota_not_given_back_by_a_failed_binding(original):
 def moved_pod_counted_in_both_quotas(original):
     def pod_seen(self, pod, assigned):
         known = self._members.get(pod.uid)
-        before = (known.quota, known.counted) if known is not None else (None, {})
+        before = known.group.tally if known is not None else None
         original(self, pod, assigned)
         now = self._members.get(pod.uid)
-        if before[0] is not None and now is not None and now.quota is not before[0]:
-            accounting.add_request(*before)
+        if before is not None and now is not None and now.group.tally is not before:
+            accounting.ask(before, 1)
 
     return pod_seen
 
@@ -264,15 +264,15 @@ def usage_counted_once_more_when_listed_again(original):
         known = self._members.get(pod.uid)
         again = known is not None and known.assigned and known.pod.resource_version == pod.resource_version
         original(self, pod, assigned)
-        if again and known.quota is not None:
-            accounting.add_used(known.quota, known.counted)
+        if again:
+            accounting.place(known.group.tally, 1)
 
     return pod_seen
 
 
 @mutation(QuotaBooks, "_changed")
 def room_in_a_quota_not_told(original):
-    def changed(self, less_used):
+    def changed(self, less_used, **more):
         self.version += 1
 
     return changed

@@ -40,7 +40,7 @@ class QuotaInvariants:
         assigned = {
             other
             for other, node in ((thing["metadata"]["uid"], thing["spec"].get("nodeName")) for thing in pods)
-            if node or other in assumed or (other in bound and bound[other].writer == decision.writer)
+            if node or other in assumed or (other in bound and _writer(bound[other]) == decision.writer)
         }
         nodes = self._invariants.nodes.at(decision.versions[NODES])
         quotas = self._computed(self._quotas.at(decision.versions[QUOTAS]), nodes, pods, assigned - {uid})
@@ -58,7 +58,7 @@ class QuotaInvariants:
             thing["metadata"]["uid"]
             for thing in pods
             if (known := bound.get(thing["metadata"]["uid"])) is not None
-            and (known.writer or known.version <= decision.versions[PODS])
+            and (_writer(known) or known.version <= decision.versions[PODS])
         }
         quotas = self._computed(self._quotas.newest(), (), pods, assigned)
         name = quotas.of(pod)
@@ -107,6 +107,10 @@ def _inputs(thing):
         {key: value for key, value in (meta.get("labels") or {}).items() if key.startswith(PREFIX)},
         [annotations.get(PREFIX + key) for key in ("shared-weight", "namespaces")],
     )
+
+
+def _writer(bound):
+    return bound.decision.writer if bound.decision is not None else ""
 
 
 def _marks(pod):

@@ -244,6 +244,7 @@ class Process:
             node,
             {path: int(reflector.resource_version or 0) for path, reflector in reflectors.items()},
             {path for path, reflector in reflectors.items() if not reflector._listed and reflector.resource_version},
+            order=0,
         )
 
     def _promises(self, pod):

@@ -23,6 +23,7 @@ def first_caught(name):
 def test_a_defect_is_caught(name):
     caught = first_caught(name)
     assert caught is not None, f"{name} survived {MOST_SEEDS} seeds"
+    assert not any(error in caught[1] for error in ("TypeError", "AttributeError")), f"{name} does not fit the code"
     print(f"{name}: seed {caught[0]}: {caught[1]}")
 
 

@@ -5,7 +5,7 @@ from tests.reference.selectors import node_selector_matches
 from tests.reference.volumes import SELECTED_NODE, all_claims, annotations_of, find, is_bound
 from tests.reference.world import World, namespace_of
 from tests.simulation.history import History
-from tests.simulation.invariants import NODES, PODS, is_finished
+from tests.simulation.invariants import NODES
 from tests.simulation.volumeusers import STORAGE
 
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
@@ -41,7 +41,7 @@ class VolumeInvariants:
         """A pod was bound: its volumes can be reached from its node, nobody else has what it alone may have, and its
         node can hold them."""
         name, world = pod["metadata"]["name"], World(self.objects())
-        others = [other for other in self._others(pod, decision) if not is_finished(other)]
+        others = list(self._invariants.known_others(pod, decision))
         for claim_name, _ in all_claims(pod):
             claim = self._latest(CLAIMS, self._claims, (namespace_of(pod), claim_name), decision)
             if claim is None:
@@ -55,16 +55,6 @@ class VolumeInvariants:
                 if rivals:
                     self._fail(decision, f"pod {name}, whose claim {claim_name} is used by {rivals}")
         self._check_limit(pod, [other for other in others if _node(other) == decision.node], world, decision)
-
-    def _others(self, pod, decision):
-        """The other pods on nodes that the replica must know of."""
-        for other in self._invariants.pods.newest():
-            uid = other["metadata"]["uid"]
-            bound = self._invariants.bound.get(uid)
-            if uid == pod["metadata"]["uid"] or bound is None:
-                continue
-            if bound.writer or bound.version <= decision.versions[PODS]:
-                yield other
 
     def _is_placed(self, pod, decision):
         """Whether its node was there: of pods on nodes that are gone nobody asks what they use (upstream)."""
