@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,11 @@ class PodKinds:
         number = self._numbers.get(identity)
         if number is None:
             number = self._numbers[identity] = len(self.examples)
-            self.examples.append(pod)
+            example = pod
+            if pod.wire is not None:
+                example = copy(pod)
+                example.wire = None  # may be large, and examples stay
+            self.examples.append(example)
         return number
 
     def lookup(self, judge: Callable[[Pod], int], dtype: npt.DTypeLike = np.int64) -> Lookup[Pod | None]:

@@ -180,7 +180,9 @@ class VictimTable:
     def pods(self, row: int, priority: int, now: float) -> list[Pod]:
         """The pods of lower priority on a row, most important first."""
         first = int(self._first(np.array([row]), priority, now)[0])
-        return self._pods[row][first:]
+        # A pod whose assumption was confirmed is another object, and the row is the same.
+        newest = self._cluster.pods_on(row)
+        return [newest[pod.uid] for pod in self._pods[row][first:]]
 
     def lasting(self, rows: RowArray) -> Mask:
         """Where the order of the pods stays what it is until they change; of rows that were asked about just now."""

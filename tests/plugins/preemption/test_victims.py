@@ -77,3 +77,16 @@ def test_the_victim_that_started_last_is_the_best(start, best):
     victims = [cluster_of(each).assigned["a"] for each in (start, None)]
     verdicts = verdicts_of([Candidate(row, (victim,), 0) for row, victim in enumerate(victims)])
     assert best_of(verdicts, NOON) == best
+
+
+def test_a_confirmed_pod_is_its_newest_version():
+    cluster = ClusterState()
+    cluster.upsert_node(convert(node("n"), core.Node))
+    pending = cluster.pods.build(convert(pod("p", container(cpu="1")), core.Pod))
+    cluster.assume(pending, 0)
+    table = VictimTable(cluster)
+    assert table.pods(0, 10, NOON) == [pending]
+    assert all(example is None or example.wire is None for example in table.kinds.examples)
+    bound = cluster.pods.build(convert(pod("p", container(cpu="1"), on="n"), core.Pod))
+    cluster.set_pod(bound)
+    assert table.pods(0, 10, NOON) == [bound]
