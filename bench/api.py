@@ -109,11 +109,16 @@ class Api:
         return response.body
 
     async def list_all(self, path: str, selector: str = "") -> tuple[list[msgspec.Raw], str]:
-        """All objects of a collection, still encoded, and the resource version. Raises RequestRefused."""
+        """All objects of a collection, still encoded, and the resource version; none if there is no such collection.
+
+        Raises RequestRefused.
+        """
         found: list[msgspec.Raw] = []
         query = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
         while True:
             response = await self.transport.request("GET", path, query=query, timeout=60.0)
+            if response.status == 404:
+                return [], ""
             if response.status >= 400:
                 raise RequestRefused(f"GET {path}: {response.status} {response.body[:300].decode(errors='replace')}")
             page = msgspec.json.decode(response.body, type=_List)

@@ -26,7 +26,7 @@ from bench.workloads import Catalog, Workload
 OURS = ",".join(f"{key}={value}" for key, value in MARK.items())
 """Selects what the benchmark made, and nothing else."""
 
-SCHEDULER = "bench-"
+SCHEDULER = "koordsched-bench-"
 """Schedulers are told a schedulerName that begins with this; their events carry it."""
 
 _EVENTS = "/apis/events.k8s.io/v1/events"
@@ -121,9 +121,9 @@ class Population:
         """Deletes the nodes and other objects, for a workload with different ones."""
         nodes, _ = await self._api.list_all("/api/v1/nodes", OURS)
         await self._api.delete_all(_path_of("nodes", "/api/v1", item) for item in nodes)
-        await self._api.delete_all(
-            f"{collection(manifest)}/{manifest['metadata']['name']}" for manifest in objects_of(self._workload.objects)
-        )
+        for path in dict.fromkeys(collection(manifest) for manifest in objects_of(self._workload.objects)):
+            objects, _ = await self._api.list_all(path, OURS)
+            await self._api.delete_all(f"{path}/{quote(_meta(item).name)}" for item in objects)
 
     async def count_events(self, prefix: str, scheduler: str) -> int:
         """Events of a scheduler about pods whose names begin with `prefix`."""

@@ -107,7 +107,9 @@ class Startups(msgspec.Struct):
 @click.option("--unique-labels", is_flag=True, help="Every pod has a label of its own, as in StatefulSets.")
 @click.option("--small-pods", is_flag=True, help="Pods without what schedulers skip: they take as much memory in "
               "a scheduler, and a quarter in the server.")  # fmt: skip
-@click.option("--rounds", default=3, show_default=True, help="Starts, each after a listing.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Starts, each after a listing."
+)
 @click.option("--tls/--no-tls", default=True, show_default=True, help="HTTPS on the embedded server.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("bench/out"), show_default=True,
               help="Directory for startup.json and logs.")  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from bench.api import Api
 from bench.population import Population
 from bench.unrest import Unrest
-from bench.workloads import Churn, Deletion, Nodes, Pods, Workload, load
+from bench.workloads import Churn, Deletion, Nodes, Objects, Pods, Workload, load
 from tests.embedded import Embedded
 from tests.virtualtime import run
 
@@ -141,6 +141,22 @@ def test_quotas_are_defined_before_they_are_made():
         await cluster.population.clear_ground()
         assert await cluster.names("/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas") == []
         assert await cluster.names("/api/v1/nodes") == []
+
+    run(main())
+
+
+def test_what_others_made_is_left_alone():
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}
+    objects = [Objects(service | {"metadata": {"name": "web-${index}", "namespace": "default"}}, count=2)]
+
+    async def main():
+        cluster = Cluster(workload(objects=objects))
+        await cluster.api.create(service | {"metadata": {"name": "web-0", "namespace": "default"}})
+        await cluster.fill()
+        services = "/api/v1/namespaces/default/services"
+        assert {"web-0", "web-1"} <= set(await cluster.names(services))
+        await cluster.population.clear_ground()
+        assert [name for name in await cluster.names(services) if name.startswith("web")] == ["web-0"]
 
     run(main())
 
