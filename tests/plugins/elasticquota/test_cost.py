@@ -50,23 +50,22 @@ class Engine:
             self.offline.add(node(f"n{i}", cpu=64, memory="256Gi"))
 
     def waiting(self, leaves, tag):
-        """Pods that the scheduler has heard of, some replicas to a quota."""
+        """Pods that the scheduler is about to hear of, some replicas to a quota."""
         cluster = self.offline.cluster
-        pods = [
+        return [
             cluster.pods.build(
                 convert(pod(f"{tag}-{i}", {"cpu": "10m", "memory": "10Mi"}, leaves[i // 10 % len(leaves)]), core.Pod)
             )
             for i in range(BATCH)
         ]
-        for one in pods:
-            cluster.pod_seen(one)
-        return pods
 
     def schedule(self, pods):
-        """CPU seconds per pod of filter, score, assume, reserve."""
+        """CPU seconds per pod from hearing of it to its node: filter, score, assume, reserve."""
         profile, cluster = self.profile, self.offline.cluster
         gc.disable()
         started = time.thread_time()
+        for one in pods:
+            cluster.pod_seen(one)
         for one in pods:
             cycle = Cycle(one)
             verdicts = profile.filtering.filter(cycle)
@@ -93,8 +92,8 @@ def test_quota_checks_cost_a_fraction_of_a_cycle():
         for name, engine in engines.items():
             spent[name].append(engine.schedule(engine.waiting(leaves, f"b{batch}")))
     best = {name: min(times) for name, times in spent.items()}
-    # The aims are 1.2 and 2.5; measured on a quiet machine it is 1.15 to 1.2 for both.
-    assert best["fitting"] < 1.4 * best["without"]
+    # The aims are 1.2 and 2.5; measured by bench.engine.quota it is 1.16 to 1.2, and 1.5 to 1.6.
+    assert best["fitting"] < 1.3 * best["without"]
     assert best["contended"] < 2.5 * best["without"]
 
 
