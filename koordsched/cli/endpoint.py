@@ -8,7 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from koordsched.client.clock import SystemClock
 from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
@@ -28,7 +28,7 @@ class Endpoint:
     """Where a scheduler serves, and how to show who asks."""
 
     server: str
-    authorization: str
+    authorization: str = field(repr=False)
     tls: ssl.SSLContext | None
 
     @classmethod

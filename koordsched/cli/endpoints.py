@@ -302,7 +302,7 @@ def _one_value_each(item: str) -> list[str]:
 def _manifest(path: str) -> list[str]:
     try:
         document = yaml.safe_load(Path(path).read_bytes())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise MetricOptionError(f"--allow-metric-labels-manifest {path}: {error}") from error
     if not isinstance(document, dict):
         raise MetricOptionError(f"--allow-metric-labels-manifest {path}: not a map of metric,label to values")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,7 +124,7 @@ def error_from_status(body: bytes | msgspec.Raw, status: int = 0, headers: Mappi
     """
     try:
         parsed = _decode_status(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         parsed = _Status(message=bytes(body)[:512].decode("utf-8", "replace").strip())
     code = status or parsed.code or 0
     details = parsed.details or {}
@@ -147,6 +148,7 @@ def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> floa
     """Seconds to wait; API servers send whole seconds, never a date."""
     named = headers.get("retry-after", details.get("retryAfterSeconds"))
     try:
-        return max(float(named), 0.0) if named is not None else None
-    except (TypeError, ValueError):
+        seconds = float(named) if named is not None else math.inf
+    except (TypeError, ValueError, OverflowError):
         return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None

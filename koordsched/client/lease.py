@@ -10,6 +10,8 @@ import msgspec
 
 from koordsched.api.meta import ObjectMeta, Wire
 
+_INT32_MAX = 2**31 - 1
+
 
 class LeaseSpec(Wire, frozen=True):
     """coordination/v1 LeaseSpec; times are RFC 3339 text with microseconds."""
@@ -44,7 +46,7 @@ class Record(NamedTuple):
         seconds = spec.lease_duration_seconds or 0
         return cls(
             spec.holder_identity or "",
-            float(seconds) if seconds > 0 else default_duration,
+            float(min(seconds, _INT32_MAX)) if seconds > 0 else default_duration,
             spec.acquire_time or "",
             spec.renew_time or "",
             spec.lease_transitions or 0,
@@ -56,8 +58,11 @@ class LeaseLock:
 
     def __init__(self, body: bytes, default_duration: float) -> None:
         """Raises msgspec.MsgspecError if `body` is no Lease."""
-        self._raw: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-        lease = msgspec.convert(_without_nulls(self._raw), Lease)
+        try:
+            self._raw: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
+            lease = msgspec.convert(_without_nulls(self._raw), Lease)
+        except RecursionError as error:
+            raise msgspec.DecodeError(str(error)) from None
         self.record = Record.of(lease.spec, default_duration)
         self.version = lease.metadata.resource_version
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -55,7 +55,7 @@ class Settings:
     """One reading of the connection settings. File names are paths, `authorization` is a whole header value."""
 
     server: SplitResult
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
@@ -166,7 +166,8 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
         raise ConnectionConfigError(f"{where}: no credentials within {EXEC_TIMEOUT:g} s") from error
     except AssertionError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: context {wanted!r} or its cluster is empty") from error
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        # The loader looks into a document of another form than it expects without checking.
         raise ConnectionConfigError(f"{where}: {error}") from error
     address = master or configuration.host
     if not address:
@@ -227,7 +228,7 @@ def _load_yaml(path: str) -> dict[str, Any]:
         document = yaml.safe_load(Path(path).read_bytes())
     except OSError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConnectionConfigError(f"kubeconfig {path} is not YAML: {error}") from error
     if not isinstance(document, dict):
         raise ConnectionConfigError(f"kubeconfig {path}: not a kubeconfig file")

@@ -8,20 +8,29 @@ from koordsched.config.decoding import encode
 from koordsched.config.defaults import DEFAULT_BURST, DEFAULT_QPS, enabled_names
 from koordsched.config.document import reads_as_text
 from koordsched.config.plugin_args import PluginArgs
+from koordsched.config.secrets import CLASSIFIED, without_password
 from koordsched.config.wire import API_VERSION, KIND, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginConfig
 
 
 def configz(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
-    """The defaulted configuration as JSON values, multiPoint not spelled out.
+    """The defaulted configuration as JSON values, multiPoint not spelled out; keys and passwords are not shown.
 
     Rate limits that are not set show as upstream's defaults.
     """
     profiles = [_profile(profile, profile.plugin_config) for profile in configuration.profiles]
-    return _document(configuration, profiles)
+    document = _document(configuration, profiles)
+    for extender in document.get("extenders") or ():
+        extender["urlPrefix"] = without_password(extender["urlPrefix"])
+        if (extender.get("tlsConfig") or {}).get("keyData"):
+            extender["tlsConfig"]["keyData"] = CLASSIFIED
+    return document
 
 
 def dump(configuration: KubeSchedulerConfiguration) -> str:
-    """The YAML upstream writes: like `configz`, but arguments of enabled plugins only, in order of their names."""
+    """The YAML upstream writes: as `configz`, but with keys and passwords, to be read again.
+
+    It has arguments of enabled plugins only, in order of their names.
+    """
     profiles = []
     for profile in configuration.profiles:
         enabled = set(enabled_names(profile.plugins))

@@ -10,6 +10,7 @@ import aiohttp
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.config.secrets import without_password
 from koordsched.config.wire import Extender
 from koordsched.extender.tls import tls_context
 from koordsched.extender.wire import (
@@ -49,7 +50,7 @@ class HttpExtender:
 
     def __init__(self, config: Extender, durations: HistogramFamily, clock: Callable[[], float]) -> None:
         """Raises ExtenderConfigError."""
-        self.url = config.url_prefix
+        self.url = without_password(config.url_prefix)
         self.weight = config.weight
         self.ignorable = config.ignorable
         self.node_cache_capable = config.node_cache_capable
@@ -108,11 +109,11 @@ class HttpExtender:
     # --- HTTP --------------------------------------------------------------------------------------
 
     async def _ask(self, verb: str, arguments: bytes, read: Callable[[bytes], T]) -> T:
-        url = f"{self.url.rstrip('/')}/{verb}"
+        url = f"{self.url.rstrip('/')}/{verb}"  # for messages
         started = self._clock()
         result = "error"
         try:
-            status, body = await self._post(url, arguments)
+            status, body = await self._post(f"{self._config.url_prefix.rstrip('/')}/{verb}", arguments)
             if status != 200:
                 raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}", uncertain=status >= 500)
             answer = read(body)
@@ -128,8 +129,8 @@ class HttpExtender:
         except BadReply as error:
             raise ExtenderError(f"failed {verb} with extender at URL {url}: {error}", uncertain=True) from error
         except ValueError as error:
-            # aiohttp's word on a URL that is none.
-            raise ExtenderError(f'Post "{url}": {error}') from error
+            # aiohttp's word on a URL that is none, which it repeats.
+            raise ExtenderError(f'Post "{url}": {type(error).__name__}') from error
         finally:
             self._durations.labels(self.url, verb, result).observe(self._clock() - started)
 
