@@ -30,6 +30,11 @@ DIVERGED = 3
 DAMAGED = 4
 """Exit codes: a decision came out otherwise; the journal is damaged."""
 
+_EXTENDED = (
+    "note: HTTP extenders took part. They cannot be asked again: what they decided is taken from the journal, and "
+    "compared with what the plugins say by themselves."
+)
+
 _EPILOG = (
     f"Exit code: 0 every decision came out the same (with --config: whatever the differences), {DIVERGED} one did not, "
     f"{DAMAGED} the journal is damaged and was replayed up to there, 1 it cannot be used."
@@ -74,9 +79,12 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         raise click.UsageError("--pod and --config cannot be used together")
     try:
         journal = Journal(file)
+        extended = journal.extended
+        if extended:
+            click.echo(_EXTENDED, err=True)
         if pod is not None:
-            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, top, output)
-        elif config_file is not None:
+            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, extended, top, output)
+        elif config_file is not None or extended:
             _compare(journal, config_file, limit, output)
         else:
             _repeat(journal, limit, output)
@@ -106,10 +114,13 @@ def _print_repetition(journal: Journal, repetition: Repetition, seconds: float, 
         raise click.exceptions.Exit(DIVERGED)
 
 
-def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> None:
-    resolved, warnings = load_config(config_file)
-    for warning in warnings:
-        click.echo(f"note: {warning}", err=True)
+def _compare(journal: Journal, config_file: str | None, limit: Limit, output: str) -> None:
+    """Without a file, with the recorded configuration."""
+    resolved = None
+    if config_file is not None:
+        resolved, warnings = load_config(config_file)
+        for warning in warnings:
+            click.echo(f"note: {warning}", err=True)
 
     async def work() -> Comparison:
         return Consideration(journal, IN_TREE, resolved).run(limit)
@@ -123,22 +134,33 @@ def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> N
         print_comparison(console(), comparison, seconds)
 
 
-def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) -> None:
+def _explain(journal: Journal, pod: str, limit: Limit, extended: bool, top: int, output: str) -> None:
     found = last_attempt(journal, pod, limit)
     if found is None:
         raise InputError(f"no decision on pod {pod} in the journal{'' if limit == Limit() else ' up to there'}")
     moment, uid = found
 
-    async def work() -> tuple[Repetition, Advised | None]:
-        course = Course(journal, IN_TREE)
-        repetition = course.run(Limit(decisions=moment.number - 1))
-        return repetition, course.explain(uid) if repetition.divergence is None else None
+    before = Limit(decisions=moment.number - 1)
 
-    began = perf_counter()
-    repetition, answer = asyncio.run(work())
+    async def follow() -> Advised | None:
+        passage = Consideration(journal, IN_TREE, None)
+        passage.run(before)
+        return passage.explain(uid)
+
+    async def repeat() -> tuple[Repetition, Advised | None]:
+        course = Course(journal, IN_TREE)
+        return course.run(before), course.explain(uid)
+
+    if extended:
+        answer = asyncio.run(follow())
+    else:
+        began = perf_counter()
+        repetition, answer = asyncio.run(repeat())
+        if repetition.divergence is not None:
+            _print_repetition(journal, repetition, perf_counter() - began, output)
+            return
     if answer is None:
-        _print_repetition(journal, repetition, perf_counter() - began, output)
-        return
+        raise InputError(f"pod {pod} is not known to the configuration of the journal")
     if output == "json":
         print_json({"decision": moment, **_fields(answer)})
         return

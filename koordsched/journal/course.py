@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 
 import msgspec
 
 from koordsched.config import IN_TREE, PluginCatalog
-from koordsched.framework.explain import explain
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
 from koordsched.journal.passage import Limit, Moment, Passage
@@ -15,7 +15,6 @@ from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outc
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replaying import Replayed
 from koordsched.journal.tally import Tally
-from koordsched.scheduling.advice import Advised, with_advice
 
 
 class Divergence(msgspec.Struct, rename="camel"):
@@ -47,8 +46,7 @@ class Course(Passage):
         self._registry = registry
         self._catalog = catalog
         self._repeater = Repeater(self.stream)
-        self.world: Replayed | None = None
-        """The scheduler of the process that is being repeated."""
+        self._replayed: Replayed | None = None
 
     def run(self, limit: Limit) -> Repetition:
         """Repeats decisions until one differs, or the limit is reached.
@@ -68,23 +66,18 @@ class Course(Passage):
         self._repeater.at(header.monotonic)
         if header.continues:
             with self._repeater.aside():
-                self.world = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
+                self._replayed = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
         else:
-            self.world = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
-        return self.world
+            self._replayed = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
+        return self._replayed
 
     def step(self, record: Step | Outcome) -> None:
         """Repeats it."""
         if isinstance(record, Chosen | Evicting | Refused):
             self._repeater.differ(text_of(record), "nothing more came of it")
-        elif self.world is not None:
-            self.world.step(record)
+        elif self._replayed is not None:
+            self._replayed.step(record)
 
-    def explain(self, uid: str) -> Advised | None:
-        """What the scheduler makes of a pending pod at this moment; None if there is no such pod."""
-        if self.world is None or (pod := self.world.scheduler.pending_pod(uid)) is None:
-            return None
-        with self._repeater.aside():
-            scheduler = self.world.scheduler
-            profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
-            return with_advice(profile, cluster, pod, explain(profile, cluster, pod))
+    def aside(self) -> AbstractContextManager[None]:
+        """Inside, questions are not those of the recording."""
+        return self._repeater.aside()

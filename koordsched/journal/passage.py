@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import msgspec
 
+from koordsched.framework.explain import explain
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
     Answer,
@@ -24,6 +26,7 @@ from koordsched.journal.records import (
 )
 from koordsched.journal.replaying import World
 from koordsched.journal.tally import Counting, Tally
+from koordsched.scheduling.advice import Advised, with_advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Passage(ABC):
         self.stream = Stream(records, self.counting.count)
         self.moment = Moment(0, "", 0.0)
         """The latest decision."""
-        self._world: World | None = None
+        self.world: World | None = None
+        """The scheduler of the process that we are in."""
         self._objects: dict[str, list[Upsert]] = {}
 
     @property
@@ -74,6 +78,19 @@ class Passage(ABC):
     def step(self, record: Step | Outcome) -> None:
         """Any record but those of beginnings and ends."""
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Inside, the scheduler may be asked something that is no part of its history."""
+        return nullcontext()
+
+    def explain(self, uid: str) -> Advised | None:
+        """What the scheduler makes of a pending pod at this moment; None if there is no such pod."""
+        if self.world is None or (pod := self.world.scheduler.pending_pod(uid)) is None:
+            return None
+        with self.aside():
+            scheduler = self.world.scheduler
+            profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
+            return with_advice(profile, cluster, pod, explain(profile, cluster, pod))
+
     def advance(self, limit: Limit) -> bool:
         """Takes the next record; False at the limit, and at the end."""
         record = self.stream.peek()
@@ -83,23 +100,23 @@ class Passage(ABC):
         self.stream.take()
         if isinstance(record, Header):
             if not self.counting.intact:
-                self._world = self.begin(record)
+                self.world = self.begin(record)
                 self._objects = {}
         elif restating:
             self._restate(record)
-        elif self._world is not None and not isinstance(record, Closed | Answer | Checkpoint):
+        elif self.world is not None and not isinstance(record, Closed | Answer | Checkpoint):
             if isinstance(record, Attempt):
                 self.moment = Moment(self.tally.decisions, record.pod, self.counting.wall(record.at))
             self.step(record)
         return True
 
     def _restate(self, record: AnyRecord) -> None:
-        if self.counting.intact or self._world is None:
+        if self.counting.intact or self.world is None:
             return
         if isinstance(record, Upsert):
             self._objects.setdefault(record.path, []).append(record)
         elif isinstance(record, Checkpoint):
-            self._world.restore(record, self._objects)
+            self.world.restore(record, self._objects)
             self._objects = {}
 
 

@@ -32,6 +32,12 @@ class Journal:
         self.paths = segments_of(path)[::-1] or [path]
         self.damages: list[Damage] = []
 
+    @property
+    def extended(self) -> bool:
+        """Whether HTTP extenders took part in decisions. Raises OSError, NotAJournal."""
+        first = next(iter(self), None)
+        return isinstance(first, Header) and first.extended
+
     def __iter__(self) -> Iterator[AnyRecord]:
         """Every record that can be read. Raises OSError, and NotAJournal with the name of the file."""
         self.damages.clear()

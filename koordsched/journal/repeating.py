@@ -193,8 +193,12 @@ class Repeater:
 
 
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:
-    """Whether both are refusals that differ in their messages at most."""
-    return isinstance(one, Refused) and isinstance(other, Refused) and replace(one, message=other.message) == other
+    """Whether both refuse a pod in the same way. One that takes over the refusal of a twin has the twin's words."""
+    if not isinstance(one, Refused) or not isinstance(other, Refused):
+        return False
+    return replace(one, message="", nominated=one.nominated or "") == replace(
+        other, message="", nominated=other.nominated or ""
+    )
 
 
 def text_of(record: AnyRecord | None) -> str:

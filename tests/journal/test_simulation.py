@@ -1,0 +1,63 @@
+"""Whatever happens to a replica, its journal repeats every decision: the simulator's worlds, recorded and replayed."""
+
+import asyncio
+
+import pytest
+
+from koordsched.journal.header import Setting
+from koordsched.scheduling.scheduler import Scheduler
+from tests.journal.recording import ListJournal, repeat
+from tests.simulation import replica, simulation
+from tests.simulation.configuration import CATALOG, PLUGINS
+from tests.virtualtime import VirtualClock
+
+SEEDS = 30
+CHUNK = 10
+TIMERS_PER_SEGMENT = 7
+
+
+def journals_of(seed, monkeypatch):
+    """Runs a seed; the journals of all lives of all its replicas."""
+    journals = []
+
+    def recorded(resolved, registry, *, clock, max_unschedulable, **more):
+        # Reading a clock of the simulation takes time; ours takes none, so that recording changes nothing.
+        journal = ListJournal(
+            Setting(resolved, max_unschedulable),
+            f"{seed} {len(journals)}",
+            VirtualClock(asyncio.get_running_loop(), clock.wall_offset),
+            timers_per_segment=TIMERS_PER_SEGMENT,
+        )
+        journals.append(journal)
+        scheduler = Scheduler(
+            resolved, registry, clock=clock, max_unschedulable=max_unschedulable, recorder=journal.recorder, **more
+        )
+        journal.attach(scheduler)
+        return scheduler
+
+    monkeypatch.setattr(replica, "Scheduler", recorded)
+    outcome = simulation.run(seed)
+    assert not outcome.failed, outcome.report()
+    return outcome, journals
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_what_was_decided_under_faults_is_decided_again(first, monkeypatch):
+    """From the beginning, and from the checkpoint at the beginning of every segment."""
+    decisions = checkpoints = 0
+    for seed in range(first, first + CHUNK):
+        for journal in journals_of(seed, monkeypatch)[1]:
+            if journal.records()[0].extended:
+                continue
+            for segment in range(len(journal.segments)):
+                repetition, _ = repeat(journal.records(segment), None, PLUGINS, CATALOG)
+                assert repetition.divergence is None, f"seed {seed}, from segment {segment}"
+                decisions += repetition.tally.decisions
+                checkpoints += repetition.tally.resumed
+    assert decisions > 10 * CHUNK
+    assert checkpoints > CHUNK
+
+
+def test_recording_changes_nothing(monkeypatch):
+    unrecorded = simulation.run(4).digest
+    assert journals_of(4, monkeypatch)[0].digest == unrecorded
