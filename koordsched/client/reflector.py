@@ -268,6 +268,10 @@ class Reflector(Generic[T]):
                 raise
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
+            if "resourceVersion" in query and _is_older(page.metadata.resource_version, self._version):
+                # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
+                self._newest_only = True
+                raise _Relist(f"an answer from the past ({page.metadata.resource_version})")
             for raw in page.items or ():
                 key = self._upsert(raw)
                 if key is not None:
@@ -429,7 +433,7 @@ class Reflector(Generic[T]):
 
     def _advance(self, version: str) -> bool:
         """Notes how far we are; False if that is no news."""
-        if version.isdecimal() and self._version.isdecimal() and int(version) <= int(self._version):
+        if version.isdecimal() and (version == self._version or _is_older(version, self._version)):
             return False
         if version:
             self._version = version
@@ -446,3 +450,8 @@ class Reflector(Generic[T]):
         if self._clock.monotonic() >= self._slice_end:
             await asyncio.sleep(0)
             self._slice_end = self._clock.monotonic() + TIME_SLICE
+
+
+def _is_older(version: str, other: str) -> bool:
+    """Whether a resource version is older than another of the same resource, as far as that can be told."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

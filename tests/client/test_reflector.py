@@ -206,6 +206,42 @@ def test_a_later_list_asks_for_nothing_older_than_what_was_seen():
     run(main())
 
 
+def test_a_list_from_the_past_is_not_taken_over():
+    """A server that breaks its word and answers with less than what was asked for: nothing goes back in time."""
+
+    async def main():
+        stale = json.dumps({"metadata": {"resourceVersion": "5"}, "items": [widget("old", resourceVersion="4")]})
+        asked = []
+
+        async def broken():
+            yield b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"x"}}\n'
+
+        async def fault(call, proceed):
+            if call.method == "GET" and "watch" not in call.query and call.query.get("resourceVersion"):
+                asked.append(call.query["resourceVersion"])
+                return 200, {}, stale.encode()
+            return await proceed()
+
+        async with Setup(fault=fault) as setup:
+            await setup.reflector.synced.wait()
+            setup.api.put(WIDGETS, widget("a"))
+            await asyncio.sleep(1)
+            known = setup.sink.state()
+            setup.api.cut()
+            setup.api.refusals[WIDGETS] = (200, {}, broken())
+            await asyncio.sleep(0.5)
+            setup.api.refusals.clear()
+            assert setup.sink.state() == known
+            setup.api.put(WIDGETS, widget("b"))
+            await asyncio.sleep(30)
+            assert asked == ["11"]
+            assert "resourceVersion" not in setup.lists()[-1]
+            assert ("upsert", "old", 1) not in setup.sink.calls
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
 def test_paging_that_is_overtaken_by_compaction_starts_over_with_larger_pages():
     async def main():
         setup = Setup(page_size=2)
