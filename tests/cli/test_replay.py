@@ -1,0 +1,253 @@
+"""`koordsched replay` on the command line, and a journal of real processes."""
+
+import json
+import re
+import ssl
+import stat
+import time
+import urllib.request
+from signal import SIGKILL, SIGTERM
+
+import pytest
+import yaml
+
+from koordsched.journal.frames import MAGIC, frame_of
+from koordsched.journal.records import Attempt, Chosen, Refused, decode, encode
+from tests.cli.clusters import run, run_json
+from tests.cli.test_daemon import DEADLINE, free_port, options, running
+from tests.embedded import Embedded
+from tests.journal.test_replay import busy
+from tests.virtualtime import run as run_virtual
+
+
+@pytest.fixture(scope="module")
+def segments():
+    async def main():
+        return (await busy(Embedded(), timers_per_segment=15)).journal.segments
+
+    return run_virtual(main())
+
+
+def write(path, segment):
+    path.write_bytes(MAGIC + b"".join(frame_of(segment[at : at + 20]) for at in range(0, len(segment), 20)))
+
+
+@pytest.fixture
+def journal(segments, tmp_path):
+    """The path of a journal of several segments."""
+    path = tmp_path / "journal"
+    for number, segment in enumerate(reversed(segments)):
+        write(path.with_name(f"journal.{number}") if number else path, segment)
+    return path
+
+
+def test_every_decision_comes_out_the_same(journal, segments):
+    result = run("replay", str(journal))
+    assert result.exit_code == 0, result.output
+    decisions = sum(isinstance(decode(data), Attempt) for segment in segments for data in segment)
+    assert result.stdout.startswith(f"{decisions} decisions on ")
+    assert re.search(
+        r"\nEvery decision came out the same(; \d+ choices? between equals taken from the record)?\.\n$", result.stdout
+    )
+
+
+def test_json(journal, segments):
+    code, answer = run_json("replay", str(journal))
+    assert code == 0
+    assert [name.rpartition("/")[2] for name in answer["segments"]] == [
+        *(f"journal.{number}" for number in range(len(segments) - 1, 0, -1)),
+        "journal",
+    ]
+    assert answer["divergence"] is None
+    assert answer["damages"] == []
+    assert answer["tally"]["closed"]
+    assert answer["tally"]["preemptions"] == 2
+
+
+def test_a_segment_by_itself(journal):
+    code, answer = run_json("replay", f"{journal}.1")
+    assert (code, len(answer["segments"])) == (0, 1)
+    assert answer["tally"]["resumed"]
+
+
+def test_until(journal):
+    code, answer = run_json("replay", str(journal), "--until", "5")
+    assert (code, answer["tally"]["decisions"]) == (0, 5)
+    code, answer = run_json("replay", str(journal), "--until", "2030-01-01T00:00:02Z")
+    assert code == 0
+    assert 5 <= answer["tally"]["decisions"] <= 8
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [("soon", "'soon' is neither a number of decisions nor a time"), ("2030-01-01T00:00:00", "lacks a time zone")],
+)
+def test_bad_limits(journal, text, complaint):
+    result = run("replay", str(journal), "--until", text)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_a_decision_is_explained(journal):
+    result = run("replay", str(journal), "--pod", "second")
+    assert result.exit_code == 0, result.output
+    first, second, *_ = result.stdout.splitlines()
+    assert re.fullmatch(r"Decision \d+, 2030-01-01T00:00:\d\d\.\d{3}Z", first)
+    assert second == "Pod default/second, profile default-scheduler"
+    code, answer = run_json("replay", str(journal), "--pod", "default/second", "--until", "30")
+    assert code == 0
+    assert answer["pod"] == answer["decision"]["pod"] == "default/second"
+    assert answer["decision"]["number"] <= 30
+
+
+def test_no_decision_on_the_pod(journal):
+    result = run("replay", str(journal), "--pod", "nobody")
+    assert (result.exit_code, result.stderr) == (1, "error: no decision on pod default/nobody in the journal\n")
+
+
+def test_a_difference_is_shown_and_ends_the_replay(journal, segments):
+    number, at = next(
+        (number, index)
+        for number, segment in enumerate(reversed(segments))
+        for index, data in enumerate(segment)
+        if isinstance(decode(data), Refused | Chosen)
+    )
+    changed = list(segments[-1 - number])
+    changed[at] = encode(Chosen("n7", 1, None))
+    write(journal.with_name(f"journal.{number}") if number else journal, changed)
+    result = run("replay", str(journal))
+    assert result.exit_code == 3, result.output
+    assert re.search(
+        r"\nDecision \d+ came out otherwise: \S+, 2030-\S+\n  recorded: placed on n7 \(1 feasible\)\n  now:  ",
+        result.stdout,
+    )
+    code, answer = run_json("replay", str(journal))
+    assert code == 3
+    assert answer["divergence"]["recorded"] == "placed on n7 (1 feasible)"
+
+
+def test_another_configuration(journal, tmp_path):
+    profile = {
+        "plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}},
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}],
+    }
+    other = tmp_path / "other.yaml"
+    api = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    other.write_text(yaml.safe_dump({**api, "profiles": [profile]}))
+    result = run("replay", str(journal), "--config", str(other))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"\d+ of \d+ decisions the same; \d+ elsewhere, 2 other victims", result.stdout)
+    code, answer = run_json("replay", str(journal), "--config", str(other))
+    assert code == 0
+    assert answer["kinds"]["other victims"] == 2
+    assert {change["kind"] for change in answer["changed"]} == set(answer["kinds"]) - {"same"}
+    result = run("replay", str(journal), "--config", str(other), "--pod", "w1")
+    assert result.exit_code == 2
+
+
+def test_a_file_that_ends_within_a_frame(journal):
+    data = journal.read_bytes()
+    journal.write_bytes(data[:-5])
+    result = run("replay", str(journal))
+    assert result.exit_code == 0, result.output
+    assert f"note: {journal}: the file ends within a frame at byte " in result.stderr
+    assert "Every decision came out the same" in result.stdout
+
+
+def test_a_damaged_file(journal):
+    data = bytearray(journal.read_bytes())
+    data[-30] ^= 255
+    journal.write_bytes(data)
+    result = run("replay", str(journal))
+    assert result.exit_code == 4, result.output
+    assert "a damaged frame (wrong checksum) at byte " in result.stderr
+
+
+@pytest.mark.parametrize(
+    "data, complaint",
+    [
+        (b"", "the file is empty"),
+        (b"kind: Pod\n", "this is not a journal of koordsched"),
+        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 1"),
+    ],
+)
+def test_other_files(tmp_path, data, complaint):
+    path = tmp_path / "journal"
+    path.write_bytes(data)
+    result = run("replay", str(path))
+    assert (result.exit_code, result.stderr) == (1, f"error: {path}: {complaint}\n")
+
+
+def test_no_file(tmp_path):
+    result = run("replay", str(tmp_path / "journal"))
+    assert (result.exit_code, result.stderr) == (1, f"error: {tmp_path / 'journal'}: no such file\n")
+
+
+# --- real processes ----------------------------------------------------------------------------------
+
+
+class Api:
+    """Requests to the server of a kubeconfig."""
+
+    def __init__(self, kubeconfig):
+        with open(kubeconfig) as file:
+            document = yaml.safe_load(file)
+        self._server = document["clusters"][0]["cluster"]["server"]
+        self._token = document["users"][0]["user"].get("token", "")
+        self._context = ssl._create_unverified_context()
+
+    def __call__(self, method, path, body=None):
+        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(f"{self._server}{path}", data=data, headers=headers, method=method)
+        with urllib.request.urlopen(request, context=self._context, timeout=DEADLINE) as answer:
+            return json.load(answer)
+
+    def create_pods(self, prefix, count, cpu):
+        for number in range(count):
+            container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+            meta = {"name": f"{prefix}{number}"}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+            self("POST", "/api/v1/namespaces/default/pods", body)
+
+    def wait(self, condition):
+        """Until it holds of the pods."""
+        end = time.monotonic() + DEADLINE
+        while not condition(pods := self("GET", "/api/v1/pods")["items"]):
+            assert time.monotonic() < end, [(pod["metadata"]["name"], pod["spec"].get("nodeName")) for pod in pods]
+            time.sleep(0.05)
+
+
+def settled(pods):
+    """Every pod has a node, or was told why not."""
+    return all(pod["spec"].get("nodeName") or pod["status"].get("conditions") for pod in pods)
+
+
+def test_a_journal_of_real_processes(tmp_path):
+    kubeconfig, journal = tmp_path / "kubeconfig", tmp_path / "journal"
+    command = ("run", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--journal", str(journal))
+    with running("fakecluster", "--nodes", "3", "--kubeconfig-out", str(kubeconfig)) as server:
+        server.wait_for("fakecluster ready")
+        api = Api(kubeconfig)
+        with running(*command, *options(free_port())) as first:
+            first.wait_for("watching 3 nodes")
+            api.create_pods("a", 20, "1")
+            api.wait(lambda pods: len(pods) == 20 and settled(pods))
+            assert first.end(SIGTERM)[0] == 0
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+        with running(*command, *options(free_port())) as second:
+            second.wait_for("watching 3 nodes")
+            api.create_pods("b", 5, "1")
+            api.wait(lambda pods: len(pods) == 25 and settled(pods))
+            # What a killed process wrote so far is enough.
+            size = journal.stat().st_size
+            end = time.monotonic() + DEADLINE
+            while journal.stat().st_size == size and time.monotonic() < end:
+                time.sleep(0.05)
+            second.end(SIGKILL)
+    code, answer = run_json("replay", str(journal))
+    assert code == 0, answer
+    tally = answer["tally"]
+    assert (tally["runs"], tally["closed"], tally["errors"]) == (2, False, 0)
+    assert tally["decisions"] >= 20
+    assert tally["bound"] == tally["placed"] > 0
