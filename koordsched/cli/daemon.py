@@ -140,6 +140,7 @@ class Daemon:
             hostname=platform.node(),
             max_unschedulable=max_unschedulable,
             max_binding=self._options.max_pods_binding,
+            fair_namespaces=self._options.fair_namespaces,
             controllers=controllers.IN_TREE,
             own_pod=own_pod,
             fence=self._may_write,

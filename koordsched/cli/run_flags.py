@@ -103,6 +103,12 @@ _FLAGS: tuple[_Decorator, ...] = (
         click.IntRange(1),
         "Pods whose binding may be under way at a time: no more are placed while the API server does not keep up.",
     ),
+    _flag(
+        "--fair-namespaces",
+        "fair_namespaces",
+        boolean,
+        "Of pods of equal priority, try one of each namespace in turn instead of the oldest first.",
+    ),
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),
     _flag("--leader-elect-lease-duration", "leader_election.lease_duration", duration, "How long a lease is valid."),

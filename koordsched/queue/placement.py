@@ -9,6 +9,7 @@ from koordsched.cluster.events import POP_FROM_BACKOFF_Q
 from koordsched.queue.active import ActiveQueue, SortKey
 from koordsched.queue.backoff import BackoffPolicy, BackoffQueue
 from koordsched.queue.counters import QueueCounters
+from koordsched.queue.fair import FairActiveQueue
 from koordsched.queue.gating import Gate
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.item import P, Place, QueuedPod
@@ -19,7 +20,8 @@ from koordsched.queue.unschedulable import TwinKey, UnschedulablePods
 class Queues(Generic[P]):
     """activeQ, backoffQ and the unschedulable pods, with PreEnqueue and back-off at their doors.
 
-    Every arrival is counted by queue and event label; `on_arrival` is called when a pod became poppable.
+    Every arrival is counted by queue and event label; `on_arrival` is called when a pod became poppable. `fair`: among
+    pods of equal priority namespaces take turns.
     """
 
     __slots__ = (
@@ -43,12 +45,14 @@ class Queues(Generic[P]):
         sort_key: SortKey,
         clock: Callable[[], float],
         on_arrival: Callable[[], None],
+        *,
+        fair: bool,
     ) -> None:
         self._gates = gates
         self._policy = policy
         self._clock = clock
         self._on_arrival = on_arrival
-        self.active: ActiveQueue[P] = ActiveQueue(sort_key)
+        self.active: ActiveQueue[P] | FairActiveQueue[P] = FairActiveQueue(sort_key) if fair else ActiveQueue(sort_key)
         self.backoff: BackoffQueue[P] = BackoffQueue(sort_key)
         self.counters = QueueCounters()
         self.unschedulable: UnschedulablePods[P] = UnschedulablePods(tables, twin_keys, policy, self.counters)

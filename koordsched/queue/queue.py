@@ -57,7 +57,8 @@ class SchedulingQueue(Generic[P]):
     """The pending pods of all profiles.
 
     `profiles` by scheduler name; `sort_key` is the QueueSort plugin, one for all profiles; `is_pending` tells the
-    nominator whether a pod still exists and has no node.
+    nominator whether a pod still exists and has no node. `fair_namespaces`: among pods of equal priority, namespaces
+    take turns.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class SchedulingQueue(Generic[P]):
         is_pending: Callable[[P], bool],
         backoff: BackoffPolicy | None = None,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
+        fair_namespaces: bool = False,
     ) -> None:
         self._clock = clock
         self._tables = {name: profile.hints for name, profile in profiles.items()}
@@ -82,6 +84,7 @@ class SchedulingQueue(Generic[P]):
             sort_key=sort_key,
             clock=clock,
             on_arrival=self._nonempty.set,
+            fair=fair_namespaces,
         )
         self._in_flight: InFlight[P] = InFlight()
         self._sequence = 0

@@ -63,6 +63,13 @@ _log = logging.getLogger(__name__)
 TIME_SLICE = 0.005
 """Seconds of scheduling after which watches and writes get their turn."""
 
+FUTILE_SLICE = 0.0005
+"""Seconds of attempts that place nothing after which they do: nobody waits for what comes of these."""
+
+FUTILE_ROUNDS = 8
+"""How often the event loop goes round then: a pod's way from the watch to its binding takes several rounds, each of
+which would otherwise cost it a slice."""
+
 MAX_BINDING = 2000
 """Placed pods whose binding is under way, at most: an API outage must not assume the whole queue."""
 
@@ -83,6 +90,7 @@ class Scheduler:
         hostname: str,
         max_unschedulable: float = MAX_UNSCHEDULABLE,
         max_binding: int = MAX_BINDING,
+        fair_namespaces: bool = False,
         own_pod: tuple[str, str] = ("", ""),
         controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
@@ -142,6 +150,7 @@ class Scheduler:
             is_pending=self._pending.is_pending,
             backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
             max_unschedulable=max_unschedulable,
+            fair_namespaces=fair_namespaces,
         )
         nominations.queue = self.queue
         self.cluster.on_event(self.queue.move_all)
@@ -250,10 +259,11 @@ class Scheduler:
             async with running(self._controllers):
                 while True:
                     await self.queue.wait_nonempty()
-                    if self._extended is None:
-                        self._schedule_for_a_while()
-                    else:
+                    if self._extended is not None:
                         await self._schedule_with(self._extended)
+                    elif not self._schedule_for_a_while():
+                        for _ in range(FUTILE_ROUNDS):
+                            await asyncio.sleep(0)
                     await asyncio.sleep(0)
                     await self.binding.drained_below(self._max_binding)
         finally:
@@ -276,19 +286,27 @@ class Scheduler:
         if self._extenders is not None:
             await self._extenders.close()
 
-    def _schedule_for_a_while(self) -> None:
-        """Scheduling cycles, one after the other, until the time slice is used up."""
+    def _schedule_for_a_while(self) -> bool:
+        """Scheduling cycles, one after the other, until the time slice is used up.
+
+        Or until attempts are in vain: then False, and others should get their turn before the next.
+        """
         now = self._clock.monotonic
-        end = now() + TIME_SLICE
+        began = fruitful = now()
         while self.binding.in_flight < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
-                return
+                return True
             placement = self.schedule(queued)
+            after = now()
             if placement is not None:
                 self.binding.start(placement)
-            if now() >= end:
-                return
+                fruitful = after
+            if after - fruitful >= FUTILE_SLICE:
+                return False
+            if after - began >= TIME_SLICE:
+                return True
+        return True
 
     def schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
         """One attempt at a pod that was just popped: a placement, to be bound, unless that failed."""

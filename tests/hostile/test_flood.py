@@ -1,4 +1,8 @@
-"""A flood of pods that fit nowhere, from one namespace: what it costs the pods of everybody else."""
+"""A flood of pods that fit nowhere, from one namespace: what it costs the pods of everybody else.
+
+Everything happens in this process, and nothing in it waits, so time is its CPU time: what the loop did until a pod was
+bound, whatever else this machine does.
+"""
 
 import asyncio
 import gc
@@ -7,78 +11,147 @@ from statistics import quantiles
 
 import pytest
 
+from koordsched.cli.daemon import GC_THRESHOLDS
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 
 OTHERS = 150
 """Pods of the other tenant per measurement."""
 
+NODES = 100
 
-async def latencies(embedded, label, churn):
-    """Seconds from creation to binding, for pods that come one after the other, and go again if there is `churn`."""
-    found = []
-    for i in range(OTHERS):
-        name = f"{label}-{i}"
-        bound = asyncio.Event()
-
-        def changed(kind, old, new, name=name, bound=bound):
-            if new["metadata"]["name"] == name and new["spec"].get("nodeName"):
-                bound.set()
-
-        unsubscribe = embedded.registry.subscribe(embedded.resource("Pod"), changed, replay=False)
-        began = time.perf_counter()
-        embedded.insert(pod(name, container(cpu="100m"), namespace="tenant"))
-        await bound.wait()
-        found.append(time.perf_counter() - began)
-        unsubscribe()
-        if churn and i % 10 == 9:
-            embedded.registry.delete(embedded.resource("Pod"), "tenant", name, grace_period_seconds=0)
-        await asyncio.sleep(0.002)
-    return found
+NETWORK = 0.002
+"""Seconds that the watch event and the binding of a pod take on their way to and from an API server, at least."""
 
 
-async def p99(embedded, label, churn):
-    """The better of two measurements, seconds: what else this machine does can only add."""
-    measured = [await latencies(embedded, f"{label}-{attempt}", churn) for attempt in range(2)]
-    return min(quantiles(values, n=100)[98] for values in measured)
+class Others:
+    """Pods of the other tenant, one after the other; and what goes on in the cluster meanwhile."""
+
+    def __init__(self, embedded, movement):
+        self.embedded = embedded
+        self.movement = movement
+
+    async def latencies(self, label):
+        """CPU seconds from creation to binding."""
+        embedded, found = self.embedded, []
+        for i in range(OTHERS):
+            name = f"{label}-{i}"
+            bound = asyncio.Event()
+
+            def changed(kind, old, new, name=name, bound=bound):
+                if new["metadata"]["name"] == name and new["spec"].get("nodeName"):
+                    bound.set()
+
+            unsubscribe = embedded.registry.subscribe(embedded.resource("Pod"), changed, replay=False)
+            began = time.process_time()
+            embedded.insert(pod(name, container(cpu="100m"), namespace="tenant"))
+            await bound.wait()
+            found.append(time.process_time() - began)
+            unsubscribe()
+            if i % 10 == 9:
+                self.movement(embedded, name, i)
+            await asyncio.sleep(0.002)
+        return found
+
+    async def p99(self, label):
+        """The better of two measurements, seconds: caches shared with others can only add."""
+        measured = [await self.latencies(f"{label}-{attempt}") for attempt in range(2)]
+        return min(quantiles(values, n=100)[98] for values in measured)
 
 
-async def measure(flood, churn):
-    """p99 before the flood, and with it waiting; the most that its arrival held others up."""
+def nothing(embedded, name, i):
+    """The cluster is at rest."""
+
+
+def pods_end(embedded, name, i):
+    """A pod of the others ends: there is room for something, though not for the flood."""
+    embedded.registry.delete(embedded.resource("Pod"), "tenant", name, grace_period_seconds=0)
+
+
+def nodes_change(embedded, name, i):
+    """A node takes more pods than before, which might be what the flood waits for."""
+    status = embedded.get("Node", f"n{i % NODES}")["status"]
+    status = {**status, "allocatable": {**status["allocatable"], "pods": str(1000 + i)}}
+    embedded.registry.replace_status(embedded.resource("Node"), None, f"n{i % NODES}", status)
+
+
+def equal(i):
+    """Nodes are large enough for it, but none has so much to spare."""
+    return pod(f"flood-{i}", container(cpu="31"), namespace="flooding")
+
+
+def distinct(i):
+    return pod(f"flood-{i}", container(cpu="31", memory=f"{i + 1}Ki"), namespace="flooding")
+
+
+def cluster():
     embedded = Embedded()
-    for name in ("tenant", "flooding"):
+    for name in ("tenant", "flooding", "resident"):
         embedded.insert({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for i in range(100):
+    for i in range(NODES):
         embedded.insert(node(f"n{i}", cpu="32", memory="128Gi"))
-    async with scheduler_on(embedded) as running:
-        await latencies(embedded, "warm-up", churn)
-        before = await p99(embedded, "before", churn)
-        for start in range(0, flood, 500):
-            for i in range(start, min(start + 500, flood)):
-                embedded.insert(pod(f"flood-{i}", container(cpu="1000"), namespace="flooding"))
-            await asyncio.sleep(0)
-        queue = running.scheduler.queue
-        deadline = time.monotonic() + 300
-        while queue.pending()["unschedulable"] < flood or not await running.lanes.drain(1):
-            assert time.monotonic() < deadline, queue.pending()
-            await asyncio.sleep(0.05)
-        gc.collect()
-        after = await p99(embedded, "after", churn)
-        assert queue.pending()["unschedulable"] + queue.pending()["backoff"] + queue.pending()["active"] >= flood
+        embedded.insert(pod(f"p{i}", container(cpu="2"), namespace="resident", on=f"n{i}"))
+    return embedded
+
+
+@pytest.fixture(autouse=True)
+def collected_as_in_the_daemon():
+    """The collector as `koordsched run` sets it: its pauses are not what is measured here."""
+    before = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def settle_memory():
+    gc.collect()
+    gc.freeze()
+
+
+async def pour(embedded, running, flood, make):
+    """The flood arrives, and has been tried."""
+    for start in range(0, flood, 500):
+        for i in range(start, min(start + 500, flood)):
+            embedded.insert(make(i))
+        await asyncio.sleep(0)
+    queue = running.scheduler.queue
+    deadline = time.monotonic() + 300
+    while queue.pending()["unschedulable"] < flood or not await running.lanes.drain(1):
+        assert time.monotonic() < deadline, queue.pending()
+        await asyncio.sleep(0.05)
+
+
+async def measure(flood, movement, make, **options):
+    """p99 before the flood, and with it waiting."""
+    embedded = cluster()
+    others = Others(embedded, movement)
+    async with scheduler_on(embedded, **options) as running:
+        await others.latencies("warm-up")
+        before = await others.p99("before")
+        await pour(embedded, running, flood, make)
+        settle_memory()
+        after = await others.p99("after")
+        pending = running.scheduler.queue.pending()
+        assert pending["unschedulable"] + pending["backoff"] + pending["active"] >= flood
     return before, after
 
 
-def check(flood, churn):
-    before, after = asyncio.run(measure(flood, churn))
+def check(flood, movement, make, **options):
+    before, after = asyncio.run(measure(flood, movement, make, **options))
     print(f"p99 {before * 1000:.2f} ms before, {after * 1000:.2f} ms with {flood} waiting")
-    assert after <= 3 * before + 0.002  # two milliseconds for what else this machine does
+    assert after + NETWORK <= 3 * (before + NETWORK)
 
 
-@pytest.mark.parametrize("flood", [3000, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_pods_that_fit_nowhere_do_not_hold_up_the_others(flood):
-    check(flood, churn=False)
+SIZES = [3000, pytest.param(50_000, marks=pytest.mark.slow)]
 
 
-@pytest.mark.slow
-def test_not_even_when_pods_of_the_others_end():
-    check(3000, churn=True)
+@pytest.mark.parametrize("flood", SIZES)
+@pytest.mark.parametrize("movement", [nothing, pods_end, nodes_change])
+def test_equal_pods_that_fit_nowhere_do_not_hold_up_the_others(movement, flood):
+    check(flood, movement, equal)
+
+
+@pytest.mark.parametrize("flood", SIZES)
+def test_nor_do_distinct_ones_when_namespaces_take_turns(flood):
+    check(flood, pods_end, distinct, fair_namespaces=True)
