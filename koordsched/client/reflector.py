@@ -24,6 +24,7 @@ from koordsched.client.errors import (
     error_from_status,
     raise_for_status,
 )
+from koordsched.client.intake import Decode, Intake, OnMalformed, is_older
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.client.transport import Transport
 from koordsched.client.watchstream import (
@@ -32,7 +33,6 @@ from koordsched.client.watchstream import (
     Meta,
     decode_page,
     meta_of,
-    resplit_event,
     split_event,
 )
 
@@ -81,12 +81,6 @@ class State(Enum):
     NOT_FOUND = "not found"
 
 
-Decode = Callable[[bytes | msgspec.Raw], T]
-"""Makes an object of its JSON."""
-
-OnMalformed = Callable[[str, Exception], None]
-"""("namespace/name", or "" if not even that can be read; the error)."""
-
 OnState = Callable[[State, ClientError | None], None]
 """(the new state, the error behind it)."""
 
@@ -125,12 +119,11 @@ class Reflector(Generic[T]):
         page_size: int = PAGE_SIZE,
     ) -> None:
         self._transport = transport
-        self._decode = decode
         self._sink = sink
+        self._intake = Intake(path, decode, sink, on_malformed)
         self._clock = clock
         self._rng = rng
         self._selectors = dict(selectors or {})
-        self._on_malformed = on_malformed
         self._on_state = on_state
         self._backoff = Backoff(rng, *BACKOFF)
         self._relist_backoff = Backoff(rng, *BACKOFF)
@@ -140,8 +133,6 @@ class Reflector(Generic[T]):
         self._streams_cut = 0
         self._listed = False
         self._newest_only = True
-        self._version = ""
-        self._streaming: set[ObjectKey] | None = None
         self._slice_end = 0.0
         self._interruption: asyncio.Timeout | None = None
         self._outdated = False
@@ -154,14 +145,22 @@ class Reflector(Generic[T]):
         self.lists = 0
         self.watches = 0
         self.events = 0
-        self.stale_events = 0
-        self.malformed = 0
         self.failures = 0
 
     @property
     def resource_version(self) -> str:
         """The version up to which everything has been handed to the sink; empty before the first list."""
-        return self._version
+        return self._intake.version
+
+    @property
+    def stale_events(self) -> int:
+        """Events that told nothing new."""
+        return self._intake.stale_events
+
+    @property
+    def malformed(self) -> int:
+        """Objects that could not be decoded or taken in."""
+        return self._intake.malformed
 
     async def run(self) -> None:
         """Lists, watches, recovers, until cancelled."""
@@ -214,7 +213,7 @@ class Reflector(Generic[T]):
         except ClientError as error:
             return self._failed(error)
         finally:
-            self._streaming = None
+            self._intake.streaming = None
         # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
         if self._clock.monotonic() - began < SETTLED:
             return self._backoff.next()
@@ -230,7 +229,7 @@ class Reflector(Generic[T]):
         if self.state is not State.NOT_FOUND and not self.path.startswith("/api/"):
             self._sink.replace_begin()
             self._sink.replace_end(set())
-            self._version = ""
+            self._intake.version = ""
 
     def _failed(self, error: ClientError) -> float:
         """Reports an error that time may cure and returns how long to give it, in seconds."""
@@ -253,8 +252,8 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Hands every object to the sink, page by page, and says which exist."""
         query = {**self._selectors, "limit": str(self._page_size)}
-        if self._version and not self._newest_only:
-            query |= {"resourceVersion": self._version, "resourceVersionMatch": "NotOlderThan"}
+        if self._intake.version and not self._newest_only:
+            query |= {"resourceVersion": self._intake.version, "resourceVersionMatch": "NotOlderThan"}
         present: set[ObjectKey] = set()
         self.lists += 1
         self._sink.replace_begin()
@@ -268,12 +267,12 @@ class Reflector(Generic[T]):
                 raise
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
-            if "resourceVersion" in query and _is_older(page.metadata.resource_version, self._version):
+            if "resourceVersion" in query and is_older(page.metadata.resource_version, self._intake.version):
                 # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
                 self._newest_only = True
                 raise _Relist(f"an answer from the past ({page.metadata.resource_version})")
             for raw in page.items or ():
-                key = self._upsert(raw)
+                key = self._intake.upsert(raw)
                 if key is not None:
                     present.add(key)
                 await self._breathe()
@@ -286,7 +285,7 @@ class Reflector(Generic[T]):
         self._sink.replace_end(present)
         self._backoff.reset()
         self._unavailable_backoff.reset()
-        self._version = version
+        self._intake.version = version
         self._listed, self._newest_only = True, False
         self.synced.set()
         if self._refreshing:
@@ -302,8 +301,8 @@ class Reflector(Generic[T]):
         query = {**self._selectors, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if not self._listed:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        if self._version and not self._newest_only:
-            query["resourceVersion"] = self._version
+        if self._intake.version and not self._newest_only:
+            query["resourceVersion"] = self._intake.version
         self.watches += 1
         async with (
             self._transport.stream(self.path, query=query, timeout=seconds + WATCH_GRACE) as stream,
@@ -316,7 +315,7 @@ class Reflector(Generic[T]):
                 self._report(State.SYNCED, None)
             else:
                 self.lists += 1
-                self._streaming = set()
+                self._intake.streaming = set()
                 self._sink.replace_begin()
             lines = LineSplitter()
             try:
@@ -338,13 +337,13 @@ class Reflector(Generic[T]):
             raise _Relist(f"an unreadable event: {error}") from error
         self.events += 1
         if kind == "ADDED" or kind == "MODIFIED":
-            key = self._upsert(data, line)
-            if self._streaming is not None and key is not None:
-                self._streaming.add(key)
+            key = self._intake.upsert(data, line)
+            if self._intake.streaming is not None and key is not None:
+                self._intake.streaming.add(key)
         elif kind == "DELETED":
-            key = self._delete(data, line)
-            if self._streaming is not None and key is not None:
-                self._streaming.discard(key)
+            key = self._intake.delete(data, line)
+            if self._intake.streaming is not None and key is not None:
+                self._intake.streaming.discard(key)
         elif kind == "BOOKMARK":
             self._bookmark(meta_of(data) or Meta())
         elif kind == "ERROR":
@@ -354,90 +353,12 @@ class Reflector(Generic[T]):
             raise _Relist(f"an event of unknown type {kind!r}")
 
     def _bookmark(self, meta: Meta) -> None:
-        if self._streaming is None:
-            self._advance(meta.resource_version)
+        if self._intake.streaming is None:
+            self._intake.advance(meta.resource_version)
         elif (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-            present, self._streaming = self._streaming, None
+            present, self._intake.streaming = self._intake.streaming, None
             self._streams_cut = 0
             self._replaced(present, meta.resource_version)
-
-    # --- objects ---
-
-    def _upsert(self, data: bytes | msgspec.Raw, line: bytes | None = None) -> ObjectKey | None:
-        """Hands an object on; its key, or None if it cannot be told. `line` is the watch event it came in."""
-        try:
-            obj = self._decoded(data, line)
-        except Exception as error:
-            return self._reject(data, line, error)[0]
-        meta = obj.metadata
-        key = ObjectKey(meta.namespace, meta.name, meta.uid)
-        if line is not None and self._streaming is None and not self._advance(meta.resource_version):
-            self.stale_events += 1
-            return key
-        try:
-            self._sink.upsert(obj)
-        except Exception as error:
-            log.exception("%s: %s/%s could not be taken in", self.path, key.namespace, key.name)
-            self._malformed(key, error)
-        return key
-
-    def _delete(self, data: bytes, line: bytes) -> ObjectKey | None:
-        try:
-            obj = self._decoded(data, line)
-        except Exception as error:
-            key, is_new = self._reject(data, line, error)
-            if key is not None and is_new:
-                self._sink.delete_key(key)
-            return key
-        meta = obj.metadata
-        key = ObjectKey(meta.namespace, meta.name, meta.uid)
-        if self._streaming is None and not self._advance(meta.resource_version):
-            # Its name may have been taken again since.
-            self.stale_events += 1
-            return key
-        try:
-            self._sink.delete(obj)
-        except Exception as error:
-            log.exception("%s: %s/%s could not be taken out", self.path, key.namespace, key.name)
-            self._malformed(key, error)
-        return key
-
-    def _decoded(self, data: bytes | msgspec.Raw, line: bytes | None) -> T:
-        """The typed object. Raises whatever `decode` raises."""
-        try:
-            return self._decode(data)
-        except Exception:
-            if line is None:
-                raise
-            parsed = resplit_event(line)[1]
-            if parsed == data:
-                raise
-            return self._decode(parsed)
-
-    def _reject(self, data: bytes | msgspec.Raw, line: bytes | None, error: Exception) -> tuple[ObjectKey | None, bool]:
-        """Reports an object that cannot be decoded. Its key, if it can be told, and whether this was news.
-
-        An older, sound state of it stays with the sink: the object exists, and nothing better is known of it.
-        """
-        meta = meta_of(data)
-        key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
-        self._malformed(key, error)
-        if line is None or self._streaming is not None or meta is None:
-            return key, True
-        return key, self._advance(meta.resource_version)
-
-    def _malformed(self, key: ObjectKey | None, error: Exception) -> None:
-        self.malformed += 1
-        if self._on_malformed is not None:
-            self._on_malformed(f"{key.namespace}/{key.name}".lstrip("/") if key is not None else "", error)
-
-    def _advance(self, version: str) -> bool:
-        """Notes how far we are; False if that is no news."""
-        if version.isdecimal() and (version == self._version or _is_older(version, self._version)):
-            return False
-        if version:
-            self._version = version
-        return True
 
     def _report(self, state: State, error: ClientError | None) -> None:
         changed = state is not self.state
@@ -450,8 +371,3 @@ class Reflector(Generic[T]):
         if self._clock.monotonic() >= self._slice_end:
             await asyncio.sleep(0)
             self._slice_end = self._clock.monotonic() + TIME_SLICE
-
-
-def _is_older(version: str, other: str) -> bool:
-    """Whether a resource version is older than another of the same resource, as far as that can be told."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

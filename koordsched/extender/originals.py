@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 import orjson
 
-from koordsched.client.reflector import Decode
+from koordsched.client.intake import Decode
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.scheduling.inbox import Inbox, InboxSink
 

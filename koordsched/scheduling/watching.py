@@ -17,7 +17,8 @@ from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.client.clock import Clock
 from koordsched.client.errors import ClientError, ConnectionFailure
-from koordsched.client.reflector import Decode, Reflector, State
+from koordsched.client.intake import Decode
+from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.transport import Transport
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent

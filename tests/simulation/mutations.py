@@ -11,7 +11,7 @@ import orjson
 from koordsched.client.errors import Ambiguous, ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import Elector
-from koordsched.client.reflector import Reflector
+from koordsched.client.intake import Intake
 from koordsched.client.transport import Request
 from koordsched.cluster.changelog import ChangeLog, Facet
 from koordsched.cluster.podevents import ASSIGNED_DELETE
@@ -163,11 +163,11 @@ def unschedulable_pods_never_woken(original):
 
 @mutation(SchedulingQueue, "add_unschedulable_if_not_present")
 def failed_pod_not_queued_again(original):
-    def give_up_on_errors(self, queued, *plugins, pod=None):
+    def give_up_on_errors(self, queued, *plugins, **more):
         if not any(plugins):
             self.done(queued.pod.uid)
             return queued.place
-        return original(self, queued, *plugins, pod=pod)
+        return original(self, queued, *plugins, **more)
 
     return give_up_on_errors
 
@@ -369,7 +369,7 @@ def binding_in_doubt_never_looked_into(original):
 # --- watching and leading --------------------------------------------------------------------------
 
 
-@mutation(Reflector, "_advance")
+@mutation(Intake, "advance")
 def stale_watch_events_applied(original):
     def advance(self, version):
         original(self, version)
