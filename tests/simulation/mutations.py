@@ -9,9 +9,9 @@ from unittest.mock import patch
 import orjson
 
 from koordsched.client.errors import Ambiguous, ClientError
+from koordsched.client.intake import Intake
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import Elector
-from koordsched.client.intake import Intake
 from koordsched.client.transport import Request
 from koordsched.cluster.changelog import ChangeLog, Facet
 from koordsched.cluster.podevents import ASSIGNED_DELETE
