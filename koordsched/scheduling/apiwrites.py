@@ -22,13 +22,11 @@ from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
+from koordsched.scheduling.settling import pauses, settle
 
 _log = logging.getLogger(__name__)
 
 _RETRY_STATUS = (409, 500, 503)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between attempts to settle an ambiguous write."""
-
 _decode_pod = Decoder(core.Pod)
 
 T = TypeVar("T", bound=HasMetadata)
@@ -58,7 +56,7 @@ class ApiWrites:
                 "target": {"kind": "Node", "name": node},
             }
         )
-        pause = _FIRST_PAUSE
+        waits = pauses()
         doubtful = False
         while True:
             try:
@@ -82,12 +80,11 @@ class ApiWrites:
                     raise WriteFailed(str(error)) from error
             except ClientError as error:
                 raise WriteFailed(str(error)) from error
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     async def is_bound(self, pod: Pod, node: str) -> bool:
         """Whether the API server has this very pod on this node; asks until it gets an answer."""
-        pause = _FIRST_PAUSE
+        waits = pauses()
         while True:
             try:
                 response = await self._transport.request("GET", _pod_path(pod))
@@ -99,8 +96,7 @@ class ApiWrites:
                 _log.debug("reading %s back: the server answered %d", pod.key, response.status)
             except (ClientError, DecodeError) as error:
                 _log.debug("reading %s back: %s", pod.key, error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     # --- objects that plugins change -----------------------------------------------------------------
 
@@ -111,7 +107,7 @@ class ApiWrites:
         conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
         decode = Decoder(kind.type)
-        pause = _FIRST_PAUSE
+        waits = pauses()
         doubtful = False
         while True:
             try:
@@ -128,8 +124,7 @@ class ApiWrites:
                 _log.debug("the change of %s is in doubt, asking again: %s", path, error)
             except (ClientError, DecodeError) as error:
                 raise WriteFailed(str(error)) from error
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(next(waits))
 
     async def _read_if(self, path: str, changes: Mapping[str, Any]) -> bytes | None:
         """The object, if the changes are in it; one that cannot be read counts as without them."""
@@ -175,19 +170,13 @@ class ApiWrites:
         await self._settle(Request("DELETE", _pod_path(pod), delete))
 
     async def _settle(self, request: Request) -> None:
-        """Sends a write that may safely be repeated until it is done, or certainly cannot be."""
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                await self._lanes.submit(Lane.EVICTION, request)
-                return
-            except (NotFound, Conflict):
-                return  # gone, or another pod by that name: either way the victim is no more
-            except Ambiguous:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            except ClientError as error:
-                raise WriteFailed(str(error)) from error
+        """Sends a part of an eviction until it is done, or certainly cannot be. Raises WriteFailed."""
+        try:
+            await settle(self._lanes, Lane.EVICTION, request)
+        except (NotFound, Conflict):
+            return  # gone, or another pod by that name: either way the victim is no more
+        except ClientError as error:
+            raise WriteFailed(str(error)) from error
 
 
 def _contains(thing: object, changes: object) -> bool:

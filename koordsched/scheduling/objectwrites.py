@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.client.errors import AlreadyExists, Ambiguous, ClientError, Conflict, NotFound
+from koordsched.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, Request
 from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between attempts while it is in doubt whether a write was carried out."""
+from koordsched.scheduling.settling import settle
 
 
 class ObjectWrites:
@@ -30,7 +27,7 @@ class ObjectWrites:
         """Creates the object (JSON); False if there is one of that name already."""
         collection = f"/{kind.api}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else kind.path
         try:
-            await self._settle(Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
+            await settle(self._lanes, Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
         except AlreadyExists:
             return False
         except ClientError as error:
@@ -42,7 +39,7 @@ class ObjectWrites:
         body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
         path = kind.object_path(meta.namespace, meta.name)
         try:
-            await self._settle(Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+            await settle(self._lanes, Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
         except ClientError as error:
             raise WriteFailed(str(error)) from error
 
@@ -56,18 +53,8 @@ class ObjectWrites:
         }
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
-            await self._settle(Lane.EVICTION, Request("POST", path, orjson.dumps(body)))
+            await settle(self._lanes, Lane.EVICTION, Request("POST", path, orjson.dumps(body)))
         except (NotFound, Conflict):
             return  # gone, or another pod by that name
         except ClientError as error:
             raise WriteFailed(str(error)) from error
-
-    async def _settle(self, lane: Lane, request: Request) -> None:
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                await self._lanes.submit(lane, request)
-                return
-            except Ambiguous:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
