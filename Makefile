@@ -8,7 +8,7 @@ MINUTES ?= 30
 RATE ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo simulate test verify soak lint format bench bench-all bench-startup bench-engine chart profile lock clean
+.PHONY: help venv demo simulate test test-all-pythons verify soak audit lint format bench bench-all bench-startup bench-engine chart profile lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ endif
 test: venv ## The tests, without the slow ones
 	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(ARGS)
 
+test-all-pythons: venv ## A part of the tests on every Python from 3.11 to 3.14 that there is
+	WORKERS=$(WORKERS) $(BIN)/python tools/pythons.py
+
 verify: venv ## All tests
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
@@ -50,6 +53,9 @@ lint: venv ## Linters and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+audit: venv ## Look for known vulnerabilities in what is locked
+	$(BIN)/python tools/audit.py
 
 format: venv ## Format the code
 	$(BIN)/ruff check --fix .
@@ -83,4 +89,4 @@ lock: ## Choose the versions in requirements.lock anew
 	rm -rf $(VENV)-lock
 
 clean: ## Remove what make made
-	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-3.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from koordsched.cli.offline import prepare
 from koordsched.config import load, resolve
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
+USER = 65532
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 Object = dict[str, Any]
 
@@ -99,7 +102,16 @@ def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> N
 def test_the_container_is_locked_in() -> None:
     spec = documents("base/deployment.yaml")[0]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    # The root file system cannot be written; what can is memory, and small.
+    assert [volume["name"] for volume in spec["volumes"] if "emptyDir" in volume] == ["scratch"]
+    assert all(mount.get("readOnly") for mount in container["volumeMounts"] if mount["name"] != "scratch")
     assert {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]} == {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
@@ -114,6 +126,88 @@ def test_the_container_is_locked_in() -> None:
         "livenessProbe": "/livez",
         "readinessProbe": "/readyz",
     }
+
+
+def test_the_image_runs_as_the_same_user() -> None:
+    stages = re.split(r"^(?=FROM )", (MANIFESTS.parent / "Dockerfile").read_text(), flags=re.MULTILINE)
+    final = [line.split() for line in stages[-1].splitlines() if line and not line.startswith("#")]
+    assert [words[1] for words in final if words[0] == "USER"] == [f"{USER}:{USER}"]
+    # Nothing is installed or changed in the stage that is shipped; it has what was built, and no pip to add more with.
+    assert {words[0] for words in final} <= {"FROM", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
+    assert "pip uninstall --yes setuptools pip" in stages[-2]
+
+
+def test_the_namespace_refuses_less_than_that() -> None:
+    labels = documents("base/namespace.yaml")[0]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_replicas_do_not_go_together() -> None:
+    spec = documents("base/deployment.yaml")[0]["spec"]
+    pod = spec["template"]["spec"]
+    (budget,) = documents("base/poddisruptionbudget.yaml")
+    assert (spec["replicas"], budget["spec"]["maxUnavailable"]) == (2, 1)
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    ours = budget["spec"]["selector"]["matchLabels"]
+    preferred = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    terms = [term["podAffinityTerm"] for term in preferred]
+    assert [term["topologyKey"] for term in terms] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert all(term["labelSelector"]["matchLabels"] == ours for term in terms)
+
+
+def test_a_slow_start_and_a_slow_election_are_not_killed() -> None:
+    (container,) = documents("base/deployment.yaml")[0]["spec"]["template"]["spec"]["containers"]
+    startup, liveness = container["startupProbe"], container["livenessProbe"]
+    lists_within = 60
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= lists_within
+    # The process ends itself at the renew deadline; the kubelet is the last resort.
+    deadline = load(MANIFESTS / "base" / "config.yaml").leader_election.renew_deadline.seconds
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] > deadline
+
+
+_SIZE = re.compile(r"^\| ([\d,]+) nodes, ([\d,]+) pods[^|]*\| ([\d,]+) MiB \|", re.MULTILINE)
+BURST = 150
+"""MiB that 10,000 pods at once take besides (docs/performance.md)."""
+
+
+@pytest.mark.parametrize(
+    "resources, nodes, pods",
+    [
+        pytest.param("base/deployment.yaml", 5_000, 150_000, id="base"),
+        pytest.param("components/large/kustomization.yaml", 100_000, 1_000_000, id="large"),
+    ],
+)
+def test_resources_are_those_of_the_sizing_table(resources: str, nodes: int, pods: int) -> None:
+    text = (MANIFESTS.parent / "docs" / "performance.md").read_text()
+    rows = [[int(number.replace(",", "")) for number in row] for row in _SIZE.findall(text)]
+    needed = [mib + BURST for of_nodes, of_pods, mib in rows if of_nodes <= nodes and of_pods <= pods]
+    assert len(needed) >= 3
+    (document,) = documents(resources)
+    if document["kind"] == "Component":
+        (operation,) = yaml.safe_load(document["patches"][0]["patch"])
+        given = operation["value"]
+    else:
+        given = document["spec"]["template"]["spec"]["containers"][0]["resources"]
+    requested, limit = (mebibytes(given[kind]["memory"]) for kind in ("requests", "limits"))
+    assert requested >= max(needed)
+    assert limit >= 1.3 * requested
+    assert "cpu" not in given["limits"]
+
+
+def mebibytes(quantity: str) -> int:
+    return int(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
+
+
+@needs_kubectl
+def test_a_large_cluster_gets_more(tmp_path: Path) -> None:
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    folder = tmp_path / "manifests" / "mine"
+    folder.mkdir()
+    text = {"resources": ["../base"], "components": ["../components/large"]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(text))
+    deployment = of_kind(list(yaml.safe_load_all(kubectl("kustomize", str(folder)))), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "4Gi"}
 
 
 @needs_kubectl
