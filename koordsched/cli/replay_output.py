@@ -60,10 +60,14 @@ def print_tally(out: Console, tally: Tally, seconds: float) -> None:
         f"{counted(tally.decisions, 'decision')}{runs} on {counted(tally.inputs, 'input')}, {tally.span:.1f} s{rate}"
     )
     out.print(f"  from {when(tally.first)} to {when(tally.last)}")
-    out.print(
-        f"  {tally.placed} placed ({tally.bound} bound, {counted(tally.unbound, 'binding')} failed), "
-        f"{tally.unschedulable} unschedulable, {counted(tally.errors, 'error')}, "
-        f"{counted(tally.preemptions, 'preemption')} of {counted(tally.victims, 'pod')}"
-    )
+    failed = f", {counted(tally.unbound, 'binding')} failed" if tally.unbound else ""
+    parts = [f"{tally.placed} placed ({tally.bound} bound{failed})", f"{tally.unschedulable} unschedulable"]
+    if tally.errors:
+        parts.append(counted(tally.errors, "error"))
+    if tally.preemptions:
+        parts.append(f"{counted(tally.preemptions, 'preemption')} ({counted(tally.victims, 'victim')})")
+    out.print(f"  {', '.join(parts)}")
+    if tally.resumed:
+        out.print("  from a checkpoint on: the order in which pods are tried is that of the journal")
     if seconds:
         out.print(f"  replayed in {seconds:.2f} s ({tally.decisions / seconds:.0f} decisions/s)")

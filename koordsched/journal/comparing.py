@@ -140,4 +140,6 @@ class Consideration(Passage):
 
 def _some(nodes: frozenset[str]) -> str:
     names = sorted(nodes)
-    return names[0] if len(names) == 1 else f"{names[0]} or {len(names) - 1} others"
+    if len(names) <= 2:
+        return " or ".join(names)
+    return f"{names[0]} or {len(names) - 1} others"
