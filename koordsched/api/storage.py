@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from koordsched.api.core import (
+from koordsched.api.core import NodeSelector, Quantities, Quantity, ResourceRequirements
+from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+from koordsched.api.podvolumes import (
     AWSElasticBlockStore,
     AzureDisk,
     CinderVolume,
     GCEPersistentDisk,
-    NodeSelector,
     PortworxVolume,
-    Quantities,
-    Quantity,
-    ResourceRequirements,
     VsphereVolume,
 )
-from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
 
 
 class ObjectReference(Wire, frozen=True):

@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from koordsched.api.core import PodSpec, PodStatus, Volume
+from koordsched.api.core import PodSpec, PodStatus
+from koordsched.api.podvolumes import Volume
 from koordsched.cluster.resources import Requests, ResourceNames, demand_of
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koordsched.api.core import Volume
+from koordsched.api.podvolumes import Volume
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape

@@ -6,7 +6,7 @@ upstream `nodevolumelimits/utils.go`.
 
 from __future__ import annotations
 
-from koordsched.api.core import GCEPersistentDisk, Volume
+from koordsched.api.podvolumes import GCEPersistentDisk, Volume
 from koordsched.api.storage import PersistentVolume
 
 VolumeId = tuple[str, str]
