@@ -125,7 +125,7 @@ class Daemon:
         cleanup.push_async_callback(lanes.close)
         own_pod = (os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", ""))
         max_unschedulable = self._options.pod_max_in_unschedulable_pods_duration.seconds
-        journal = self._open_journal(Setting(self._resolved, max_unschedulable, own_pod))
+        journal = self._open_journal(Setting(self._resolved, max_unschedulable, self._options.fair_namespaces, own_pod))
         if journal is not None:
             journal.observe(metrics)
             cleanup.callback(journal.close)

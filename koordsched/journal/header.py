@@ -26,6 +26,7 @@ class Setting:
 
     resolved: config.Resolved
     max_unschedulable: float = MAX_UNSCHEDULABLE
+    fair_namespaces: bool = False
     own_pod: tuple[str, str] = ("", "")
 
 
@@ -62,6 +63,7 @@ def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int, int
             gates=gates,
             extended=bool(resolved.extenders),
             max_unschedulable=setting.max_unschedulable,
+            fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             wall=clock.wall(),
             monotonic=clock.monotonic(),
@@ -91,4 +93,4 @@ def setting_of(header: Header, catalog: config.PluginCatalog = config.IN_TREE) -
     gates = config.FeatureGates.parse(header.gates)
     source = config.load(header.configuration, catalog=catalog, gates=gates)
     resolved = config.resolve(source, catalog=catalog, gates=gates)
-    return Setting(changed(resolved, extenders=()), header.max_unschedulable, header.own_pod)
+    return Setting(changed(resolved, extenders=()), header.max_unschedulable, header.fair_namespaces, header.own_pod)

@@ -188,6 +188,7 @@ class Header(Record, frozen=True, tag=0):
     gates: tuple[str, ...]
     extended: bool
     max_unschedulable: float
+    fair_namespaces: bool
     own_pod: tuple[str, str]
     wall: float
     monotonic: float

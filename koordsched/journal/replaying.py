@@ -89,6 +89,7 @@ class World:
             metrics=Metrics(process_metrics=False),
             hostname="",
             max_unschedulable=setting.max_unschedulable,
+            fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             recorder=recorder,
             voice=Silence(),

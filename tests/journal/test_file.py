@@ -15,7 +15,7 @@ from koordsched.journal.segments import Segments
 from koordsched.journal.writer import JournalWriter
 from tests.waiting import until
 
-HEADER = Header("run", 0, False, {}, "", (), False, 300.0, ("", ""), 0.0, 0.0, 0)
+HEADER = Header("run", 0, False, {}, "", (), False, 300.0, False, ("", ""), 0.0, 0.0, 0)
 
 
 def written(path, *frames, closed=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from dataclasses import replace
 
 import pytest
 
@@ -95,7 +96,7 @@ extenders:
 async def test_the_configuration_is_recorded_without_credentials():
     gates = config.FeatureGates.parse(["MultiQuotaTree=true"])
     resolved = config.resolve(config.load(EXTENDED, gates=gates), gates=gates)
-    setting = Setting(resolved, 60.0, ("kube-system", "koordsched-0"))
+    setting = Setting(resolved, 60.0, True, ("kube-system", "koordsched-0"))
     header = header_maker(setting, "run", VirtualClock(asyncio.get_running_loop()))(0, 0)
     recorded = encode(header).decode("latin-1")
     assert SECRET not in recorded
@@ -107,4 +108,4 @@ async def test_the_configuration_is_recorded_without_credentials():
     assert again.resolved.features == resolved.features
     assert again.resolved.profiles == resolved.profiles
     assert again.resolved.pod_initial_backoff == 3.0
-    assert (again.max_unschedulable, again.own_pod) == (60.0, ("kube-system", "koordsched-0"))
+    assert again == replace(setting, resolved=again.resolved)
