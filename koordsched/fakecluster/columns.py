@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from koordsched.fakecluster.clock import parse_rfc3339
+from koordsched.fakecluster.eventcolumns import EVENT_COLUMNS
 from koordsched.fakecluster.podcolumns import POD_COLUMNS
 from koordsched.fakecluster.resources import EVENTS, Object, path_reader
 from koordsched.fakecluster.scale import selector_text
@@ -195,41 +196,6 @@ def _length(*keys: str) -> Cell:
     return lambda obj, now: sum(len(obj.get(key) or ()) for key in keys)
 
 
-def _event_seen(obj: Object, now: float) -> Any:
-    series = obj.get("series") or {}
-    last = obj.get("lastTimestamp") or series.get("lastObservedTime") or obj.get("eventTime")
-    return since(last or obj["metadata"].get("creationTimestamp"), now)
-
-
-def _event_object(obj: Object, now: float) -> Any:
-    target = obj.get("involvedObject") or obj.get("regarding") or {}
-    return f"{str(target.get('kind', '')).lower()}/{target.get('name', '')}"
-
-
-def _event_text(obj: Object, now: float) -> Any:
-    return str(obj.get("message") or obj.get("note") or "").strip()
-
-
-def _event_source(obj: Object, now: float) -> Any:
-    source = obj.get("source") or obj.get("deprecatedSource") or {}
-    component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
-    return f"{component}, {source['host']}" if source.get("host") else component
-
-
-def _event_first(obj: Object, now: float) -> Any:
-    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime")
-    return since(first or obj["metadata"].get("creationTimestamp"), now)
-
-
-def _event_count(obj: Object, now: float) -> Any:
-    return (obj.get("series") or {}).get("count") or obj.get("count") or obj.get("deprecatedCount") or 1
-
-
-def _event_subobject(obj: Object, now: float) -> Any:
-    target = obj.get("involvedObject") or obj.get("regarding") or {}
-    return target.get("fieldPath", "")
-
-
 def _disruptions(key: str) -> Cell:
     def cell(obj: Object, now: float) -> Any:
         value = _spec(obj).get(key)
@@ -326,18 +292,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         AGE,
         *_TEMPLATE,
     ),
-    EVENTS: (
-        Column("Last Seen", _event_seen),
-        Column("Type", _path("type", "")),
-        Column("Reason", _path("reason", "")),
-        Column("Object", _event_object),
-        _wide("Subobject", _event_subobject),
-        _wide("Source", _event_source),
-        Column("Message", _event_text),
-        _wide("First Seen", _event_first),
-        _wide("Count", _event_count),
-        Column("Name", NAME.cell, priority=1, format="name"),
-    ),
+    EVENTS: EVENT_COLUMNS,
     "apps/deployments": (
         NAME,
         Column("Ready", _of("status.readyReplicas", "spec.replicas")),
