@@ -63,21 +63,18 @@ class Simulation:
         self.server = Server(f"{seed} server", self.trace)
         self._violated = asyncio.Event()
         self.invariants = Invariants(self.server, self.trace, self._violated.set)
-        self.quotas = QuotaUsers(self) if "quotas" in self.plan.features else None
-        self.permits = PermitInvariants(self.invariants) if "permits" in self.plan.features else None
-        if self.permits is not None:
-            self.invariants.features.append(self.permits)
-        self.extender = Extender(self) if "extenders" in self.plan.features else None
-        self.volumes, self._volume_checks = None, None
-        if "volumes" in self.plan.features:
-            self.volumes = VolumeUsers(self)
-            self._volume_checks = VolumeInvariants(self.invariants, self.server)
-            self.invariants.features.append(self._volume_checks)
+        features, checks = self.plan.features, self.invariants.features
+        self.quotas = QuotaUsers(self) if "quotas" in features else None
+        self.volumes = VolumeUsers(self) if "volumes" in features else None
+        self.permits = PermitInvariants(self.invariants) if "permits" in features else None
+        self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
-        self._quota_checks = None
+        self._quota_checks, self._volume_checks = None, None
         if self.quotas is not None:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
-            self.invariants.features.append(self._quota_checks)
+        if self.volumes is not None:
+            self._volume_checks = VolumeInvariants(self.invariants, self.server)
+        checks += [each for each in (self.permits, self._volume_checks, self._quota_checks) if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
         self.replicas = [Replica(letter, self) for letter in "abc"[: self.plan.replicas]]
@@ -129,22 +126,25 @@ class Simulation:
         reckoning = Reckoning(self.server, self.users.broken, quotas, storage)
         for text in reckoning.unplaced():
             fail(text)
-        quota_reckoning = QuotaReckoning(self.server, self.quotas, quotas) if quotas is not None else None
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):
             fail("not every replica is running")
         fresh = Process("rebuild", self, 0.0, observes=True)
         await fresh.synced.wait()
-        if quota_reckoning is not None:
-            for text in [*quota_reckoning.stale_statuses(), *quota_reckoning.differences(fresh)]:
-                fail(text)
-            for text in quota_reckoning.overused() if self.plan.revokes and self.plan.by_runtime else ():
-                fail(text)
+        for text in self._wrong_with_quotas(quotas, fresh):
+            fail(text)
         for process in running:
             for text in [*reckoning.strays(process), *reckoning.differences(process, fresh)]:
                 fail(text)
         fresh.terminate()
         await asyncio.wait([fresh.main])
+
+    def _wrong_with_quotas(self, quotas, fresh):
+        if quotas is None:
+            return []
+        reckoning = QuotaReckoning(self.server, self.quotas, quotas)
+        found = [*reckoning.stale_statuses(), *reckoning.differences(fresh)]
+        return found + (reckoning.overused() if self.plan.revokes and self.plan.by_runtime else [])
 
     async def _end_all(self):
         """Ends every process in an orderly way; what is left of any of them afterwards has leaked."""
