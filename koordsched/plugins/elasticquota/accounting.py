@@ -23,7 +23,7 @@ def ask(tally: Tally, count: int) -> None:
     tree.unsettled[tally] = None
     if tree.tight or tree.irregular:
         tree.settle()
-    elif count > 0 and tally.quota.takes_part:
+    elif count > 0:
         arrived = tree.arrived
         for name, amount in tally.amounts.items():
             arrived[name] = arrived.get(name, 0) + amount * count

@@ -79,7 +79,6 @@ class Admission:
         self._books = books
         self.by_runtime = by_runtime
         self.checks_parents = checks_parents
-        self._trusts_requests = by_runtime and not checks_parents
 
     def limit_of(self, quota: Quota) -> Amounts:
         """What a quota may use. The default and the system quota have no runtime, hence no limit by runtime."""
@@ -99,16 +98,18 @@ class Admission:
     def admits_at_once(self, pod: Pod) -> bool:
         """The usual case, told at little cost: all that is requested of the quota, the pod included, is granted.
 
-        False says nothing.
+        It is within max, too, and so it is with the quotas above. False says nothing.
         """
         member = self._books.member(pod.uid)
-        if member is None or member.assigned or not self._trusts_requests:
+        if member is None or member.assigned:
             return False
         tally = member.group.tally
         if tally is None or tally.non_preemptible:
             return False
         quota = tally.quota
-        return not quota.takes_part or quota.tree.grants_requests_of(quota)
+        if self.by_runtime and not quota.takes_part:
+            return True
+        return quota.tree.grants_requests_of(quota, and_above=self.checks_parents)
 
     def refusal(self, claimant: Claimant) -> Refusal | None:
         """The first bound that the pod does not fit, None if it fits all."""

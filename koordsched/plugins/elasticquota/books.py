@@ -236,6 +236,7 @@ class QuotaBooks:
             quota.tree.irregular = True
         tally = group.tally = Tally(quota, asked.counted_in(quota), non_preemptible=group.non_preemptible)
         if group.members:
+            quota.tree.unvetted = True
             accounting.ask(tally, len(group.members))
             accounting.place(tally, sum(member.assigned for member in group.members.values()))
 
@@ -311,6 +312,7 @@ class QuotaBooks:
             return None
         accounting.ask(tally, 1)
         if assigned:
+            tally.quota.tree.unvetted = True
             accounting.place(tally, 1)
         return tally.quota
 

@@ -66,6 +66,8 @@ class QuotaTree:
         """Tallies of which the quotas do not know everything yet."""
         self.arrived: Amounts = {}
         """At least what is requested more, or offered less, than the settled numbers say."""
+        self.unvetted = False
+        """Pods came with a node, admitted by nobody here, and the settled numbers do not contain them."""
         self.epoch = 0
         """Grows when the settled numbers change."""
         self.root = Quota(ROOT_QUOTA, self, takes_part=False)
@@ -82,6 +84,7 @@ class QuotaTree:
             return
         tallies, self.unsettled = self.unsettled, {}
         self.arrived = {}
+        self.unvetted = False
         self.epoch += 1
         shifted = self.shifted
         only_more = True
@@ -98,13 +101,16 @@ class QuotaTree:
         if only_more:
             self.shifted = shifted  # pods that want or have something leave nobody more than before
 
-    def grants_requests_of(self, quota: Quota) -> bool:
+    def grants_requests_of(self, quota: Quota, *, and_above: bool = False) -> bool:
         """Whether the quota may certainly use all that its own pods request, told without settling. False says nothing.
 
-        Enough for that: nobody is short, neither this quota nor one above is asked for more than its max, and what
-        arrived since that was known would fit even if all of it were under each of these.
+        `and_above`: and those above it, what is requested of them. Enough for that: nobody is short, neither this
+        quota nor one above is asked for more than its max, and what arrived since that was known would fit even if
+        all of it were under each of these. Quotas with others below must not have granted these more than their max.
         """
-        if self.tight or self.irregular or (self.capped and quota.children):
+        if self.tight or self.irregular:
+            return False
+        if (self.capped or self.unvetted) and (and_above or quota.children):
             return False
         if quota._room_epoch != self.epoch:
             quota._room_epoch = self.epoch

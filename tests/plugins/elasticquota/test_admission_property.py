@@ -20,7 +20,7 @@ PODS = st.tuples(
     st.booleans(),
 )
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["ask", "ask", "try", "try", "try", "leave"]), st.integers(0, 9)), max_size=60
+    st.tuples(st.sampled_from(["ask", "ask", "try", "try", "try", "leave", "bound"]), st.integers(0, 9)), max_size=60
 )
 
 
@@ -48,6 +48,9 @@ def test_no_quota_uses_more_than_it_may(pods, steps, by_runtime, checks_parents,
         thing = things[index]
         if what == "ask" and index not in asked:
             asked[index] = world.put(thing)
+        elif what == "bound" and index not in asked:
+            # Somebody else placed it, and asked nobody.
+            asked[index] = admitted[index] = world.put({**thing, "spec": {**thing["spec"], "nodeName": "n"}})
         elif what == "leave" and index in asked:
             world.remove(thing)
             asked.pop(index)
