@@ -42,6 +42,9 @@ class Extender:
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} extender")
         self.refused = set()
+        self.kept = {}
+        """(replica, uid of a pod) -> names of the nodes that it let pass when it was last asked."""
+        self._invariants = simulation.invariants
         self.ill = 0.3 * self.rng.random()
         """How often it fails."""
 
@@ -53,6 +56,19 @@ class Extender:
     def recover(self):
         """From now on it answers, and refuses nothing."""
         self.refused, self.ill = set(), 0.0
+
+    # --- what must hold --------------------------------------------------------------------------------
+
+    def placed(self, uid, decision, assumed):
+        """Pods go where it let them, unless its failure may be ignored, or it does not care."""
+        kept = self.kept.get((decision.writer, uid))
+        if kept is not None and decision.node not in kept and not settings(self.plan.seed)["ignorable"]:
+            self._invariants.fail(f"{decision.writer} places {uid} on {decision.node}, which the extender refused")
+
+    def bound(self, pod, decision):
+        """Nothing: what it says holds for the moment."""
+
+    # --- answers ---------------------------------------------------------------------------------------
 
     async def post(self, process, url, arguments):
         """What a request of a replica comes to: status and body, or an exception as of aiohttp."""
@@ -87,11 +103,12 @@ class Extender:
         await asyncio.sleep(delay)
         if verb == "bind":
             return self._bind(name, body)
-        return self._filter(body) if verb == "filter" else self._prioritize(body)
+        return self._filter(name, body) if verb == "filter" else self._prioritize(body)
 
-    def _filter(self, body):
+    def _filter(self, replica, body):
         names = _names(body)
         kept = [name for name in names if name not in self.refused]
+        self.kept[replica, body["Pod"]["metadata"]["uid"]] = kept
         answer = {"FailedNodes": {name: "the extender does not like it" for name in names if name not in kept}}
         if body["NodeNames"] is not None:
             return {**answer, "NodeNames": kept}

@@ -18,6 +18,8 @@ from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.state import ClusterState
 from koordsched.controllers.elasticquota.status import StatusWriter
+from koordsched.extender.extenders import Extenders
+from koordsched.extender.refusals import Refusals
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.permit import WaitingPod
 from koordsched.framework.status import SUCCESS
@@ -342,6 +344,15 @@ def place_kept_after_waiting_in_vain(original):
 @mutation(BindingCycle, "undo")
 def place_kept_after_an_extender_failed_to_bind(original):
     return _kept(lambda status: "extender" in status.message)(original)
+
+
+@mutation(Extenders, "filter")
+def word_of_an_extender_ignored(original):
+    async def filter_nodes(self, pod, table, rows, interested):
+        await original(self, pod, table, rows, interested)
+        return list(rows), Refusals()
+
+    return filter_nodes
 
 
 @mutation(InFlight, "record")

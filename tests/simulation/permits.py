@@ -103,7 +103,7 @@ class PermitInvariants:
         self._gatekeepers[name] = gatekeeper
 
     def placed(self, uid, decision, assumed):
-        pass
+        """Nothing: what counts is what is bound."""
 
     def bound(self, pod, decision):
         meta = pod["metadata"]

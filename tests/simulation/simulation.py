@@ -74,7 +74,8 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        checks += [each for each in (self.permits, self._volume_checks, self._quota_checks) if each is not None]
+        more = (self.permits, self.extender, self._volume_checks, self._quota_checks)
+        checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
         self.replicas = [Replica(letter, self) for letter in "abc"[: self.plan.replicas]]
