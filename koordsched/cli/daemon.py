@@ -177,7 +177,9 @@ class Daemon:
         if not options.path:
             return None
         try:
-            return LiveJournal(Path(options.path), setting, self._clock, max_size=options.max_size, keep=options.keep)
+            return LiveJournal(
+                Path(options.path), setting, uuid.uuid4().hex, self._clock, max_size=options.max_size, keep=options.keep
+            )
         except (OSError, NotAJournal) as error:
             raise StartFailed(f"--journal: {error}") from error
 

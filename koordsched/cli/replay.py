@@ -17,12 +17,15 @@ from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import load_config
 from koordsched.cli.output import console, fail, output_option, print_json
 from koordsched.cli.replay_output import print_comparison, print_repetition, when
+from koordsched.client.clock import SystemClock
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.comparing import Comparison, Consideration
 from koordsched.journal.course import Course, Repetition
 from koordsched.journal.frames import NotAJournal
+from koordsched.journal.header import software
 from koordsched.journal.passage import Limit, last_attempt
 from koordsched.journal.reading import Journal
+from koordsched.journal.records import BadRecord, Header
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.advice import Advised
 
@@ -79,16 +82,14 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         raise click.UsageError("--pod and --config cannot be used together")
     try:
         journal = Journal(file)
-        extended = journal.extended
-        if extended:
-            click.echo(_EXTENDED, err=True)
+        extended = _tell_origin(journal.header())
         if pod is not None:
             _explain(journal, pod if "/" in pod else f"default/{pod}", limit, extended, top, output)
         elif config_file is not None or extended:
             _compare(journal, config_file, limit, output)
         else:
             _repeat(journal, limit, output)
-    except (OSError, NotAJournal, InputError) as error:
+    except (OSError, NotAJournal, BadRecord, InputError) as error:
         fail(error)
     except (config.ConfigError, ProfileError) as error:
         fail(f"the recorded configuration cannot be used by this version: {error}")
@@ -96,9 +97,23 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         raise click.exceptions.Exit(DAMAGED)
 
 
+def _tell_origin(header: Header | None) -> bool:
+    """Notes what may make a difference. Returns whether extenders took part in decisions."""
+    if header is None:
+        return False
+    here = software()
+    others = [f"{name} {version}" for name, version in header.software.items() if here.get(name) != version]
+    if others:
+        mine = ", ".join(f"{name} {version}" for name, version in here.items())
+        click.echo(f"note: recorded with {', '.join(others)}; this is {mine}", err=True)
+    if header.extended:
+        click.echo(_EXTENDED, err=True)
+    return header.extended
+
+
 def _repeat(journal: Journal, limit: Limit, output: str) -> None:
     async def work() -> Repetition:
-        return Course(journal, IN_TREE).run(limit)
+        return Course(journal, IN_TREE, SystemClock()).run(limit)
 
     began = perf_counter()
     repetition = asyncio.run(work())
@@ -123,7 +138,7 @@ def _compare(journal: Journal, config_file: str | None, limit: Limit, output: st
             click.echo(f"note: {warning}", err=True)
 
     async def work() -> Comparison:
-        return Consideration(journal, IN_TREE, resolved).run(limit)
+        return Consideration(journal, IN_TREE, resolved, SystemClock()).run(limit)
 
     began = perf_counter()
     comparison = asyncio.run(work())
@@ -143,12 +158,12 @@ def _explain(journal: Journal, pod: str, limit: Limit, extended: bool, top: int,
     before = Limit(decisions=moment.number - 1)
 
     async def follow() -> Advised | None:
-        passage = Consideration(journal, IN_TREE, None)
+        passage = Consideration(journal, IN_TREE, None, SystemClock())
         passage.run(before)
         return passage.explain(uid)
 
     async def repeat() -> tuple[Repetition, Advised | None]:
-        course = Course(journal, IN_TREE)
+        course = Course(journal, IN_TREE, SystemClock())
         return course.run(before), course.explain(uid)
 
     if extended:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
+from koordsched.client.clock import Clock
 from koordsched.config import IN_TREE, PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.following import Follower
@@ -64,12 +65,14 @@ class Consideration(Passage):
         records: Iterable[AnyRecord],
         registry: Mapping[str, PluginFactory],
         resolved: Resolved | None,
+        clock: Clock,
         catalog: PluginCatalog = IN_TREE,
     ) -> None:
         """Without `resolved`, the recorded configuration is asked."""
         super().__init__(records)
         self._registry = registry
         self._catalog = catalog
+        self._clock = clock
         self._resolved = replace(resolved, extenders=()) if resolved is not None else None
         self._follower: Follower | None = None
         self._verdict: Verdict | None = None
@@ -88,7 +91,7 @@ class Consideration(Passage):
         setting = setting_of(header, self._catalog)
         if self._resolved is not None:
             setting = replace(setting, resolved=self._resolved)
-        self._follower = Follower(setting, self._registry, header)
+        self._follower = Follower(setting, self._registry, self._clock, header)
         return self._follower
 
     def step(self, record: Step | Outcome) -> None:

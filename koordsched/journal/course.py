@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
+from koordsched.client.clock import Clock
 from koordsched.config import IN_TREE, PluginCatalog
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
@@ -34,17 +35,19 @@ class Repetition(msgspec.Struct, rename="camel"):
 
 
 class Course(Passage):
-    """Repeats a journal, once."""
+    """Repeats a journal, once. `clock` times what takes how long; decisions read the journal's."""
 
     def __init__(
         self,
         records: Iterable[AnyRecord],
         registry: Mapping[str, PluginFactory],
+        clock: Clock,
         catalog: PluginCatalog = IN_TREE,
     ) -> None:
         super().__init__(records)
         self._registry = registry
         self._catalog = catalog
+        self._clock = clock
         self._repeater = Repeater(self.stream)
         self._replayed: Replayed | None = None
 
@@ -64,11 +67,10 @@ class Course(Passage):
         """A scheduler as it was."""
         self._repeater.wall_offset = header.wall - header.monotonic
         self._repeater.at(header.monotonic)
-        if header.continues:
-            with self._repeater.aside():
-                self._replayed = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
-        else:
-            self._replayed = Replayed(setting_of(header, self._catalog), self._registry, self._repeater)
+        self._repeater.lenient = False
+        setting = setting_of(header, self._catalog)
+        with self._repeater.aside() if header.continues else nullcontext():
+            self._replayed = Replayed(setting, self._registry, self._clock, self._repeater)
         return self._replayed
 
     def step(self, record: Step | Outcome) -> None:

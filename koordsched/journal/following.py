@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from random import Random
 
+from koordsched.client import clock as clocks
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
@@ -45,10 +46,12 @@ class _Onlooker(NotRecording):
 class Follower(World):
     """`deciding`: a pod was taken up, and what was decided about it comes next."""
 
-    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], header: Header) -> None:
+    def __init__(
+        self, setting: Setting, registry: Mapping[str, PluginFactory], clock: clocks.Clock, header: Header
+    ) -> None:
         """Raises ProfileError."""
         self._time = _Onlooker(header)
-        super().__init__(setting, registry, self._time)
+        super().__init__(setting, registry, clock, self._time)
         self._queued: QueuedPod[Pod] | None = None
         self._uid = ""
         self.deciding = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from koordsched.journal.writer import JournalWriter
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.scheduling.scheduler import Scheduler
 
-PATIENCE = 30
+PATIENCE = 30.0
 """Seconds for which a full segment goes on while pods are in flight: a checkpoint lacks the events for them."""
 
 
@@ -26,11 +25,15 @@ class LiveJournal:
     A segment that has reached `max_size` bytes (0: never) ends, and the next begins.
     """
 
-    def __init__(self, path: Path, setting: Setting, clock: Clock, *, max_size: int, keep: int) -> None:
-        """Raises OSError if the file cannot be written, NotAJournal if another one is in its place."""
-        self._header = header_maker(setting, uuid.uuid4().hex, clock)
+    def __init__(self, path: Path, setting: Setting, run: str, clock: Clock, *, max_size: int, keep: int) -> None:
+        """`run`: a name that no other process has.
+
+        Raises OSError if the file cannot be written, NotAJournal if another one is in its place.
+        """
+        self._header = header_maker(setting, run, clock)
         self._segment = 0
-        self._postponed = 0
+        self._clock = clock
+        self._full_since: float | None = None
         self._writer = JournalWriter(Segments(path, encode(self._header(0, 0)), keep=keep), max_size=max_size)
         self.recorder = JournalRecorder(self._writer.put, clock.monotonic)
 
@@ -41,10 +44,12 @@ class LiveJournal:
     def _cut_if_full(self, scheduler: Scheduler) -> None:
         if not self._writer.full:
             return
-        if scheduler.queue.in_flight_pods() and self._postponed < PATIENCE:
-            self._postponed += 1
+        now = self._clock.monotonic()
+        if self._full_since is None:
+            self._full_since = now
+        if scheduler.queue.in_flight_pods() and now < self._full_since + PATIENCE:
             return
-        self._postponed = 0
+        self._full_since = None
         self._segment += 1
         header = self._header(self._segment, self._writer.records)
         self._writer.cut(encode(header), encode(checkpoint_of(scheduler)))

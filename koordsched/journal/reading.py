@@ -32,11 +32,10 @@ class Journal:
         self.paths = segments_of(path)[::-1] or [path]
         self.damages: list[Damage] = []
 
-    @property
-    def extended(self) -> bool:
-        """Whether HTTP extenders took part in decisions. Raises OSError, NotAJournal."""
+    def header(self) -> Header | None:
+        """The first record; None if not even that can be read. Raises OSError, NotAJournal."""
         first = next(iter(self), None)
-        return isinstance(first, Header) and first.extended
+        return first if isinstance(first, Header) else None
 
     def __iter__(self) -> Iterator[AnyRecord]:
         """Every record that can be read. Raises OSError, and NotAJournal with the name of the file."""

@@ -34,6 +34,7 @@ from koordsched.journal.records import (
     Hidden,
     Leading,
     Listed,
+    Record,
     Refused,
     Released,
     Timers,
@@ -58,7 +59,7 @@ class Put(Protocol):
 class JournalRecorder:
     """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
 
-    `between` is called about once a second, between two steps.
+    `between` is called between steps, as often as something changes.
     """
 
     def __init__(self, put: Put, monotonic: Callable[[], float]) -> None:
@@ -66,12 +67,21 @@ class JournalRecorder:
         self._monotonic = monotonic
         self.between: Callable[[], None] | None = None
 
+    def pause(self) -> None:
+        """A step is over, and the next has not begun."""
+        if self.between is not None:
+            self.between()
+
+    def note(self, record: Record, change: Change | None = None) -> None:
+        """Hands on a record."""
+        self._put(encode(record), change)
+
     # --- what decisions ask of the outside --------------------------------------------------------
 
     def ask(self, question: Callable[[], A]) -> A:
         """Asks, and notes the answer."""
         answer = question()
-        self._put(encode(Answer(answer)))
+        self.note(Answer(answer))
         return answer
 
     def clock(self, clock: Clock) -> Clock:
@@ -86,60 +96,59 @@ class JournalRecorder:
 
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
         """A sink that notes what it passes on."""
-        return _NotedSink(self._put, path, sink)
+        return _NotedSink(self, path, sink)
 
     def hidden(self, path: str, reason: str) -> None:
         """We must not read this collection, or may again."""
-        self._put(encode(Hidden(path, reason)))
+        self.note(Hidden(path, reason))
 
     def leading(self, leads: bool) -> None:
         """Scheduling begins or ends."""
-        self._put(encode(Leading(leads, self._monotonic())))
+        self.note(Leading(leads, self._monotonic()))
 
     def timers(self) -> None:
         """The queue looks for pods whose time has come."""
-        if self.between is not None:
-            self.between()
-        self._put(encode(Timers(self._monotonic())))
+        self.pause()
+        self.note(Timers(self._monotonic()))
 
     def attempt(self, queued: QueuedPod[Pod]) -> None:
         """The pod is scheduled now."""
-        self._put(encode(Attempt(queued.pod.uid, queued.key, self._monotonic())))
+        self.note(Attempt(queued.pod.uid, queued.key, self._monotonic()))
 
     def binding(self, uid: str) -> None:
         """The pod is on its way to be bound."""
-        self._put(encode(Binding(uid)))
+        self.note(Binding(uid))
 
     def bound(self, uid: str) -> None:
         """The API server has the binding."""
-        self._put(encode(Bound(uid)))
+        self.note(Bound(uid))
 
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed."""
-        self._put(encode(Undone(uid, status.code.name, tuple(status.reasons), status.plugin)))
+        self.note(Undone(uid, status.code.name, tuple(status.reasons), status.plugin))
 
     def released(self, uid: str) -> None:
         """The placement is taken back, and we do not try again."""
-        self._put(encode(Released(uid)))
+        self.note(Released(uid))
 
     def evicted(self, uid: str) -> None:
         """All victims of this preemptor were told to go, or cannot be."""
-        self._put(encode(Evicted(uid)))
+        self.note(Evicted(uid))
 
     def activated(self, uid: str) -> None:
         """The pod is to be tried at once."""
-        self._put(encode(Activated(uid)))
+        self.note(Activated(uid))
 
     # --- decisions -----------------------------------------------------------------------------------
 
     def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
         """A row was chosen, and stays so."""
-        self._put(encode(Chosen(table.names[row], verdicts.feasible, total)))
+        self.note(Chosen(table.names[row], verdicts.feasible, total))
         return row
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Victims have to make room."""
-        self._put(encode(evicting_record(node, victims)))
+        self.note(evicting_record(node, victims))
 
     def refused(
         self,
@@ -151,7 +160,7 @@ class JournalRecorder:
         nominating: NominatingInfo,
     ) -> None:
         """The pod got no node, or lost it."""
-        self._put(encode(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating)))
+        self.note(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating))
 
 
 def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
@@ -202,16 +211,19 @@ class _NotedChance(Random):
 class _NotedSink(Generic[T]):
     """Notes first: the change is a step, and what it asks for comes after it."""
 
-    def __init__(self, put: Put, path: str, sink: Sink[T]) -> None:
-        self._put = put
+    def __init__(self, recorder: JournalRecorder, path: str, sink: Sink[T]) -> None:
+        self._recorder = recorder
         self._path = path
         self._sink = sink
         self._marked = path == NODES
 
     def upsert(self, obj: T) -> None:
         meta = obj.metadata
-        change = Change(self._path, identity_of(self._path, meta.namespace, meta.name, meta.uid))
-        self._put(encode(Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked))))), change)
+        self._recorder.pause()
+        self._recorder.note(
+            Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked)))),
+            Change(self._path, identity_of(self._path, meta.namespace, meta.name, meta.uid)),
+        )
         self._sink.upsert(obj)
 
     def delete(self, obj: T) -> None:
@@ -224,13 +236,15 @@ class _NotedSink(Generic[T]):
         self._sink.delete_key(key)
 
     def _note_gone(self, namespace: str, name: str, uid: str) -> None:
+        self._recorder.pause()
         change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
-        self._put(encode(Gone(self._path, namespace, name, uid)), change)
+        self._recorder.note(Gone(self._path, namespace, name, uid), change)
 
     def replace_begin(self) -> None:
         self._sink.replace_begin()
 
     def replace_end(self, present: set[ObjectKey]) -> None:
         identities = frozenset(identity_of(self._path, *key) for key in present)
-        self._put(encode(Listed(self._path, tuple(present))), Change(self._path, present=identities))
+        self._recorder.pause()
+        self._recorder.note(Listed(self._path, tuple(present)), Change(self._path, present=identities))
         self._sink.replace_end(present)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from koordsched.api import core
-from koordsched.client.clock import SystemClock
+from koordsched.client.clock import Clock
 from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.lanes import Lanes
@@ -27,6 +27,7 @@ from koordsched.journal.header import Setting
 from koordsched.journal.records import (
     Activated,
     Attempt,
+    BadRecord,
     Binding,
     Bound,
     Checkpoint,
@@ -60,6 +61,14 @@ _TYPES: Mapping[str, type[Any]] = {
 _decoders = {path: msgspec.msgpack.Decoder(kind) for path, kind in _TYPES.items()}
 
 
+def _decoded(record: Upsert) -> Any:
+    """The object. Raises BadRecord if it is not as this version knows it."""
+    try:
+        return _decoders[record.path].decode(record.object)
+    except msgspec.MsgspecError as error:
+        raise BadRecord(f"an object of {record.path} that cannot be understood: {error}") from None
+
+
 async def _unreachable(*request: object) -> Any:
     raise NotSent("a replay sends nothing")
 
@@ -72,12 +81,14 @@ def _leave(work: Coroutine[Any, Any, None]) -> None:
 class World:
     """A scheduler in the state that the records applied so far brought it to: the cluster, writes, evictions."""
 
-    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], recorder: Recorder) -> None:
-        """To be built where an event loop runs, though it never gets anything to do.
+    def __init__(
+        self, setting: Setting, registry: Mapping[str, PluginFactory], clock: Clock, recorder: Recorder
+    ) -> None:
+        """To be built where an event loop runs, though it never gets anything to do. `clock` times, for metrics.
 
         Raises ProfileError if the profiles cannot be built.
         """
-        clock, rng = SystemClock(), Random(0)
+        rng = Random(0)  # for back-offs of requests, which are not made
         transport = InMemoryTransport(_unreachable)
         self.scheduler = Scheduler(
             setting.resolved,
@@ -114,9 +125,7 @@ class World:
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
         """Begins with a checkpoint; `objects` by path."""
         decoded = {
-            path: [_decoders[path].decode(record.object) for record in records]
-            for path, records in objects.items()
-            if path in self._sinks
+            path: [_decoded(record) for record in records] for path, records in objects.items() if path in self._sinks
         }
         self._placements = restore(self.scheduler, checkpoint, decoded)
 
@@ -126,7 +135,7 @@ class World:
         sink = self._sinks.get(record.path)
         if sink is None:
             return  # what only controllers read, or plugins that are not enabled here
-        self._apply(sink.upsert, _decoders[record.path].decode(record.object))
+        self._apply(sink.upsert, _decoded(record))
 
     def _gone(self, record: Gone) -> None:
         if (sink := self._sinks.get(record.path)) is not None:
@@ -174,9 +183,11 @@ class World:
 class Replayed(World):
     """A scheduler that decides anew."""
 
-    def __init__(self, setting: Setting, registry: Mapping[str, PluginFactory], repeater: Repeater) -> None:
+    def __init__(
+        self, setting: Setting, registry: Mapping[str, PluginFactory], clock: Clock, repeater: Repeater
+    ) -> None:
         """Raises ProfileError."""
-        super().__init__(setting, registry, repeater)
+        super().__init__(setting, registry, clock, repeater)
         self._repeater = repeater
         self._steps |= {Timers: self._timers, Attempt: self._attempt, Activated: self._activated}
 

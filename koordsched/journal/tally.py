@@ -67,6 +67,7 @@ class Counting:
         self._records = 0
         self._offset = 0.0
         self._deciding = False
+        self._placed = False
 
     def wall(self, monotonic: float) -> float:
         """Seconds since the epoch of a time in the journal."""
@@ -86,18 +87,21 @@ class Counting:
             case Attempt():
                 tally.decisions += 1
                 self._deciding = True
+                self._placed = False
                 self._seen(record.at)
             case Chosen():
                 tally.placed += 1
+                self._placed = True
             case Evicting():
                 tally.preemptions += 1
                 tally.victims += len(record.victims)
-            case Refused():
-                if self._deciding and record.reason == SCHEDULER_ERROR:
+            case Refused() if self._deciding:
+                tally.placed -= self._placed  # a plugin refused the node that had been chosen
+                if record.reason == SCHEDULER_ERROR:
                     tally.errors += 1
-                elif self._deciding:
+                else:
                     tally.unschedulable += 1
-            case Answer():
+            case Answer() | Refused():
                 pass
             case Closed():
                 tally.closed = True

@@ -23,7 +23,7 @@ from tests.virtualtime import run as run_virtual
 @pytest.fixture(scope="module")
 def segments():
     async def main():
-        return (await busy(Embedded(), timers_per_segment=15)).journal.segments
+        return (await busy(Embedded(), seconds_per_segment=15)).journal.segments
 
     return run_virtual(main())
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from koordsched import config
+from koordsched.client.clock import SystemClock
 from koordsched.client.lanes import Lanes
 from koordsched.journal.checkpoint import checkpoint_of
 from koordsched.journal.comparing import Consideration
@@ -23,13 +24,14 @@ from tests.virtualtime import run
 
 
 class ListJournal:
-    """The segments of one process as lists of encoded records; a new one every so many timers."""
+    """The segments of one process as lists of encoded records; a new one every so many seconds."""
 
-    def __init__(self, setting, name, clock, *, timers_per_segment=None):
+    def __init__(self, setting, name, clock, *, seconds_per_segment=None):
         self._header = header_maker(setting, name, clock)
         self._objects = NewestObjects()
-        self._every = timers_per_segment
-        self._timers = 0
+        self._every = seconds_per_segment
+        self._time = clock.monotonic
+        self._next = self._time() + (seconds_per_segment or 0.0)
         self._records = 0
         self.segments = [[encode(self._header(0, 0))]]
         self.recorder = JournalRecorder(self.put, clock.monotonic)
@@ -45,9 +47,8 @@ class ListJournal:
             self.recorder.between = lambda: self._cut(scheduler)
 
     def _cut(self, scheduler):
-        self._timers += 1
-        if self._timers >= self._every and not scheduler.queue.in_flight_pods():
-            self._timers = 0
+        if self._time() >= self._next and not scheduler.queue.in_flight_pods():
+            self._next = self._time() + self._every
             header = encode(self._header(len(self.segments), self._records))
             self.segments.append([header, *self._objects, encode(checkpoint_of(scheduler))])
 
@@ -60,13 +61,13 @@ class Recorded:
     """One life of a scheduler, and what it recorded."""
 
     def __init__(
-        self, embedded, configuration=None, *, seed=1, fault=None, gates=(), timers_per_segment=None, journal=None
+        self, embedded, configuration=None, *, seed=1, fault=None, gates=(), seconds_per_segment=None, journal=None
     ):
         features = config.FeatureGates.parse(gates)
         text = json.dumps(configuration or DEFAULT_CONFIG)
         resolved = config.resolve(config.load(text, gates=features), gates=features)
         self.journal = journal or ListJournal(
-            Setting(resolved), f"run {seed}", embedded.clock, timers_per_segment=timers_per_segment
+            Setting(resolved), f"run {seed}", embedded.clock, seconds_per_segment=seconds_per_segment
         )
         self.transport = embedded.transport(fault)
         self.lanes = Lanes(self.transport, embedded.clock, Random(seed))
@@ -104,7 +105,7 @@ def repeat(records, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
     """Replays records; returns the outcome, and the course, with the scheduler as it is at the end."""
 
     async def work():
-        course = Course(records, plugins, catalog)
+        course = Course(records, plugins, SystemClock(), catalog)
         return course.run(limit or Limit()), course
 
     return run(work())
@@ -114,6 +115,6 @@ def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=config
     """What a configuration, or the recorded one, would have decided."""
 
     async def work():
-        return Consideration(records, plugins, resolved, catalog).run(limit or Limit())
+        return Consideration(records, plugins, resolved, SystemClock(), catalog).run(limit or Limit())
 
     return run(work())

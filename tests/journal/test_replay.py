@@ -96,7 +96,7 @@ def journal():
     """What was recorded of a busy life."""
 
     async def main():
-        return (await busy(Embedded(), timers_per_segment=8)).journal
+        return (await busy(Embedded(), seconds_per_segment=8)).journal
 
     return run(main())
 
