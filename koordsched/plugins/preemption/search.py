@@ -118,16 +118,18 @@ class Decision:
     def _budget_versions(self, rows: RowArray) -> npt.NDArray[np.int64]:
         """By row, the version of the budgets where they protect a pod of these rows, otherwise NO_BUDGET."""
         versions = np.full(self._handle.cluster.table.size, NO_BUDGET, dtype=np.int64)
+        if self._budgets.states(self._table.kinds) is None:
+            return versions
+        crew = self._table.crew(rows, self._pod.priority, self._now)
         states = self._budgets.states(self._table.kinds)
         if states is not None:
-            crew = self._table.crew(rows, self._pod.priority, self._now)
             versions[rows[(states[crew.kinds] != SAFE).any(axis=0)]] = self._budgets.version
         return versions
 
     def _in_lockstep(self, rows: RowArray, stamps: Stamps | None) -> Found:
         """With `stamps`, what is found is remembered."""
-        kinds = self._table.kinds
         crew = self._table.crew(rows, self._pod.priority, self._now)
+        kinds = self._table.kinds
         broken = self._budgets.broken_in(crew, kinds, lambda i: self._pods(int(rows[i])))
         if broken is None:
             codes, leaving, _ = self._lockstep.on(crew, kinds)

@@ -21,8 +21,8 @@ from koordsched.plugins.preemption.kinds import KindArray, PodKinds
 Mask = npt.NDArray[np.bool_]
 
 _PRIORITIES_KEPT = 16
-_KINDS_FORGOTTEN = 1 << 17
-"""With so many kinds, most of them of pods long gone, everything is read anew."""
+_KINDS_SPARE = 4096
+"""With so many kinds besides two for each pod on a node, most are of pods long gone: everything is read anew."""
 _NEVER = -1
 
 
@@ -66,12 +66,16 @@ class VictimTable:
         self._starts = np.zeros((1, size), dtype=np.float64)
         self._firsts: OrderedDict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]] = OrderedDict()
 
+    def _forget_the_gone(self) -> None:
+        """Afterwards `kinds` is another object: take it after the crew whose kinds it is to explain."""
+        if len(self.kinds) > _KINDS_SPARE + 2 * len(self._cluster.assigned):
+            self._forget()
+
     # --- reading rows ------------------------------------------------------------------------------
 
     def _refresh(self, rows: RowArray, now: float) -> None:
         table = self._cluster.table
-        if len(self.kinds) > _KINDS_FORGOTTEN:
-            self._forget()
+        self._forget_the_gone()
         if table.size > len(self._depths):
             self._grow(len(self._kinds), table.size)
         stamps = table.log.stamps(Facet.RESOURCES)[rows]
@@ -194,8 +198,7 @@ class VictimTable:
         depth = max(map(len, lists), default=0)
         kinds = np.zeros((depth, len(lists)), dtype=np.int32)
         starts = np.zeros((depth, len(lists)), dtype=np.float64)
-        if len(self.kinds) > _KINDS_FORGOTTEN:
-            self._forget()
+        self._forget_the_gone()
         number_of = self.kinds.of
         for i, pods in enumerate(lists):
             kinds[: len(pods), i] = [number_of(pod) for pod in pods]

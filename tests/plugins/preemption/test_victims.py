@@ -7,7 +7,7 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.preemption.candidates import NOT_STARTED, Candidate, best_of, by_importance, verdicts_of
-from koordsched.plugins.preemption.victims import VictimTable
+from koordsched.plugins.preemption.victims import _KINDS_SPARE, VictimTable
 from tests.plugins.objects import container, node, pod
 
 NOON = 1_900_000_000.0
@@ -90,3 +90,21 @@ def test_a_confirmed_pod_is_its_newest_version():
     bound = cluster.pods.build(convert(pod("p", container(cpu="1"), on="n"), core.Pod))
     cluster.set_pod(bound)
     assert table.pods(0, 10, NOON) == [bound]
+
+
+def test_kinds_of_pods_that_are_gone_are_forgotten():
+    """Pods with labels of their own, such as those of StatefulSets and Jobs, are kinds of their own."""
+    cluster = cluster_of(PAST)
+    table = VictimTable(cluster)
+    rows = np.array([0])
+    most = 0
+    for number in range(_KINDS_SPARE + 50):
+        made = pod(f"p{number}", container(cpu="1"), on="n", labels={"index": str(number)})
+        known = cluster.pods.build(convert(made, core.Pod))
+        cluster.set_pod(known)
+        crew = table.crew(rows, 10, NOON)
+        assert [table.kinds.examples[kind].name for kind in crew.kinds[:, 0]] == ["a", f"p{number}"]
+        cluster.remove_pod(known.uid)
+        most = max(most, len(table.kinds))
+    assert most <= _KINDS_SPARE + 5
+    assert len(table.kinds) < 100
