@@ -85,6 +85,10 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
         if uid in wires:
             sink.upsert(wires[uid])
     assumed = dict(checkpoint.assumed)
+    # Pods stay assumed on a node that is gone.
+    gone = [node for node in dict.fromkeys(assumed.values()) if node not in scheduler.cluster.table.row_of]
+    for node in gone:
+        scheduler.cluster.upsert_node(core.Node(metadata=ObjectMeta(name=node)))
     placements: dict[str, Placement] = {}
     for uid in checkpoint.assigned:
         if uid not in assumed:
@@ -92,6 +96,8 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
                 sink.upsert(wires[uid])
         elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
             placements[uid] = placement
+    for node in reversed(gone):
+        scheduler.cluster.remove_node(node)
     known = {*checkpoint.pending, *checkpoint.assigned}
     for uid, wire in wires.items():
         if uid not in known:

@@ -16,7 +16,7 @@ from koordsched.journal.records import Attempt, Chosen, Refused, decode, encode
 from tests.cli.clusters import run, run_json
 from tests.cli.test_daemon import DEADLINE, free_port, options, running
 from tests.embedded import Embedded
-from tests.journal.test_replay import busy
+from tests.journal.test_replay import busy, replace_struct
 from tests.virtualtime import run as run_virtual
 
 
@@ -163,6 +163,28 @@ def test_a_damaged_file(journal):
     assert "a damaged frame (wrong checksum) at byte " in result.stderr
 
 
+def test_extenders_are_not_asked_again(segments, tmp_path):
+    records = [decode(data) for segment in segments[:1] for data in segment]
+    journal = tmp_path / "journal"
+    write(journal, [encode(replace_struct(records[0], extended=True)), *segments[0][1:]])
+    result = run("replay", str(journal))
+    assert result.exit_code == 0, result.output
+    assert "note: HTTP extenders took part." in result.stderr
+    decisions = sum(isinstance(record, Attempt) for record in records)
+    assert f"{decisions} of {decisions} decisions the same" in result.stdout
+    code, answer = run_json("replay", str(journal), "--pod", "w1")
+    assert (code, answer["pod"]) == (0, "default/w1")
+
+
+def test_other_versions_are_named(segments, tmp_path):
+    journal = tmp_path / "journal"
+    header = replace_struct(decode(segments[0][0]), software={"koordsched": "0.0.1", "numpy": "1.0"})
+    write(journal, [encode(header), *segments[0][1:]])
+    result = run("replay", str(journal))
+    assert result.exit_code == 0, result.output
+    assert "note: recorded with koordsched 0.0.1, numpy 1.0; this is koordsched " in result.stderr
+
+
 @pytest.mark.parametrize(
     "data, complaint",
     [
@@ -251,3 +273,37 @@ def test_a_journal_of_real_processes(tmp_path):
     assert (tally["runs"], tally["closed"], tally["errors"]) == (2, False, 0)
     assert tally["decisions"] >= 20
     assert tally["bound"] == tally["placed"] > 0
+
+
+# --- starting ------------------------------------------------------------------------------------------
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "nobody", "user": {}}],
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "nobody"}}],
+    "current-context": "none",
+}
+
+
+@pytest.mark.parametrize(
+    "name, complaint",
+    [
+        ("missing/journal", "koordsched: --journal: [Errno 2] No such file or directory: "),
+        ("kubeconfig", "is in the way: this is not a journal of koordsched"),
+    ],
+)
+def test_journals_that_cannot_be_begun(tmp_path, name, complaint):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
+    with running("run", "--kubeconfig", str(kubeconfig), "--journal", str(tmp_path / name), *options(0)) as process:
+        code, lines = process.end()
+    assert code == 1
+    assert complaint in lines[-1]
+
+
+def test_a_size_that_is_none():
+    result = run("run", "--journal-max-size", "big")
+    assert result.exit_code == 2
+    assert "big" in result.stderr
