@@ -58,7 +58,8 @@ class DryRun:
                     return code
                 victims: list[Pod] = []
                 violations = 0
-                violating, others = self._budgets.violations(by_importance(lower, now))
+                ordered = by_importance(lower, now)
+                violating, others = self._budgets.violations(ordered)
                 for other in (*violating, *others):
                     put_back(other)
                     fits = self._filtering.dry_run(cycle, row) == PASS
@@ -70,8 +71,9 @@ class DryRun:
                     else:
                         remove(other)
                         victims.append(other)
-                ordered = victims if holdings is not None else by_importance(victims, now)
-                return Candidate(row, tuple(ordered), violations)
+                if holdings is None:
+                    victims = [other for other in ordered if other in victims]
+                return Candidate(row, tuple(victims), violations)
             finally:
                 for other in reversed(gone):
                     for plugin in filters:

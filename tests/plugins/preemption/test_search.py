@@ -63,8 +63,10 @@ class Cluster:
                 self.numbers += 1
                 held = self.state.nominated(f"held-{self.numbers}", self.names)
                 self.offline.add(held)
-            case 7 if self.placed:
-                rng.choice(self.placed)["status"].pop("startTime", None)
+            case 7:
+                for pod in rng.sample(self.placed, min(len(self.placed), 4)):
+                    pod["status"].pop("startTime", None)
+                    self.offline.add(pod)
             case _:
                 pass
 
