@@ -21,7 +21,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     return Plan(
         duration=duration,
         rate=arguments.rate,
-        warm_up=min(300.0, duration / 6),
+        warm_up=arguments.warm_up * 60 or min(300.0, duration / 6),
         restart_every=arguments.restart_every or min(240.0, duration / 3),
         cut_every=min(45.0, duration / 6),
         sample_every=min(10.0, duration / 60),
@@ -43,6 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=200.0, help="pods per second")
+    parser.add_argument("--warm-up", type=float, default=0.0, help="minutes that do not count")
     parser.add_argument("--restart-every", type=float, default=0.0, help="seconds between restarts of the API server")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("bench/out/soak"))

@@ -49,6 +49,7 @@ class Churn:
         self._clearers: list[asyncio.Task[None]] = []
         self.made = self.given_up = 0
         self.flaps = self.replaced = 0
+        self._marks = 0
         observer.on_bound = self._bound
 
     async def prepare(self) -> None:
@@ -82,10 +83,17 @@ class Churn:
         for number in range(population.TENANTS):
             await self._user.delete(f"/api/v1/namespaces/soak-{number}/pods", at_once=True)
 
-    async def expire_events(self) -> None:
-        """What the API server does by itself: Events do not live for ever."""
+    async def expire_events(self) -> int:
+        """What the API server does by itself: Events do not live for ever.
+
+        Returns the number of a last Event: once the observer has seen its end, it has seen all that went.
+        """
+        self._marks += 1
+        last = population.TENANTS - 1
+        await self._user.create(f"/api/v1/namespaces/soak-{last}/events", population.mark(self._marks, f"soak-{last}"))
         for number in range(population.TENANTS):
             await self._user.delete(f"/api/v1/namespaces/soak-{number}/events")
+        return self._marks
 
     def check(self) -> None:
         """Raises what a task of the load has raised."""

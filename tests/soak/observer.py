@@ -11,7 +11,7 @@ import msgspec
 from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
 from koordsched.client.watchstream import LineSplitter
-from tests.soak.population import NODE_CPU, NODE_MEMORY, NODE_PODS, QUOTA_LABEL
+from tests.soak.population import MARK, NODE_CPU, NODE_MEMORY, NODE_PODS, QUOTA_LABEL
 
 _FINISHED = ("Succeeded", "Failed")
 _AGAIN = 0.1
@@ -95,6 +95,8 @@ class Observer:
         self.on_bound: Callable[[Known], None] = lambda pod: None
         self._listed: set[str] = set()
         self.appeared = self.bound = 0
+        self.marked = 0
+        """The number of the last mark that was seen to go."""
         self.silent: dict[str, str] = {}
         """uid -> name of pods that were bound and have no Event yet that says so."""
         self.wrong: list[str] = []
@@ -167,9 +169,11 @@ class Observer:
     # --- Events --------------------------------------------------------------------------------------
 
     def _take_event(self, kind: str, raw: msgspec.Raw | bytes, now: float) -> None:
+        event = msgspec.json.decode(raw, type=_Event)
+        if kind == "DELETED" and event.reason == MARK:
+            self.marked = int(event.metadata.name.rpartition("-")[2])
         if kind not in ("ADDED", "MODIFIED"):
             return
-        event = msgspec.json.decode(raw, type=_Event)
         if event.reason != "Scheduled":
             return
         uid = event.regarding.uid

@@ -133,6 +133,22 @@ def tenants(rate: float) -> list[tuple[str, Object]]:
     return objects
 
 
+MARK = "SoakMark"
+
+
+def mark(number: int, namespace: str) -> Object:
+    """An Event that says nothing but its number."""
+    about = {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"mark-{number}", "namespace": namespace},
+        "involvedObject": about,
+        "reason": MARK,
+        "type": "Normal",
+    }
+
+
 def pod(number: int, rng: Random) -> Planned:
     """The pod of this number."""
     kind = rng.choice(_KINDS)

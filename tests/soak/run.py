@@ -112,7 +112,7 @@ class Soak:
                     self._sample(probe, observer, churn),
                     _every(plan.restart_every, lambda: self._restart(churn, observer)),
                     _every(plan.cut_every, lambda: self._cut(proxy)),
-                    _every(EXPIRE_EVERY, lambda: self._expire(churn)),
+                    _every(EXPIRE_EVERY, lambda: self._expire(churn, observer)),
                 )
             ]
             await self._watch_over(duties, churn)
@@ -199,7 +199,6 @@ class Soak:
     async def _restart(self, churn: Churn, observer: Observer) -> None:
         """The server ends in an orderly way and comes back with the state it had."""
         async with self._steady:
-            await churn.expire_events()
             began = self._now()
             self._restarts.append(began - self._began)
             observer.lost()
@@ -209,9 +208,10 @@ class Soak:
             self._say(f"{began - self._began:6.0f} s: the server was away for {self._now() - began:.1f} s")
             await self._until(lambda: observer.up_to_date, PATIENCE)
 
-    async def _expire(self, churn: Churn) -> None:
+    async def _expire(self, churn: Churn, observer: Observer) -> None:
         async with self._steady:
-            await churn.expire_events()
+            mark = await churn.expire_events()
+            await self._until(lambda: observer.marked == mark, PATIENCE)
 
     async def _cut(self, proxy: Proxy) -> None:
         """All connections of the scheduler break."""
