@@ -86,6 +86,7 @@ class SchedulingQueue(Generic[P]):
             on_arrival=self._nonempty.set,
             fair=fair_namespaces,
         )
+        self._twins = self._queues.unschedulable.twins
         self._in_flight: InFlight[P] = InFlight()
         self._sequence = 0
         self._interesting: dict[ClusterEvent, bool] = {}
@@ -207,7 +208,8 @@ class SchedulingQueue(Generic[P]):
         flight = self._in_flight.done(uid)
         if flight is not None:
             flight.queued.place = Place.NOWHERE
-            self._queues.relieve(flight.queued)
+            if flight.queued.scouts_for is not None:
+                self._queues.relieve(flight.queued)
 
     def refusal_of_twin(self, queued: QueuedPod[P]) -> Refusal | None:
         """How a popped pod would be refused, if that is certain: a twin was, a moment ago, and rests.
@@ -215,13 +217,15 @@ class SchedulingQueue(Generic[P]):
         Events that may help would have woken the twin. Hints may still have missed something, so this holds for
         `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long.
         """
-        if queued.flushed:
+        twins = self._twins.get(queued.pod.shape)
+        if twins is None or queued.flushed:
             return None
-        return self._queues.unschedulable.refusal_of(queued.pod, self._clock() - REFUSAL_HOLDS)
+        return self._queues.unschedulable.refusal_of(queued.pod, twins, self._clock() - REFUSAL_HOLDS)
 
     def placed(self, queued: QueuedPod[P]) -> None:
         """A popped pod has found a node: a twin may, too."""
-        self._queues.relieve(queued)
+        if queued.scouts_for is not None:
+            self._queues.relieve(queued)
 
     def add_unschedulable_if_not_present(
         self,

@@ -41,8 +41,8 @@ class UnschedulablePods(Generic[P]):
         "_proven",
         "_tables",
         "_twin_keys",
-        "_twins",
         "_waiting",
+        "twins",
     )
 
     def __init__(
@@ -63,7 +63,8 @@ class UnschedulablePods(Generic[P]):
         self._waiting: OrderedDict[str, QueuedPod[P]] = OrderedDict()
         self._gated: OrderedDict[str, QueuedPod[P]] = OrderedDict()
         self._proven: OrderedDict[Twins[P], None] = OrderedDict()
-        self._twins: dict[PodShape, dict[Hashable, Twins[P]]] = {}
+        #: By shape, and by what else they have in common. Only to be read by others.
+        self.twins: dict[PodShape, dict[Hashable, Twins[P]]] = {}
         self._in_twins = 0
 
     # Coming and going
@@ -96,7 +97,7 @@ class UnschedulablePods(Generic[P]):
         """
         twins = queued.twins
         if twins is not None:
-            if pod.shape is twins.shape and self._twin_key(pod) == twins.identity:
+            if pod.shape == twins.shape and self._twin_key(pod) == twins.identity:
                 queued.pod = pod
                 return None
             self._leave_twins(queued, twins)
@@ -168,7 +169,7 @@ class UnschedulablePods(Generic[P]):
         identity = self._twin_key(pod)
         if identity is None or self._tables[queued.profile].index_keys(pod, ordered):
             return False
-        by_identity = self._twins.setdefault(pod.shape, {})
+        by_identity = self.twins.setdefault(pod.shape, {})
         twins = by_identity.get(identity)
         if twins is None:
             twins = by_identity[identity] = Twins(pod.shape, identity, refusal)
@@ -197,10 +198,10 @@ class UnschedulablePods(Generic[P]):
         if not twins:
             self._unfile(twins)
             del self._proven[twins]
-            by_identity = self._twins[twins.shape]
+            by_identity = self.twins[twins.shape]
             del by_identity[twins.identity]
             if not by_identity:
-                del self._twins[twins.shape]
+                del self.twins[twins.shape]
 
     def _file(self, twins: Twins[P], pod: P, ordered: list[str]) -> None:
         refusal = twins.refusal
@@ -213,10 +214,12 @@ class UnschedulablePods(Generic[P]):
         del group.twins[twins]
         self._drop_if_empty(group)
 
-    def refusal_of(self, pod: P, since: float) -> Refusal | None:
-        """How a twin of this pod was refused, at `since` or later, if nothing happened that might help it."""
-        by_identity = self._twins.get(pod.shape)
-        twins = by_identity.get(self._twin_key(pod)) if by_identity is not None else None
+    def refusal_of(self, pod: P, by_identity: Mapping[Hashable, Twins[P]], since: float) -> Refusal | None:
+        """How a twin of this pod was refused, at `since` or later, if nothing happened that might help it.
+
+        `by_identity`: the twins of its shape.
+        """
+        twins = by_identity.get(self._twin_key(pod))
         return twins.refusal if twins is not None and twins.scout is None and twins.proven_at >= since else None
 
     def next_of(self, twins: Twins[P], now: float) -> QueuedPod[P] | None:

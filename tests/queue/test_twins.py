@@ -187,6 +187,15 @@ def test_whatever_else_becomes_of_the_scout_sends_the_next(ends):
     assert flood.resting[-3:] == ["p2", "p3", "p4"]
 
 
+def test_what_refused_an_old_version_says_nothing_about_the_new_one():
+    flood = Flood(1)
+    queued = flood.queue.pop()
+    flood.queue.update(queued.pod, replace(queued.pod, labels="new"))
+    flood.refuse(queued, "Fit")
+    flood.queue.add(Pod("fresh", labels="new"))
+    assert flood.queue.refusal_of_twin(flood.queue.pop()) is None
+
+
 @pytest.mark.parametrize("change", ["deleted", "changed"])
 def test_a_scout_that_is_lost_before_its_turn_is_replaced(change):
     flood = Flood().rest()
