@@ -116,15 +116,9 @@ async def pour(embedded, running, flood, make):
             embedded.insert(make(i))
         await asyncio.sleep(0)
     queue = running.scheduler.queue
-<<<<<<< HEAD
     deadline = time.process_time() + 300
     while queue.pending()["unschedulable"] < flood or not await running.lanes.drain(1):
         assert time.process_time() < deadline, queue.pending()
-=======
-    deadline = time.monotonic() + 300
-    while queue.pending()["unschedulable"] < flood or not await running.lanes.drain(1):
-        assert time.monotonic() < deadline, queue.pending()
->>>>>>> origin/main
         await asyncio.sleep(0.05)
 
 
@@ -149,7 +143,6 @@ def check(flood, movement, make, **options):
     assert after + NETWORK <= 3 * (before + NETWORK)
 
 
-<<<<<<< HEAD
 async def bound_after(made, flood):
     """CPU seconds until pods that a big node has room for are bound: there before it (`flood`), or created after it."""
     embedded = Embedded()
@@ -190,11 +183,6 @@ def test_twins_that_fit_at_last_are_bound_as_fast_as_new_pods():
 SIZES = [3000, pytest.param(50_000, marks=pytest.mark.slow)]
 
 
-=======
-SIZES = [3000, pytest.param(50_000, marks=pytest.mark.slow)]
-
-
->>>>>>> origin/main
 @pytest.mark.parametrize("flood", SIZES)
 @pytest.mark.parametrize("movement", [nothing, pods_end, nodes_change])
 def test_equal_pods_that_fit_nowhere_do_not_hold_up_the_others(movement, flood):
