@@ -21,7 +21,7 @@ def ask(tally: Tally, count: int) -> None:
     tally.asked += count
     tree = tally.quota.tree
     tree.unsettled[tally] = None
-    if tree.tight or tree.irregular:
+    if not tree.waits:
         tree.settle()
     elif count > 0:
         arrived = tree.arrived
@@ -35,7 +35,7 @@ def place(tally: Tally, count: int) -> None:
     quota = tally.quota
     tree = quota.tree
     tree.unsettled[tally] = None
-    if tree.tight or tree.irregular:
+    if not tree.waits:
         tree.settle()
     elif count > 0 and not quota.takes_part:
         # What the default and the system quota use, others are not offered.

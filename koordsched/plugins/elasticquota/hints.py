@@ -45,7 +45,11 @@ def hints(plugin: str, admission: Admission, prospects: Prospects) -> list[HintR
     def after_deletion(pod: Pod, old: Any, new: Any) -> QueueingHint:
         # Room was announced before this, but a preemptor that waits for its victims listens to deletions alone.
         claimant = admission.claimant(pod)
-        return _queue(claimant is None or admission.refusal(claimant) is None or prospects.waits_in_vain(pod, claimant))
+        return _queue(
+            claimant is None
+            or admission.refusal(claimant) is None
+            or (isinstance(old, Pod) and prospects.waited_in_vain(pod, claimant, old))
+        )
 
     own = ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_SCALE_DOWN
     deletion = ClusterEvent(POD, ActionType.DELETE)

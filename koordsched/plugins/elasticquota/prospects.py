@@ -67,16 +67,24 @@ class Prospects:
             and _covers(self._victims(pod, claimant).get(placed.row, {}), missing)
         )
 
-    def waits_in_vain(self, pod: Pod, claimant: Claimant) -> bool:
-        """Whether the pod waits for victims on a node where none is on its way out any more, and has others."""
-        row = self._cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
+    def waited_in_vain(self, pod: Pod, claimant: Claimant, gone: Pod) -> bool:
+        """Whether `gone` was the last victim on the node where the pod waits for some, and there are others.
+
+        Whoever fits by then is placed; this is about those whose room was taken.
+        """
+        if gone.node != pod.nominated_node or not self._concerns(gone, pod, claimant):
+            return False
+        row = self._cluster.table.row_of.get(pod.nominated_node)
         if row is None or not self._may_preempt(pod, claimant):
             return False
-        for other in self._cluster.pods_on(row).values():
-            if other.deleting and other.priority < pod.priority and self._books.quota_of(other) is claimant.quota:
-                return False
+        others = self._cluster.pods_on(row).values()
+        if any(other.deleting and self._concerns(other, pod, claimant) for other in others):
+            return False
         missing = self._admission.shortage(claimant)
         return missing is not None and any(_covers(held, missing) for held in self._victims(pod, claimant).values())
+
+    def _concerns(self, other: Pod, pod: Pod, claimant: Claimant) -> bool:
+        return other.priority < pod.priority and self._books.quota_of(other) is claimant.quota
 
     def _may_preempt(self, pod: Pod, claimant: Claimant) -> bool:
         spared = self._spares_default_quota and claimant.quota.name == DEFAULT_QUOTA

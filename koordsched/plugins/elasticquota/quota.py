@@ -287,6 +287,7 @@ class Quota:
         while stack:
             quota = stack.pop()
             quota._lineage = None
+            quota._room_epoch = -1
             stack.extend(quota.children.values())
 
     # --- what holds -----------------------------------------------------------------------------------

@@ -23,14 +23,17 @@ from koordsched.plugins.elasticquota.timing import REFRESH, RESET, Timed, untime
 
 __all__ = ["Quota", "QuotaTree"]
 
+MOST_UNSETTLED = 1000
+"""With more changed tallies than this, nobody's look is waited for: a scheduler that does not lead may never look."""
+
 
 class QuotaTree:
     """A tree: an abstract root that has something to give (elasticquota spec 3.4 to 3.7).
 
     `enter` takes a tally to the numbers of the quotas; `refill` offers anew what quotas that take no part have left.
-    `scales_mins`, `guarantees`: argument enableMinQuotaScale and
-    gate ElasticQuotaGuaranteeUsage. `shifted` is set by every change after which a quota may be allowed more than
-    before, for whoever resets it; a tree that `is_watched` has to be settled for that.
+    `scales_mins`, `guarantees`: argument enableMinQuotaScale and gate ElasticQuotaGuaranteeUsage. `shifted` is set by
+    every change after which a quota may be allowed more than before, for whoever resets it; a tree that `is_watched`
+    has to be settled for that.
     """
 
     def __init__(
@@ -77,6 +80,11 @@ class QuotaTree:
         self.root.fresh = True
 
     # --- tallies --------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether what is tallied can wait for somebody to look: nobody is short, and it is not too much."""
+        return not (self.tight or self.irregular or len(self.unsettled) > MOST_UNSETTLED)
 
     def settle(self) -> None:
         """Takes what was tallied to the numbers of all quotas that it concerns."""

@@ -171,3 +171,29 @@ def test_pods_are_counted_together_when_somebody_looks(monkeypatch):
     much = pod("much", {"cpu": 60}, leaves[5])
     world.put(much)
     assert world.refusal(much) is not None
+
+
+def test_room_in_one_tree_is_not_believed_in_another():
+    """Room is remembered by the number of changes that its tree has seen; another may have seen as many."""
+    world = World(node("n", cpu=3), gates=("MultiQuotaTree",))
+    marks = {"is_root": "true", "tree_id": "t", "ignore_default_tree": "true", "total_resource": {"cpu": "90"}}
+    world.put(quota("root", {"cpu": 90}, **marks))
+    world.put(quota("q", {"cpu": 50}, tree_id="t"))
+    admission, other = world.plugin.admission, world.quota("q").tree
+    assert admission.admits_at_once(world.put(pod("first", {"cpu": 1}, "q")))
+    as_many = other.epoch
+    world.put(quota("q", {"cpu": 50}))
+    world.quota("q").tree.epoch = as_many
+    assert not admission.admits_at_once(world.put(pod("much", {"cpu": 40}, "q")))
+
+
+def test_tallies_do_not_pile_up_where_nobody_looks(monkeypatch):
+    monkeypatch.setattr(tree_module, "MOST_UNSETTLED", 5)
+    world = World(node("n", cpu=100), quota("q", {"cpu": 100}))
+    tree = world.quota("q").tree
+    for number in range(40):
+        thing = pod(f"p{number}", {"cpu": f"{number + 1}m"}, "q")
+        world.put(thing)
+        world.remove(thing)
+        assert len(tree.unsettled) <= 6
+    assert world.quota("q").request == {}
