@@ -35,7 +35,7 @@ class LiveJournal:
         self._clock = clock
         self._full_since: float | None = None
         self._writer = JournalWriter(Segments(path, encode(self._header(0, 0)), keep=keep), max_size=max_size)
-        self.recorder = JournalRecorder(self._writer.put, clock.monotonic)
+        self.recorder = JournalRecorder(self._writer.put, self._writer.give_up, clock.monotonic)
 
     def attach(self, scheduler: Scheduler) -> None:
         """Lets segments begin with the state of the scheduler, which tells the recorder."""

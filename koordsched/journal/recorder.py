@@ -6,6 +6,7 @@ kept, and whoever writes needs to know nothing of it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
@@ -49,6 +50,10 @@ from koordsched.queue.nominator import NominatingInfo, NominatingMode
 A = TypeVar("A", bool, int, float)
 T = TypeVar("T", bound=KubeObject)
 
+_log = logging.getLogger(__name__)
+
+_UNENCODABLE = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+
 
 class Put(Protocol):
     """Takes an encoded record, in order, and what it means for the objects that there are; must not block."""
@@ -59,22 +64,44 @@ class Put(Protocol):
 class JournalRecorder:
     """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
 
-    `between` is called between steps, as often as something changes.
+    `give_up` is told why if something cannot be recorded: that must not become the scheduler's trouble, and nothing
+    that comes after it is of use. `between` is called between steps, as often as something changes.
     """
 
-    def __init__(self, put: Put, monotonic: Callable[[], float]) -> None:
+    def __init__(self, put: Put, give_up: Callable[[str], None], monotonic: Callable[[], float]) -> None:
         self._put = put
+        self._give_up = give_up
         self._monotonic = monotonic
         self.between: Callable[[], None] | None = None
 
     def pause(self) -> None:
         """A step is over, and the next has not begun."""
         if self.between is not None:
-            self.between()
+            try:
+                self.between()
+            except Exception as error:
+                _log.exception("no new segment of the journal can be begun")
+                self._give_up(f"no new segment can be begun: {error}")
 
     def note(self, record: Record, change: Change | None = None) -> None:
         """Hands on a record."""
-        self._put(encode(record), change)
+        try:
+            data = encode(record)
+        except _UNENCODABLE as error:
+            self._give_up(f"{type(record).__name__} cannot be encoded: {error}")
+            return
+        self._put(data, change)
+
+    def note_object(self, path: str, obj: KubeObject) -> None:
+        """Hands on the state of an object."""
+        meta = obj.metadata
+        try:
+            data = encode(redacted(obj, marked=path == NODES))
+        except _UNENCODABLE as error:
+            self._give_up(f"an object of {path} cannot be encoded: {error}")
+            return
+        change = Change(path, identity_of(path, meta.namespace, meta.name, meta.uid))
+        self.note(Upsert(path, msgspec.Raw(data)), change)
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
@@ -194,7 +221,7 @@ class _NotedClock:
 
 
 class _NotedChance(Random):
-    """`randrange`, `choice` and the like draw through these two. Drawn bits must fit 64."""
+    """`randrange`, `choice` and the like draw through these two. At most 64 bits at once can be recorded."""
 
     def __init__(self, recorder: JournalRecorder, rng: Random) -> None:
         super().__init__()
@@ -215,15 +242,10 @@ class _NotedSink(Generic[T]):
         self._recorder = recorder
         self._path = path
         self._sink = sink
-        self._marked = path == NODES
 
     def upsert(self, obj: T) -> None:
-        meta = obj.metadata
         self._recorder.pause()
-        self._recorder.note(
-            Upsert(self._path, msgspec.Raw(encode(redacted(obj, marked=self._marked)))),
-            Change(self._path, identity_of(self._path, meta.namespace, meta.name, meta.uid)),
-        )
+        self._recorder.note_object(self._path, obj)
         self._sink.upsert(obj)
 
     def delete(self, obj: T) -> None:

@@ -74,7 +74,7 @@ class JournalWriter:
         waiting = self._put - self._taken
         if waiting > BATCH:
             if waiting > self._most_waiting:
-                self._give_up(f"{waiting >> 20} MiB wait to be written, the disk is too slow")
+                self.give_up(f"{waiting >> 20} MiB wait to be written, the disk is too slow")
             elif not self._wanted.is_set():
                 self._wanted.set()
 
@@ -110,7 +110,8 @@ class JournalWriter:
         if self._thread.is_alive():
             _log.warning("the journal %s could not be completed within %g s", self._segments.path, within)
 
-    def _give_up(self, problem: str) -> None:
+    def give_up(self, problem: str) -> None:
+        """Takes no more records; what was taken is still written. Says why, once."""
         if self._accepting:
             self._accepting = False
             self.problem = problem
@@ -126,7 +127,7 @@ class JournalWriter:
                 self._write_waiting()
             self._write_waiting()
         except OSError as error:
-            self._give_up(str(error))
+            self.give_up(str(error))
         finally:
             self._segments.close()
             self._waiting.clear()

@@ -30,11 +30,12 @@ class ListJournal:
         self._header = header_maker(setting, name, clock)
         self._objects = NewestObjects()
         self._every = seconds_per_segment
+        self.problems = []
         self._time = clock.monotonic
         self._next = self._time() + (seconds_per_segment or 0.0)
         self._records = 0
         self.segments = [[encode(self._header(0, 0))]]
-        self.recorder = JournalRecorder(self.put, clock.monotonic)
+        self.recorder = JournalRecorder(self.put, self.problems.append, clock.monotonic)
 
     def put(self, record, change=None):
         self._records += 1

@@ -6,7 +6,7 @@ import pytest
 
 from koordsched.journal.header import Setting
 from koordsched.scheduling.scheduler import Scheduler
-from tests.journal.recording import ListJournal, repeat
+from tests.journal.recording import ListJournal, consider, repeat
 from tests.simulation import replica, simulation
 from tests.simulation.configuration import CATALOG, PLUGINS
 from tests.virtualtime import VirtualClock
@@ -41,6 +41,14 @@ def journals_of(seed, monkeypatch):
     return outcome, journals
 
 
+def follow(journal):
+    """Where extenders had the last word, decisions are judged and not repeated."""
+    for segment in range(len(journal.segments)):
+        comparison = consider(journal.records(segment), None, None, PLUGINS, CATALOG)
+        assert sum(comparison.kinds.values()) <= comparison.tally.decisions
+        assert "not ours" not in comparison.kinds
+
+
 CHUNKS = [
     0,
     *(pytest.param(first, marks=pytest.mark.slow) for first in range(CHUNK, SEEDS, CHUNK)),
@@ -54,6 +62,7 @@ def test_what_was_decided_under_faults_is_decided_again(first, monkeypatch):
     for seed in range(first, first + CHUNK):
         for journal in journals_of(seed, monkeypatch)[1]:
             if journal.records()[0].extended:
+                follow(journal)
                 continue
             for segment in range(len(journal.segments)):
                 repetition, _ = repeat(journal.records(segment), None, PLUGINS, CATALOG)

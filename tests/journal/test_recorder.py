@@ -1,0 +1,49 @@
+"""What cannot be recorded ends the journal, and is nobody else's trouble."""
+
+from random import Random
+
+from koordsched.journal.recorder import JournalRecorder
+from koordsched.journal.records import Answer, Hidden, decode
+
+
+class Journal:
+    def __init__(self):
+        self.records = []
+        self.problems = []
+        self.recorder = JournalRecorder(self.put, self.problems.append, lambda: 1.0)
+
+    def put(self, record, change=None):
+        self.records.append(decode(record))
+
+
+def test_answers_are_passed_on_and_noted():
+    journal = Journal()
+    chance, plain = journal.recorder.chance(Random(1)), Random(1)
+    drawn = [chance.randrange(100), chance.random(), chance.choice("abc")]
+    assert drawn == [plain.randrange(100), plain.random(), plain.choice("abc")]
+    assert all(isinstance(record, Answer) for record in journal.records)
+    assert journal.recorder.ask(lambda: True) is True
+    assert journal.records[-1] == Answer(True)
+    assert journal.problems == []
+
+
+def test_what_cannot_be_encoded_ends_the_journal():
+    journal = Journal()
+    assert journal.recorder.ask(lambda: 1 << 70) == 1 << 70
+    journal.recorder.hidden("/api/v1/nodes", "\ud800")
+    assert journal.records == []
+    assert [problem.partition(" cannot")[0] for problem in journal.problems] == ["Answer", "Hidden"]
+    journal.recorder.hidden("/api/v1/nodes", "forbidden")
+    assert journal.records == [Hidden("/api/v1/nodes", "forbidden")]
+
+
+def test_a_segment_that_cannot_be_begun_ends_the_journal(caplog):
+    def fail():
+        raise RuntimeError("no state")
+
+    journal = Journal()
+    journal.recorder.between = fail
+    journal.recorder.timers()
+    assert journal.problems == ["no new segment can be begun: no state"]
+    assert len(journal.records) == 1
+    assert caplog.messages == ["no new segment of the journal can be begun"]
