@@ -44,6 +44,8 @@ class Worlds(ABC):
     """Pods that are more than numbers to it: a row to which one comes, or which one leaves, has to be asked about by
     itself, in a what-if.
     """
+    eases: Tally | None = None
+    """The same, but that one leaves makes a difference only where things are `in_doubt`."""
 
     @abstractmethod
     def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
@@ -51,6 +53,13 @@ class Worlds(ABC):
 
         `changes`: per tally, by how much each row differs from what it is.
         """
+
+    def in_doubt(self, table: NodeTable, rows: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[rows]: where another verdict is possible without some of the pods that `eases` counts. Default: where
+        it refuses now.
+        """
+        codes = self.filter(table, rows, ())
+        return np.zeros(len(rows), dtype=np.bool_) if codes is None else np.asarray(codes != PASS)
 
 
 class WorldFilter(Filter):
@@ -64,11 +73,14 @@ class WorldFilter(Filter):
 class Unmoved(Worlds):
     """A filter to which other pods do not matter, other than those that are set aside."""
 
-    def __init__(self, plugin: Filter, cycle: Cycle, pod: Pod, aside: Tally | None = None) -> None:
+    def __init__(
+        self, plugin: Filter, cycle: Cycle, pod: Pod, *, aside: Tally | None = None, eases: Tally | None = None
+    ) -> None:
         self._plugin = plugin
         self._cycle = cycle
         self._pod = pod
         self.aside = aside
+        self.eases = eases
 
     def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
         """As ever."""
@@ -76,7 +88,7 @@ class Unmoved(Worlds):
 
 
 class WorldChain:
-    """All filters of a pod. `tallies`: of all of them, in order; `aside`: the pods that one of them sets aside."""
+    """All filters of a pod. `tallies`: of all of them, in order; `aside`: of the pods that one of them sets aside."""
 
     def __init__(
         self,
@@ -89,7 +101,7 @@ class WorldChain:
         self._table = table
         self._steps = steps
         self.tallies: tuple[Tally, ...] = tuple(tally for worlds, _ in steps for tally in worlds.tallies)
-        self.aside: tuple[Tally, ...] = tuple(worlds.aside for worlds, _ in steps if worlds.aside is not None)
+        self.aside = tuple(tally for worlds, _ in steps for tally in (worlds.aside, worlds.eases) if tally is not None)
 
     def tallied(self, pods: Sequence[Sequence[Pod]]) -> list[Amounts]:
         """Per tally, how much the pods of each group add to it."""
@@ -109,6 +121,17 @@ class WorldChain:
     def sets_aside(self, pods: Iterable[Pod]) -> bool:
         """Whether one of these pods is set aside."""
         return any(tally.of(pod) for pod in pods for tally in self.aside)
+
+    def apart(self, rows: RowArray, leaves: Callable[[Tally], npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+        """Which rows have to be asked about by themselves. `leaves`: where pods that a tally counts may leave."""
+        apart: npt.NDArray[np.bool_] = np.zeros(len(rows), dtype=np.bool_)
+        for worlds, _ in self._steps:
+            if worlds.aside is not None:
+                apart |= leaves(worlds.aside)
+            eased = np.flatnonzero(leaves(worlds.eases)) if worlds.eases is not None else ()
+            if len(eased):
+                apart[eased] |= worlds.in_doubt(self._table, rows[eased])
+        return apart
 
     def nodes(self, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The verdict on each row of the NODE plugins that read one of the facets, as the table reads now."""

@@ -55,6 +55,20 @@ def _takes_part(shape: PodShape) -> bool:
     return uses_claims(shape) or any(is_migratable(volume) for volume in shape.spec.volumes)
 
 
+class _LimitWorlds(Unmoved):
+    """A volume that stays attached when the last pod that uses it leaves counts twice, so that one more who leaves may
+    be one too many.
+    """
+
+    def __init__(self, plugin: NodeVolumeLimits, cycle: Cycle, pod: Pod, *, eases: Tally) -> None:
+        super().__init__(plugin, cycle, pod, eases=eases)
+        self._limits = plugin
+
+    def in_doubt(self, table: NodeTable, rows: RowArray) -> Mask:
+        """Where it refuses now, and where the pod's volumes are in use."""
+        return super().in_doubt(table, rows) | self._limits.in_use(self._pod, table, rows)
+
+
 _WITH_VOLUMES = Tally(takes_part, lambda pod: int(takes_part(pod.shape)))
 
 
@@ -135,8 +149,17 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
         return list(found)
 
     def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
-        """Pods with volumes that count are set aside."""
-        return Unmoved(self, cycle, pod, _WITH_VOLUMES)
+        """Pods with volumes that count are set aside; without them there are fewer, but for shared ones."""
+        return _LimitWorlds(self, cycle, pod, eases=_WITH_VOLUMES)
+
+    def in_use(self, pod: Pod, table: NodeTable, rows: RowArray) -> Mask:
+        """Where a pod uses one of this pod's volumes."""
+        volumes = self._volumes_of(pod)
+        used = np.full(table.size, isinstance(volumes, Status))
+        for volume in () if isinstance(volumes, Status) else volumes:
+            using = self._attached.rows_using(volume)
+            used[np.fromiter(using, dtype=np.intp, count=len(using))] = True
+        return used[rows]
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Limits that grow, volumes that go, and claims that were missing."""

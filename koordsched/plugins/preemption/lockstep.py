@@ -20,7 +20,7 @@ from koordsched.cluster.ports import shape_ports
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import PASS, Codes
-from koordsched.framework.worlds import Amounts, WorldChain
+from koordsched.framework.worlds import Amounts, Tally, WorldChain
 from koordsched.plugins.preemption.holdings import WorldHoldings
 from koordsched.plugins.preemption.kinds import PodKinds
 from koordsched.plugins.preemption.victims import Crew, Mask
@@ -65,9 +65,12 @@ class Lockstep:
         """
         chain = self._chain
         assert chain is not None, "applies"
-        apart: Mask = np.zeros(len(crew.rows), dtype=np.bool_)
-        for tally in chain.aside:
-            apart |= (kinds.tallied(tally)[crew.kinds] != 0).any(axis=0)
+
+        def leaves(tally: Tally) -> Mask:
+            there: Mask = (kinds.tallied(tally)[crew.kinds] != 0).any(axis=0)
+            return there
+
+        apart = chain.apart(crew.rows, leaves)
         for i, others in self._promised(self._cycle.pod, crew.rows):
             apart[i] |= chain.sets_aside(others)
         return apart

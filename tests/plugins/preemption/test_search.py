@@ -17,18 +17,18 @@ from koordsched.plugins.preemption.search import Search
 from koordsched.plugins.preemption.victims import VictimTable
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.harness import scheduler
-from tests.reference.randompreemption import APPS, HOSTNAME, ZONE, RandomFullCluster
+from tests.reference.randompreemption import APPS, CLAIMS, DRIVER, HOSTNAME, NAMESPACES, ZONE, RandomFullCluster
 
 
 class Cluster:
     """A random full cluster in which something happens now and then."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, config=None):
         self.rng = rng = Random(seed)
         self.state = RandomFullCluster(rng)
         self.state.rich = True
         objects, self.names = self.state.full_cluster(rng.randint(3, 9))
-        self.offline = scheduler(objects)
+        self.offline = scheduler(objects, config)
         self.cluster = self.offline.cluster
         self.placed = [item for item in objects if item["kind"] == "Pod"]
         self.budgets = [item for item in objects if item["kind"] == "PodDisruptionBudget"]
@@ -195,6 +195,35 @@ def test_what_is_remembered_still_holds(seed):
         kind = cluster.rng.choice(kinds)
         metadata = {**kind["metadata"], "name": f"p{i}", "uid": f"p{i}"}
         same_as_one_by_one(cluster, cluster.offline.add({**kind, "metadata": metadata, "status": {}}))
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("dry runs with volumes", 60))
+def test_pods_with_volumes(seed):
+    """Limits of drivers, disks and claims that others use, and volumes that stay attached when their pods leave."""
+    without_limits = {"plugins": {"multiPoint": {"disabled": [{"name": "NodeVolumeLimits"}]}}}
+    cluster = Cluster(seed, without_limits if seed % 2 else None)
+    rng = cluster.rng
+    for number in range(rng.randrange(12)):
+        cluster.offline.add(
+            attachment(f"a{number}", rng.choice(cluster.names), f"{rng.choice(NAMESPACES)}-{rng.randrange(CLAIMS)}")
+        )
+    for i in range(8):
+        cluster.something_happens()
+        made = cluster.preemptor(f"p{i}")
+        volumes = [cluster.state.some_volume(made["metadata"]["namespace"]) for _ in range(rng.randint(1, 2))]
+        made["spec"]["volumes"] = [{**volume, "name": f"v{k}"} for k, volume in enumerate(volumes)]
+        same_as_one_by_one(cluster, cluster.offline.add(made))
+
+
+def attachment(name, on, volume):
+    """A volume is attached to a node."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": name},
+        "spec": {"attacher": DRIVER, "nodeName": on, "source": {"persistentVolumeName": volume}},
+        "status": {"attached": True},
+    }
 
 
 @pytest.mark.parametrize("seed", fresh_seeds("pods that come in worlds of their own", 60))
