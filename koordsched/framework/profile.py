@@ -82,6 +82,11 @@ class Profile:
                 ) from error
         self.pre_enqueue = self._at(spec, "preEnqueue", PreEnqueue)
         self.queue_sort = self._at(spec, "queueSort", QueueSort)
+        if not self.queue_sort and (named := spec.points.get("queueSort")):
+            raise ProfileError(
+                "initializing profiles: creating profile for scheduler name "
+                f'{spec.name}: queueSort plugin "{named[0]}" is not built yet, and nothing else orders the queue'
+            )
         self.post_filters = self._at(spec, "postFilter", PostFilter)
         self.reserve_plugins = self._at(spec, "reserve", Reserve)
         self.permit_plugins = self._at(spec, "permit", Permit)

@@ -153,6 +153,21 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
         assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
 
 
+def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
+    config = tmp_path / "config.yaml"
+    queue_sort = {"disabled": [{"name": "*"}], "enabled": [{"name": "Coscheduling"}]}
+    profile = {"schedulerName": "koord-scheduler", "plugins": {"queueSort": queue_sort}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(json.dumps({**kind, "profiles": [profile]}))
+    with running("run", *options(free_port()), "--master=127.0.0.1:1", f"--config={config}") as process:
+        code, lines = process.end()
+    assert (code, lines[-1]) == (
+        1,
+        "koordsched: initializing profiles: creating profile for scheduler name koord-scheduler: "
+        'queueSort plugin "Coscheduling" is not built yet, and nothing else orders the queue',
+    )
+
+
 def test_a_port_in_use_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -113,3 +113,12 @@ def test_full_file_names_every_field() -> None:
     assert set(given["profiles"][0]) == set(type(profile).__struct_encode_fields__)
     assert set(given["profiles"][0]["plugins"]) == set(type(profile.plugins).__struct_encode_fields__)
     assert set(given["extenders"][0]) == set(type(extender).__struct_encode_fields__)
+
+
+def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    profile = {"plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    path.write_text(document(profiles=[profile]))
+    result = CliRunner().invoke(check_config, [str(path)])
+    assert result.exit_code == 0
+    assert 'plugin "DeviceShare" is not built yet: it is accepted and does nothing' in result.output
