@@ -61,7 +61,7 @@ SETTLING = 0.5
 
 GC_THRESHOLDS = (100_000, 50, 1000)
 """Almost nothing here forms cycles, so there is no point in looking for them again and again while the first lists come
-in; what is there after them is frozen (see `_settle_memory`)."""
+in; what is there after them is frozen, see `_settle_memory`."""
 
 
 class StartFailed(Exception):
@@ -97,6 +97,7 @@ class Daemon:
 
     async def run(self) -> int:
         """Runs until a signal comes or the lease is lost; returns the exit code. Raises StartFailed."""
+        gc.collect()
         gc.set_threshold(*GC_THRESHOLDS)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -336,6 +337,6 @@ def _end_at_once() -> None:
 
 
 def _settle_memory() -> None:
-    """What the first lists left behind will stay: spare the collector from walking it again and again."""
-    gc.collect()
+    """What the first lists left behind will stay: spare the collector from walking it, now (a million pods would take
+    it seconds) and ever after."""
     gc.freeze()
