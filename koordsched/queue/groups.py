@@ -34,7 +34,7 @@ class PodGroup(Generic[P]):
         """Any pod of the group."""
         if self.pods:
             return next(iter(self.pods.values())).pod
-        return next(iter(self.twins)).any.pod
+        return next(iter(self.twins)).first.pod
 
     def considers(self, matched: Matched[P]) -> bool:
         """Whether an event that matches these plugins is considered: gated pods wait for their gating plugin's."""
@@ -75,5 +75,7 @@ class PodGroup(Generic[P]):
                     if found.get(queued, verdict) < worth and table.answer(registration, event, queued.pod, old, new):
                         found[queued] = worth
                 for twins in self.twins:
-                    if woken.get(twins, verdict) < worth and table.answer(registration, event, twins.any.pod, old, new):
+                    if woken.get(twins, verdict) < worth and table.answer(
+                        registration, event, twins.first.pod, old, new
+                    ):
                         woken[twins] = worth

@@ -215,10 +215,11 @@ class SchedulingQueue(Generic[P]):
         """How a popped pod would be refused, if that is certain: a twin was, a moment ago, and rests.
 
         Events that may help would have woken the twin. Hints may still have missed something, so this holds for
-        `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long.
+        `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long. Nor for one that
+        was promised a node, even if its status does not say so yet.
         """
         twins = self._twins.get(queued.pod.shape)
-        if twins is None or queued.flushed:
+        if twins is None or queued.flushed or self.nominator.node_of(queued.pod.uid):
             return None
         return self._queues.unschedulable.refusal_of(queued.pod, twins, self._clock() - REFUSAL_HOLDS)
 
@@ -255,6 +256,8 @@ class SchedulingQueue(Generic[P]):
         if pod is not None and pod is not queued.pod:
             queued.pod = pod
             refusal = None  # it was another version that was evaluated
+        if refusal is not None and self.nominator.node_of(queued.pod.uid):
+            refusal = None
         rejecting = frozenset(unschedulable_plugins) | frozenset(pending_plugins)
         if rejecting:
             queued.unschedulable_count += 1

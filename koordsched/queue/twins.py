@@ -119,7 +119,7 @@ class Twins(Generic[P]):
         return best
 
     @property
-    def any(self) -> QueuedPod[P]:
+    def first(self) -> QueuedPod[P]:
         """One of those at rest; there must be one."""
         return next(iter(next(iter(self._by_delay.values())).values()))
 

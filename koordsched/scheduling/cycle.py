@@ -211,7 +211,7 @@ class SchedulingCycle:
         plugins, pending = rejecting_plugins(verdicts, reasons)
         message = fit_error(self._cluster.table.count, verdicts, reasons, text)
         # Room that is being made for this pod leaves its twins to look for their own.
-        holds = status.code is Code.UNSCHEDULABLE and not nominating.node
+        holds = not status.ok and not nominating.node
         words = message if queued.pod.name not in text else None
         refusal = Refusal(words, plugins, pending) if holds else None
         self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)

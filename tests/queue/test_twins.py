@@ -7,7 +7,16 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import ByKey, HintRegistration, HintTable, Place, QueueingHint, QueueProfile, SchedulingQueue
+from koordsched.queue import (
+    ByKey,
+    HintRegistration,
+    HintTable,
+    Place,
+    QueueingHint,
+    QueueProfile,
+    SchedulingQueue,
+    override,
+)
 from koordsched.queue.hints import Scope
 from koordsched.queue.twins import Refusal
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
@@ -116,6 +125,20 @@ def test_who_is_different_is_evaluated(pod):
     flood.settle("Fit")
     flood.queue.add(pod)
     assert flood.queue.refusal_of_twin(flood.queue.pop()) is None
+
+
+def test_a_promise_that_the_status_does_not_show_yet_makes_a_pod_nobodys_twin():
+    flood = Flood(2)
+    promised, other = flood.queue.pop(), flood.queue.pop()
+    flood.queue.add_unschedulable_if_not_present(promised, {"Fit"})
+    flood.queue.nominator.add(promised.pod, override("n1"))
+    flood.refuse(other, "Fit")
+    flood.clock.now += 0.5
+    flood.queue.activate([promised.pod])
+    assert flood.queue.refusal_of_twin(flood.queue.pop()) is None
+    flood.refuse(promised, "Fit")
+    flood.clock.now += 20
+    assert flood.queue.move_all(NODE_ADD) == 2
 
 
 def test_an_event_moves_one_and_another_refusal_leaves_the_rest_alone():
