@@ -79,17 +79,15 @@ class StaticPods(Watching):
 
 
 class Containers(Watching):
-    """The kubelets of the embedded cluster run no containers; this runs those of koordsched's pods.
+    """The kubelets of the embedded cluster run no containers; this runs those of the pods of a namespace.
 
     `processes`: uid -> process, of all pods that ever ran.
     """
 
-    def __init__(self, folder, server):
+    def __init__(self, server, namespace):
         super().__init__()
-        self._folder = folder
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._session = aiohttp.ClientSession(server)
-        self._kubeconfig = folder / "account.kubeconfig"
-        write_kubeconfig(self._kubeconfig, kubeconfig(server))
         self.processes = {}
 
     @property
@@ -97,14 +95,12 @@ class Containers(Watching):
         return [process for process in self.processes.values() if process.running]
 
     async def look(self):
-        async with self._session.get("/api/v1/namespaces/koordsched-system/pods") as answer:
-            pods = (await answer.json())["items"]
         alive = set()
-        for pod in pods:
+        for pod in (await self._get(self._pods))["items"]:
             if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
                 alive.add(pod["metadata"]["uid"])
                 if pod["metadata"]["uid"] not in self.processes:
-                    await self._run(pod)
+                    self.processes[pod["metadata"]["uid"]] = await self.run(pod)
         for uid, process in self.processes.items():
             if uid not in alive and process.running:
                 process.signal(signal.SIGTERM)
@@ -115,48 +111,78 @@ class Containers(Watching):
             await process.destroy()
         await self._session.close()
 
-    async def _run(self, pod):
-        uid, (container,) = pod["metadata"]["uid"], pod["spec"]["containers"]
+    async def run(self, pod):
+        """The process of a pod that has just started."""
+        raise AssertionError(f"what does {pod['metadata']['name']} run?")
+
+    async def _get(self, path):
+        async with self._session.get(path) as answer:
+            return await answer.json()
+
+
+class KoordschedContainers(Containers):
+    """Those of the Deployment: with its arguments, and the configuration that is mounted."""
+
+    def __init__(self, server, folder):
+        super().__init__(server, "koordsched-system")
+        self._folder = folder
+        self._kubeconfig = folder / "account.kubeconfig"
+        write_kubeconfig(self._kubeconfig, kubeconfig(server))
+
+    async def run(self, pod):
+        (container,) = pod["spec"]["containers"]
         (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == "config")
         (mount,) = (m for m in container["volumeMounts"] if m["name"] == "config")
         path = f"/api/v1/namespaces/koordsched-system/configmaps/{volume['configMap']['name']}"
-        async with self._session.get(path) as answer:
-            files = (await answer.json())["data"]
-        mounted = self._folder / uid
+        files = (await self._get(path))["data"]
+        mounted = self._folder / pod["metadata"]["uid"]
         mounted.mkdir()
         for name, text in files.items():
             (mounted / name).write_text(text)
         arguments = [argument.replace(mount["mountPath"], str(mounted)) for argument in container["args"]]
         # In a pod these come from the account and the network namespace.
         arguments += [f"--kubeconfig={self._kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}"]
-        self.processes[uid] = await Process.start(*arguments)
+        return await Process.start(*arguments)
+
+
+class KoordSchedulerContainers(Containers):
+    """The stand-in in the place of koord-scheduler."""
+
+    def __init__(self, server):
+        super().__init__(server, "koordinator-system")
+        self._server = server
+
+    async def run(self, pod):
+        options = ["--lease=koordinator-system/koord-scheduler", "--scheduler-name=koord-scheduler"]
+        return await Process.of(sys.executable, "-m", "tests.ha.kubescheduler", f"--server={self._server}", *options)
 
 
 class Preemption:
     """A pod that was nominated to the island, and the victim whose end it waits for."""
 
-    def __init__(self, server, name):
+    def __init__(self, server, name, scheduler="default-scheduler"):
         self._session = aiohttp.ClientSession(server)
         self._name = name
+        self._scheduler = scheduler
 
     async def close(self):
         await self._session.close()
 
-    async def begin(self, scheduler="default-scheduler"):
+    async def begin(self):
         """Until the pod is nominated and its victim is on its way out."""
         if await self._get("/api/v1/nodes/island") is None:
             await self._post("/api/v1/nodes", _island())
             await self._post("/apis/scheduling.k8s.io/v1/priorityclasses", _priority_class("important", 1000))
         victim, preemptor = f"{self._name}-victim", f"{self._name}-preemptor"
-        await self._post(_PODS, _pod(victim, finalizers=[HELD]))
+        await self._post(_PODS, self._pod("victim", finalizers=[HELD]))
         await self._until(lambda pod: pod["spec"].get("nodeName") == ISLAND, victim)
-        await self._post(_PODS, _pod(preemptor, priorityClassName="important"))
+        await self._post(_PODS, self._pod("preemptor", priorityClassName="important"))
         await self._until(lambda pod: pod["status"].get("nominatedNodeName") == ISLAND, preemptor)
         await self._until(lambda pod: "deletionTimestamp" in pod["metadata"], victim)
 
     async def add_rival(self):
         """A pod of the victim's priority that would have room on the island once the victim is gone."""
-        await self._post(_PODS, _pod(f"{self._name}-rival"))
+        await self._post(_PODS, self._pod("rival"))
 
     async def nominated_to(self):
         """The node in the status of the pod, and the one it is bound to."""
@@ -183,6 +209,22 @@ class Preemption:
             async with self._session.delete(path, json={"gracePeriodSeconds": 0}) as answer:
                 assert answer.status == 200, await answer.text()
 
+    def _pod(self, which, finalizers=(), **spec):
+        """A pod for the island, which has room for one."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{self._name}-{which}", "finalizers": list(finalizers)},
+            "spec": {
+                "schedulerName": self._scheduler,
+                "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}],
+                "nodeSelector": {ISLAND: "true"},
+                "tolerations": [{"key": ISLAND, "operator": "Exists"}],
+                "terminationGracePeriodSeconds": 1,
+                **spec,
+            },
+        }
+
     async def _until(self, condition, name, within=60.0):
         async with asyncio.timeout(within):
             while True:
@@ -201,21 +243,6 @@ class Preemption:
 
 
 _PODS = "/api/v1/namespaces/default/pods"
-
-
-def _pod(name, finalizers=(), **spec):
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "finalizers": list(finalizers)},
-        "spec": {
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}],
-            "nodeSelector": {ISLAND: "true"},
-            "tolerations": [{"key": ISLAND, "operator": "Exists"}],
-            "terminationGracePeriodSeconds": 1,
-            **spec,
-        },
-    }
 
 
 def _island():

@@ -1,6 +1,6 @@
 """A stand-in for kube-scheduler, as far as a hand-over needs one: the lease, placing, preemption with nominations.
 
-    python -m tests.ha.kubescheduler --server http://127.0.0.1:PORT
+    python -m tests.ha.kubescheduler --server http://127.0.0.1:PORT [--lease NAMESPACE/NAME] [--scheduler-name NAME]
 
 It shares no code with the scheduler. Lease: client-go `tools/leaderelection`, with kube-scheduler's settings (15 s,
 10 s, 2 s, released on SIGTERM). Preemption: victims are deleted, the pod keeps `status.nominatedNodeName`, and is bound
@@ -18,7 +18,6 @@ import uuid
 
 import aiohttp
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 15, 10, 2
 LOOK_EVERY = 0.1
 
@@ -63,8 +62,11 @@ def priority(pod):
 class Lock:
     """The lease: taken when nobody holds it, or when it has not changed for as long as it lasts."""
 
-    def __init__(self, session):
+    def __init__(self, session, lease):
         self._session = session
+        self._namespace, _, self._name = lease.partition("/")
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
+        self._path = f"{self._collection}/{self._name}"
         self._identity = f"{platform.node()}_{uuid.uuid4()}"
         self._seen = (None, 0.0)
         self._renewed = float("-inf")
@@ -76,16 +78,16 @@ class Lock:
     async def attempt(self):
         """Takes or renews it, if it may."""
         now = asyncio.get_running_loop().time()
-        async with self._session.get(f"{LEASES}/kube-scheduler") as answer:
+        async with self._session.get(self._path) as answer:
             lease = await answer.json() if answer.status == 200 else None
         if lease is None:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
+                "metadata": {"name": self._name, "namespace": self._namespace},
                 "spec": self._claim({}),
             }
-            async with self._session.post(LEASES, json=body) as answer:
+            async with self._session.post(self._collection, json=body) as answer:
                 self._won(answer.status == 201, now)
             return
         spec = lease["spec"]
@@ -95,7 +97,7 @@ class Lock:
         expired = now > self._seen[1] + spec.get("leaseDurationSeconds", LEASE_SECONDS)
         if holder in (None, "", self._identity) or expired:
             lease["spec"] = self._claim(spec)
-            async with self._session.put(f"{LEASES}/kube-scheduler", json=lease) as answer:
+            async with self._session.put(self._path, json=lease) as answer:
                 self._won(answer.status == 200, now)
         else:
             self._renewed = float("-inf")
@@ -104,7 +106,7 @@ class Lock:
         """Gives it back."""
         if not self.held:
             return
-        async with self._session.get(f"{LEASES}/kube-scheduler") as answer:
+        async with self._session.get(self._path) as answer:
             lease = await answer.json()
         self._renewed = float("-inf")
         transitions = lease["spec"].get("leaseTransitions", 0)
@@ -114,7 +116,7 @@ class Lock:
             "renewTime": stamp(),
             "leaseTransitions": transitions,
         }
-        async with self._session.put(f"{LEASES}/kube-scheduler", json=lease):
+        async with self._session.put(self._path, json=lease):
             pass
 
     def _claim(self, spec):
@@ -129,16 +131,17 @@ class Lock:
 
     def _won(self, granted, now):
         if granted and not self.held:
-            print("successfully acquired lease kube-system/kube-scheduler", flush=True)
+            print(f"successfully acquired lease {self._namespace}/{self._name}", flush=True)
         self._renewed = now if granted else float("-inf")
 
 
 class Scheduler:
     """Places what waits, most important first, one look at the cluster at a time."""
 
-    def __init__(self, session, lock):
+    def __init__(self, session, lock, name):
         self._session = session
         self._lock = lock
+        self._name = name
 
     async def look(self):
         """One look: every pod that fits is bound, the first that does not and may preempt does."""
@@ -151,7 +154,7 @@ class Scheduler:
                 on[name].append(pod)
             elif (
                 not name
-                and pod["spec"]["schedulerName"] == "default-scheduler"
+                and pod["spec"]["schedulerName"] == self._name
                 and "deletionTimestamp" not in pod["metadata"]
                 and not pod["spec"].get("schedulingGates")
             ):
@@ -218,12 +221,12 @@ class Scheduler:
         return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-async def run(server):
+async def run(server, lease, name):
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     async with aiohttp.ClientSession(server) as session:
-        lock = Lock(session)
-        scheduler = Scheduler(session, lock)
+        lock = Lock(session, lease)
+        scheduler = Scheduler(session, lock, name)
 
         async def keep():
             while True:
@@ -247,4 +250,7 @@ async def run(server):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True)
-    sys.exit(asyncio.run(run(parser.parse_args().server)))
+    parser.add_argument("--lease", default="kube-system/kube-scheduler")
+    parser.add_argument("--scheduler-name", default="default-scheduler")
+    arguments = parser.parse_args()
+    sys.exit(asyncio.run(run(arguments.server, arguments.lease, arguments.scheduler_name)))

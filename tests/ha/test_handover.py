@@ -1,5 +1,6 @@
 """docs/migration.md, command by command: from kube-scheduler to koordsched and back, under load, amid a preemption."""
 
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from koordsched.fakecluster.kubeconfig import kubeconfig, write_kubeconfig
 from tests.ha.cluster import Cluster
-from tests.ha.handover import ISLAND, REAL, Containers, Preemption, StaticPods
+from tests.ha.handover import ISLAND, REAL, KoordschedContainers, KoordSchedulerContainers, Preemption, StaticPods
 from tests.ha.replicas import ACQUIRED
 from tests.ha.runbook import Runbook
 from tests.packaging.kubectl import needs_kubectl
@@ -42,7 +43,7 @@ class Site:
         koordsched.chmod(0o755)
         write_kubeconfig(directory / "admin.conf", kubeconfig(self.server))
         self.static = StaticPods(directory / "static", self.server)
-        self.containers = Containers(directory, self.server)
+        self.containers = KoordschedContainers(self.server, directory)
 
     async def do(self, section, number=0):
         """One block of the runbook."""
@@ -103,23 +104,23 @@ async def there_and_back(directory):
             await process.wait_for("watching ")
         assert here.leads == ["kube-scheduler"]
 
-        await hand_over(here, "there", "2. Hand over", "koordsched")
+        await hand_over(here, "there", "2. Hand over", ["koordsched"])
         await here.do("3. Look", 0)
         await here.cluster.more_bindings(20, 60)
-        await hand_over(here, "back", "Back", "kube-scheduler")
+        await hand_over(here, "back", "Back", ["kube-scheduler"])
         await here.cluster.more_bindings(20, 60)
         await here.do("Back", 1)
         await until(lambda: not here.containers.running, "the replicas have ended", 60)
         await here.cluster.more_bindings(10, 60)
 
 
-async def hand_over(here, name, section, to):
-    """One hand-over in the middle of a preemption."""
-    preemption = Preemption(here.server, name)
+async def hand_over(here, name, section, to, *, number=0, scheduler="default-scheduler"):
+    """One hand-over in the middle of a preemption; `to`: who says afterwards that they lead."""
+    preemption = Preemption(here.server, name, scheduler)
     try:
         await preemption.begin()
-        await here.do(section)
-        await until(lambda: here.leads == [to], f"{to} leads", 60)
+        await here.do(section, number)
+        await until(lambda: here.leads == to, f"{to} lead", 60)
         await preemption.add_rival()
         await here.cluster.more_bindings(10, 60)
         # The new one has seen everything: the promise stands, and the rival has not taken the room.
@@ -179,6 +180,48 @@ async def test_side_by_side(tmp_path, monkeypatch):
         assert sorted(here.leads) == ["koordsched", "kube-scheduler"]
         await here.do("Side by side", 2)
         assert await scheduled_by() == ["default-scheduler"] * 4
+
+
+async def test_from_koord_scheduler(tmp_path, monkeypatch):
+    monkeypatch.delenv(REAL, raising=False)
+    labels = {"app": "koord-scheduler"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "koord-scheduler"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"resourceNamespace": "koordinator-system", "resourceName": "koord-scheduler"},
+        "profiles": [
+            {
+                "schedulerName": "koord-scheduler",
+                "plugins": {"filter": {"enabled": [{"name": "LoadAwareScheduling"}]}},
+            }
+        ],
+    }
+    async with site(tmp_path) as here:
+        koord = KoordSchedulerContainers(here.server)
+        try:
+            koord.start()
+            (tmp_path / "scheduler-config.yaml").write_text(json.dumps(configuration))
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}
+            await here.post("/api/v1/namespaces", namespace)
+            await here.post("/apis/apps/v1/namespaces/koordinator-system/deployments", deployment)
+            await until(lambda: any(p.says("acquired lease") for p in koord.running), "koord-scheduler leads", 60)
+            await here.do("From koord-scheduler", 0)
+            await until(lambda: len(here.containers.running) == 2, "two replicas", 60)
+            for process in here.containers.running:
+                await process.wait_for("watching ")
+            assert here.leads == ["kube-scheduler"]
+            both = ["koordsched", "kube-scheduler"]
+            await hand_over(here, "koord", "From koord-scheduler", both, number=1, scheduler="koord-scheduler")
+            assert koord.running == []
+        finally:
+            await koord.stop()
 
 
 def test_every_block_of_the_runbook_is_run_by_a_test():
