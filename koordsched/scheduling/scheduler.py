@@ -64,7 +64,7 @@ TIME_SLICE = 0.005
 """Seconds of scheduling after which watches and writes get their turn."""
 
 FUTILE_SLICE = 0.0005
-"""Seconds of attempts that place nothing after which they do: nobody waits for what comes of these."""
+"""The same for attempts that place nothing, where namespaces take turns: nobody waits for what comes of these."""
 
 FUTILE_ROUNDS = 8
 """How often the event loop goes round then: a pod's way from the watch to its binding takes several rounds, each of
@@ -107,6 +107,7 @@ class Scheduler:
         """
         self._clock = clock
         self._max_binding = max_binding
+        self._futile_slice = FUTILE_SLICE if fair_namespaces else TIME_SLICE
         self._lanes = lanes
         self.metrics = metrics
         self.cluster = ClusterState()
@@ -302,10 +303,10 @@ class Scheduler:
             if placement is not None:
                 self.binding.start(placement)
                 fruitful = after
-            if after - fruitful >= FUTILE_SLICE:
-                return False
             if after - began >= TIME_SLICE:
                 return True
+            if after - fruitful >= self._futile_slice:
+                return False
         return True
 
     def schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
