@@ -86,8 +86,9 @@ class Soak:
         self._cuts = 0
         self._steady = asyncio.Lock()
         """Held while the server restarts or Events expire: none may go before the observer has seen it."""
-        self._server: Process
-        self._scheduler: Process
+        self._secure_port = free_port()
+        self._server: Process | None = None
+        self._scheduler: Process | None = None
         self._began = 0.0
         self._now = asyncio.get_running_loop().time
 
@@ -142,22 +143,18 @@ class Soak:
     async def _processes(self) -> AsyncIterator[tuple[NetworkTransport, Proxy, Probe]]:
         """The server runs, and what is needed to speak to it and to the scheduler, which does not run yet."""
         await self._start_server()
-        self._scheduler = self._server  # until there is one
         config = self._folder / "kubeconfig"
         write_kubeconfig(config, kubeconfig(f"http://127.0.0.1:{self._port}"))
         transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(config))
         proxy = Proxy(self._port, remember=False)
-        self._secure_port = free_port()
         probe = Probe(self._secure_port)
         try:
             yield transport, proxy, probe
         finally:
             await probe.close()
-            for process in {self._scheduler, self._server}:
-                (self._folder / f"{'server' if process is self._server else 'scheduler'}.log").write_text(
-                    "\n".join(process.lines)
-                )
-                await process.destroy()
+            for process in (self._scheduler, self._server):
+                if process is not None:
+                    await process.destroy()
             await proxy.stop()
             await transport.close()
 
@@ -262,11 +259,10 @@ class Soak:
                     if duty.done():
                         duty.result()
         finally:
-            for duty in duties:
-                duty.cancel()
+            async with self._steady:  # not in the middle of a restart
+                for duty in duties:
+                    duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
-        if not self._server.running:  # cancelled in the middle of a restart
-            await self._start_server()
 
     async def _wind_up(self, churn: Churn, observer: Observer, probe: Probe, idle_before: Readings) -> Outcome:
         self._say("the load ends")
