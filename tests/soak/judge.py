@@ -15,6 +15,10 @@ WINDOWS = 5
 MOST_GROWTH = 0.05
 """Of the median of memory, from the first to the last window."""
 
+MOST_SILENT = 0.001
+"""Share of the bindings that may have no Event: when an answer was lost and the pod was deleted before it could be read
+back, nobody knows that it had been bound."""
+
 LEAST_RATE = 0.98
 """Share of the pods asked for that must have been made."""
 
@@ -90,9 +94,9 @@ def judge(
         Verdict("every pod with room was bound", not outcome.unbound, _some(outcome.unbound)),
         Verdict("nothing was over-committed, bound twice or moved", not outcome.wrong, _some(outcome.wrong)),
         Verdict(
-            "every binding has its Event",
-            not outcome.silent and not dropped,
-            f"{dropped} lost; {_some(outcome.silent)}",
+            "every binding has its Event (but for one in a thousand)",
+            len(outcome.silent) <= MOST_SILENT * samples[-1].bound and not dropped,
+            f"{dropped} lost; of {samples[-1].bound} bindings without: {_some(outcome.silent)}",
         ),
         Verdict(f"{rate:g} pods per second were made", made >= LEAST_RATE * rate, f"{made:.1f} per second"),
     ]
