@@ -59,9 +59,12 @@ LOST_LEASE = 1
 SETTLING = 0.5
 """Seconds that writes under way may take to be answered before the lease is given back."""
 
-GC_THRESHOLDS = (100_000, 50, 1000)
-"""Almost nothing here forms cycles, so there is no point in looking for them again and again while the first lists come
-in; what is there after them is frozen, see `_settle_memory`."""
+GC_AT_START = (100_000, 50, 1000)
+"""While the first lists come in there is no point in looking for cycles in them; see `_settle_memory`."""
+
+GC_THRESHOLDS = (50_000, 1, 1000)
+"""Almost nothing here forms cycles. A pass takes about 0.35 ms per thousand objects that came since the last one: 17 ms
+for the youngest, 50 ms for the middle generation. The oldest is frozen, and nothing is passed over as a whole again."""
 
 
 class StartFailed(Exception):
@@ -98,7 +101,7 @@ class Daemon:
     async def run(self) -> int:
         """Runs until a signal comes or the lease is lost; returns the exit code. Raises StartFailed."""
         gc.collect()
-        gc.set_threshold(*GC_THRESHOLDS)
+        gc.set_threshold(*GC_AT_START)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -340,3 +343,4 @@ def _settle_memory() -> None:
     """What the first lists left behind will stay: spare the collector from walking it, now (a million pods would take
     it seconds) and ever after."""
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
