@@ -72,6 +72,8 @@ def _use(quota: Quota, delta: Amounts, non_preemptible: bool) -> None:
         add_to(quota._self_used, delta)
     for level in quota.lineage:
         add_to(level._used, delta)
+        if quota.tree.unvetted:
+            _look_for_overdraft(level)
     if non_preemptible:
         add_to(quota._self_non_preemptible_used, delta)
         for level in quota.lineage:
@@ -98,6 +100,7 @@ def declare(quota: Quota, definition: Definition) -> None:
     if quota.takes_part and _is_irregular(quota):
         tree.irregular = True
     _count_over(quota)
+    _look_for_overdraft(quota)
     if tree.guarantees and quota.takes_part:
         quota._guaranteed = larger(quota._allocated, quota.min)
     parent = quota.parent
@@ -155,6 +158,7 @@ def join(quota: Quota, tree: QuotaTree) -> None:
     """Makes a detached quota one of another tree; those below it are not taken along."""
     leave(quota)
     tree.irregular = tree.irregular or quota.tree.irregular  # what is counted in it may be the reason
+    tree.overdrawn = tree.overdrawn or quota.tree.overdrawn
     quota.tree = tree
     _reshaped(tree)
     if quota.takes_part:
@@ -328,6 +332,11 @@ def _count_over(quota: Quota) -> None:
     was_over = quota.over > 0
     quota.over = sum(quota._requested.get(name, 0) > bound for name, bound in quota.max.items())
     quota.tree.capped += (quota.over > 0) - was_over
+
+
+def _look_for_overdraft(quota: Quota) -> None:
+    if any(quota._used.get(name, 0) > bound for name, bound in quota.max.items()):
+        quota.tree.overdrawn = True
 
 
 def _is_irregular(quota: Quota) -> bool:

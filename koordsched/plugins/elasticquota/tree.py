@@ -71,6 +71,9 @@ class QuotaTree:
         """At least what is requested more, or offered less, than the settled numbers say."""
         self.unvetted = False
         """Pods came with a node, admitted by nobody here, and the settled numbers do not contain them."""
+        self.overdrawn = False
+        """Some quota used more than its max, because that was lowered or pods came with a node: of what these request,
+        only as much as max counts above, and more requests may mean more room there. Once set it stays."""
         self.epoch = 0
         """Grows when the settled numbers change."""
         self.root = Quota(ROOT_QUOTA, self, takes_part=False)
@@ -92,7 +95,6 @@ class QuotaTree:
             return
         tallies, self.unsettled = self.unsettled, {}
         self.arrived = {}
-        self.unvetted = False
         self.epoch += 1
         shifted = self.shifted
         only_more = True
@@ -104,6 +106,7 @@ class QuotaTree:
             only_more = only_more and not less and not raised
             reserves = reserves or not tally.quota.takes_part
             self._enter(tally)
+        self.unvetted = False
         if reserves and self._refill is not None:
             self._refill()
         if only_more:

@@ -117,3 +117,17 @@ def test_who_fits_was_told(steps, crowd, by_runtime, checks_parents, gates):
         waiting.take(kind, what)
         waiting.check()
         waiting.schedule()
+
+
+def test_more_requests_make_room_where_more_is_used_than_requested():
+    """A child uses more than its max, which was lowered: what it has too much is held against its parent's request."""
+    waiting = Waiting("regular", True, False, ())
+    waiting.take("put", pod("in-child", {"cpu": 8}, "c", on="n-0"))
+    waiting.take("change", ("c", {"cpu": 2}, 0))
+    for number, size in enumerate((1, 2)):
+        waiting.take("put", pod(f"p{number}", {"cpu": size}, "a"))
+        waiting.schedule()
+    assert [own.name for own in waiting.refused.values()] == ["p0", "p1"]
+    waiting.take("put", pod("p2", {"cpu": 1}, "a"))
+    waiting.check()
+    assert "uid-default-p0" not in waiting.refused
