@@ -108,6 +108,13 @@ class BindingCycle:
             work.cancel()
         await self.drained_below(1)
 
+    async def abandon(self) -> None:
+        """Ends what has not finished: the API server knows what became of it, and the next scheduler asks there."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     # --- one pod ---------------------------------------------------------------------------------
 
     async def _bind(self, placement: Placement) -> None:

@@ -280,6 +280,7 @@ class Scheduler:
                 await self._status.drain()
         except TimeoutError:
             _log.warning("%d bindings were still under way at the end", self.binding.in_flight)
+            await self.binding.abandon()
         await self.events.drain(within)
         if self._event_writer is not None:
             self._event_writer.cancel()

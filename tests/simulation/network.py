@@ -30,6 +30,8 @@ class Network:
         self.weather = CALM
         self.streams = {}
         self.requests = 0
+        self.late_writes = 0
+        """Under way right now."""
         self.dead = False
         self._state_at = state_at
         self._healed = asyncio.Event()
@@ -82,7 +84,12 @@ class Network:
             self.trace(f"{name}: {fate}")
         if fate == "not sent":
             raise NotSent("connection refused")
-        await asyncio.sleep(rng.uniform(0, self.plan.latest) if fate == "late" else rng.uniform(0.0002, 0.004))
+        is_late_write = fate == "late" and call.method != "GET"
+        self.late_writes += is_late_write
+        try:
+            await asyncio.sleep(rng.uniform(0, self.plan.latest) if fate == "late" else rng.uniform(0.0002, 0.004))
+        finally:
+            self.late_writes -= is_late_write
         await self._silence(False)
         if fate == "lost before":
             raise Ambiguous("connection lost after sending")

@@ -72,10 +72,16 @@ class Weather:
             await process.kill()
 
     async def _terminate(self):
+        """At any time, or while a write of its is late."""
         process = self._one()
-        if process is not None:
-            self.trace(f"{process.name} told to end")
-            process.terminate()
+        if process is None:
+            return
+        for _ in range(self.rng.choice([0, 200])):
+            if process.network.late_writes or process.main.done():
+                break
+            await asyncio.sleep(0.05)
+        self.trace(f"{process.name} told to end")
+        process.terminate()
 
     async def _pause(self):
         process = self._one()
