@@ -7,7 +7,7 @@ are reported where their owner looks and otherwise left alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from koordsched.api import core
@@ -76,10 +76,16 @@ class NodeHandler:
             self._queue.move_all(NODE_DELETE, self._cluster.table.nodes[row], None)
             self._cluster.remove_node(name)
 
-    def retain(self, names: Collection[str]) -> None:
-        """After a relist: nodes that were not in it are gone."""
-        for name in [name for name in self._cluster.table.row_of if name not in names]:
-            self.forget(name)
+    def retain(self, uids: Mapping[str, str]) -> None:
+        """After a relist: nodes that were not in it are gone; `uids` by name.
+
+        Where a name belongs to another node by now, one that cannot be decoded, nothing is known of the node at all.
+        """
+        table = self._cluster.table
+        for name, row in list(table.row_of.items()):
+            node = table.nodes[row]
+            if name not in uids or (node is not None and node.metadata.uid != uids[name]):
+                self.forget(name)
 
 
 class PodHandler:

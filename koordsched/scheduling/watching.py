@@ -62,7 +62,7 @@ class NodeSink:
         """Nothing to prepare: vanished nodes show when the listing is complete."""
 
     def replace_end(self, present: set[ObjectKey]) -> None:
-        self._handler.retain({key.name for key in present})
+        self._handler.retain({key.name: key.uid for key in present})
 
 
 class PodSink:
@@ -123,10 +123,10 @@ class ObjectSink(Generic[T]):
         """Nothing to prepare: vanished objects show when the listing is complete."""
 
     def replace_end(self, present: set[ObjectKey]) -> None:
-        names = {(key.namespace, key.name) for key in present}
+        uids = {(key.namespace, key.name): key.uid for key in present}
         for obj in list(self._store):
             meta = obj.metadata
-            if (meta.namespace, meta.name) not in names:
+            if uids.get((meta.namespace, meta.name)) != meta.uid:
                 self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
 
     def _tell(self, action: ActionType, old: T | None, new: T | None) -> None:
