@@ -140,6 +140,12 @@ class Binder:
         self._check_affinity(volume, node)
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
             raise BindingFailed(f'ClaimRef got reset for pv "{name}"')
+        if current.spec.volume_name not in ("", name):
+            # Not checked upstream: that volume may be out of the node's reach.
+            meta = current.metadata
+            raise BindingFailed(
+                f'claim "{meta.namespace}/{meta.name}" was bound to pv "{current.spec.volume_name}", not to "{name}"'
+            )
         return is_fully_bound(current)
 
     def _is_provisioned(self, claim: PersistentVolumeClaim, node: str, written: dict[str, str]) -> bool:

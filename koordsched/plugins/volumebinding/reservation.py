@@ -71,11 +71,16 @@ class Reservations:
         return made
 
     def undo(self, made: Reservation) -> None:
-        """Takes the assumptions back; what was written stays written, and the next attempt finds it."""
+        """Takes the assumptions back; what was written stays written, and the next attempt finds it.
+
+        What was found assumed already stays: it is the promise to another pod that shares the claim.
+        """
         for binding in made.bindings:
-            self._volumes.restore(binding.volume)
+            if binding.volume is not binding.before:
+                self._volumes.restore(binding.volume)
         for provision in made.provisions:
-            self._claims.restore(provision.claim)
+            if provision.claim is not provision.before:
+                self._claims.restore(provision.claim)
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:

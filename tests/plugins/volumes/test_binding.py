@@ -188,6 +188,7 @@ STATIC = [LOCAL, volume("v", class_name="local"), claim("c", class_name="local")
         ),
         (DYNAMIC, delete("Node", "n1"), 'failed to get node "n1": node "n1" not found'),
         (STATIC, drop_reference, 'ClaimRef got reset for pv "v"'),
+        (STATIC, bind_elsewhere, 'claim "default/c" was bound to pv "w", not to "v"'),
         (
             STATIC,
             delete("PersistentVolume", "v"),
