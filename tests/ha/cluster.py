@@ -43,7 +43,8 @@ class Cluster:
         self._node_of = {}
         self._used = Counter()
         self._created = 0
-        self._deleted = 0
+        self._confirmed, self._let_go = set(), set()
+        """Names of pods of the load: those that the server confirmed, and those that were to be deleted."""
         self._load_bound = {}
         """uid -> name of the pods of the load that are bound, oldest first."""
         self._lives = 0
@@ -131,8 +132,8 @@ class Cluster:
                 if all(pod["spec"].get("nodeName") for pod in pods):
                     break
                 await asyncio.sleep(0.1)
-        there = sum(1 for pod in pods if pod["metadata"].get("labels", {}).get("app") == "load")
-        assert there == self._created - self._deleted
+        lost = self._confirmed - self._let_go - {pod["metadata"]["name"] for pod in pods}
+        assert not lost
 
     async def settled(self, within):
         """Until no pod waits that has room."""
@@ -217,13 +218,17 @@ class Cluster:
         if self._created - len(self.bindings) > 40:
             return
         self._created += 1
-        async with self._session.post("/api/v1/namespaces/default/pods", json=pod(f"load-{self._created}")) as answer:
+        name = f"load-{self._created}"
+        async with self._session.post("/api/v1/namespaces/default/pods", json=pod(name)) as answer:
             assert answer.status in (201, 409), await answer.text()
+        self._confirmed.add(name)
 
     async def _make_room(self, at_most):
         """The pod that was bound first goes when there are enough."""
         if len(self._load_bound) < at_most:
             return
-        target = f"/api/v1/namespaces/default/pods/{next(iter(self._load_bound.values()))}"
-        async with self._session.delete(target, json={"gracePeriodSeconds": 0}) as answer:
-            self._deleted += answer.status == 200
+        name = next(iter(self._load_bound.values()))
+        self._let_go.add(name)  # whether we hear of it or not
+        target = f"/api/v1/namespaces/default/pods/{name}"
+        async with self._session.delete(target, json={"gracePeriodSeconds": 0}):
+            pass
