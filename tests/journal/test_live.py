@@ -1,6 +1,7 @@
 """The journal of a running scheduler, on disk: segments follow each other without a gap, and old ones can go."""
 
 import json
+import time
 
 import pytest
 
@@ -22,7 +23,22 @@ class OnDisk:
         resolved = config.resolve(config.load(json.dumps(QUOTAS)))
         self.live = LiveJournal(path, Setting(resolved), "run", clock, **options)
         self.recorder = self.live.recorder
-        self.attach = self.live.attach
+
+    def attach(self, scheduler):
+        """Time is virtual, the writer's thread is not: it is waited for between decisions."""
+        self.live.attach(scheduler)
+        between = self.recorder.between
+        writer = self.live._writer
+
+        def after_the_thread():
+            deadline = time.monotonic() + 30
+            while writer._waiting or writer._cutting:
+                assert time.monotonic() < deadline
+                writer._wanted.set()
+                time.sleep(0)
+            between()
+
+        self.recorder.between = after_the_thread
 
     def put(self, record):
         """The last record is written by `close`."""
