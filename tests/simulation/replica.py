@@ -243,9 +243,18 @@ class Process:
             self.name,
             node,
             {path: int(reflector.resource_version or 0) for path, reflector in reflectors.items()},
-            {path for path, reflector in reflectors.items() if not reflector._listed and reflector.resource_version},
+            {
+                path
+                for path, reflector in reflectors.items()
+                if not reflector._listed and (reflector.resource_version or self._knows_any(path))
+            },
             order=0,
         )
+
+    def _knows_any(self, path):
+        """Whether some objects of a kind that was not there have been handled by now."""
+        store = self.scheduler.cluster.objects.at(path)
+        return store is not None and len(store) > 0
 
     def _promises(self, pod):
         """Node name -> pods of at least the same priority that are to go there."""
