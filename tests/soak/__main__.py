@@ -18,8 +18,8 @@ from tests.soak.run import Plan, Report, Soak
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """What the command line asks for.
 
-    Ten minutes of warm-up, or a third of a shorter run: what the scheduler keeps in memory rises with the backlog after an
-    outage, so that the first two restarts of the server belong to it.
+    Ten minutes of warm-up, or a third of a shorter run: what the scheduler keeps in memory rises with the backlog after
+    an outage, so that the first two restarts of the server belong to it.
     """
     duration = arguments.minutes * 60
     return Plan(
