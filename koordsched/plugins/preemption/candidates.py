@@ -28,6 +28,7 @@ VERDICT = np.dtype(
         ("total", np.int64),
         ("victims", np.int32),
         ("earliest", np.float64),
+        ("waiting", np.bool_),
     ]
 )
 """What a dry run found out about a row.
@@ -35,7 +36,7 @@ VERDICT = np.dtype(
 `code`: what refuses the pod even with all potential victims gone, or PASS; and then what decides between candidates:
 `violations`: victims that break a disruption budget; `highest`: their highest priority; `total`: the sum of their
 priorities, each plus PRIORITY_OFFSET; `victims`: how many; `earliest`: since when the longest running of the highest
-priority runs, or NOT_STARTED.
+priority runs, or NOT_STARTED; `waiting`: whether one of the highest priority has not started, which then counts as now.
 """
 
 Verdicts = npt.NDArray[np.void]
@@ -58,14 +59,14 @@ def verdicts_of(results: Iterable[Candidate | int]) -> Verdicts:
 
 def _verdict(result: Candidate | int) -> tuple[float, ...]:
     if isinstance(result, int):
-        return result, 0, 0, 0, 0, 0.0
+        return result, 0, 0, 0, 0, 0.0, False
     victims = result.victims
     if not victims:
-        return PASS, result.violations, 0, 0, 0, 0.0
+        return PASS, result.violations, 0, 0, 0, 0.0, False
     highest = victims[0].priority
-    earliest = min(started_at(pod) for pod in victims if pod.priority == highest)
+    starts = [started_at(pod) for pod in victims if pod.priority == highest]
     total = sum(pod.priority + PRIORITY_OFFSET for pod in victims)
-    return PASS, result.violations, highest, total, len(victims), earliest
+    return PASS, result.violations, highest, total, len(victims), min(starts), NOT_STARTED in starts
 
 
 def best_of(verdicts: Verdicts, now: float) -> int:
@@ -82,7 +83,8 @@ def best_of(verdicts: Verdicts, now: float) -> int:
         verdicts["highest"],
         verdicts["total"],
         verdicts["victims"],
-        -np.where(earliest == NOT_STARTED, now, earliest),
+        # The clocks of nodes may be ahead of ours: a start in the future is later than now.
+        -np.where(verdicts["waiting"], np.minimum(earliest, now), earliest),
     ):
         of_left = measure[left]
         left = left[of_left == of_left.min()]

@@ -176,4 +176,5 @@ def _verdicts(crew: Crew, kinds: PodKinds, codes: Codes, leaving: Mask, broken: 
     verdicts["victims"] = np.count_nonzero(leaving, axis=0)
     of_highest = leaving & (priorities == highest)
     verdicts["earliest"] = np.where(of_highest, crew.starts, NOT_STARTED).min(axis=0, initial=NOT_STARTED)
+    verdicts["waiting"] = (of_highest & (crew.starts == NOT_STARTED)).any(axis=0)
     return verdicts

@@ -79,6 +79,15 @@ def test_the_victim_that_started_last_is_the_best(start, best):
     assert best_of(verdicts, NOON) == best
 
 
+def test_of_several_victims_one_that_has_not_started_counts_as_now_beside_starts_in_the_future():
+    """The row whose longest running victim started last: later than the one that counts as now."""
+    waiting, ahead = cluster_of(None, LATER), cluster_of(SOON, LATER)
+    crews = [tuple(VictimTable(cluster).pods(0, 10, NOON)) for cluster in (waiting, ahead)]
+    verdicts = verdicts_of([Candidate(row, crew, 0) for row, crew in enumerate(crews)])
+    assert best_of(verdicts, NOON) == 1
+    assert best_of(verdicts, NOON + 60) == 0
+
+
 def test_a_confirmed_pod_is_its_newest_version():
     cluster = ClusterState()
     cluster.upsert_node(convert(node("n"), core.Node))
