@@ -14,22 +14,20 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from koordsched.client.sink import KubeObject, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
 from koordsched.framework.scoring import totals_of
-from koordsched.framework.status import Status
 from koordsched.journal.reading import Stream
 from koordsched.journal.recorder import evicting_record, refused_record
 from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outcome, Refused
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NominatingInfo
+from koordsched.scheduling.recording import NotRecording
 
 A = TypeVar("A", bool, int, float)
-T = TypeVar("T", bound=KubeObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +38,8 @@ class Difference:
     repeated: str
 
 
-class Repeater:
-    """`koordsched.scheduling.recording.Recorder` on a stream of records.
+class Repeater(NotRecording):
+    """`koordsched.scheduling.recording.Recorder` on a stream of records: steps come from there, nothing is to be noted.
 
     `difference` is the first thing that came out otherwise, None so far; after it nothing is compared any more.
     `ties`: decisions in which another node of the same total would have been taken, had chance not been recorded.
@@ -101,41 +99,6 @@ class Repeater:
     def latest(self) -> float:
         """The monotonic time of the step."""
         return self._latest
-
-    # --- steps: they come from the journal, nothing is to be noted -----------------------------------
-
-    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
-        return sink
-
-    def hidden(self, path: str, reason: str) -> None:
-        pass
-
-    def leading(self, leads: bool) -> None:
-        pass
-
-    def timers(self) -> None:
-        pass
-
-    def attempt(self, queued: QueuedPod[Pod]) -> None:
-        pass
-
-    def binding(self, uid: str) -> None:
-        pass
-
-    def bound(self, uid: str) -> None:
-        pass
-
-    def undone(self, uid: str, status: Status) -> None:
-        pass
-
-    def released(self, uid: str) -> None:
-        pass
-
-    def evicted(self, uid: str) -> None:
-        pass
-
-    def activated(self, uid: str) -> None:
-        pass
 
     # --- decisions -----------------------------------------------------------------------------------
 
