@@ -47,8 +47,11 @@ CAPACITY = {Lane.LEASE: 16, Lane.BINDING: 20_000, Lane.EVICTION: 10_000, Lane.ST
 ATTEMPTS = {Lane.LEASE: 1, Lane.BINDING: 6, Lane.EVICTION: 6, Lane.STATUS: 4, Lane.EVENT: 3}
 """How often a write is tried that provably was not carried out. A lease's timing is the elector's own affair."""
 
-TRICKLE = 16
-"""Every so many writes the least urgent waiting one goes first, so that no lane starves for ever."""
+CYCLE = 64
+OUT_OF_TURN = {**dict.fromkeys(range(7, CYCLE, 8), Lane.EVICTION), 16: Lane.STATUS, 48: Lane.STATUS, 32: Lane.EVENT}
+"""Of `CYCLE` writes, those that go to a less urgent lane if something waits there. While bindings wait without end, every
+eighth write is an eviction (whoever preempts is more urgent than most of what is bound), every 32nd a status, every
+64th an event."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
@@ -158,6 +161,7 @@ class Lanes:
         self.doubtful_at = float("-inf")
         """When a write, leases apart, last ended without an answer (monotonic seconds): it may still be carried out."""
         self.stats = {lane: LaneStats() for lane in Lane}
+        """Writes that others were asked to make; they have a part in `quiet_for` and in nothing else."""
 
     def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
         """Queues a write and returns the future of its answer (status below 400).
@@ -221,8 +225,12 @@ class Lanes:
             queue.clear()
 
     def quiet_for(self, seconds: float) -> bool:
-        """Whether every write, leases apart, has been answered, and none was left in doubt in the last `seconds`."""
-        return not self.in_flight and self._clock.monotonic() - self.doubtful_at > seconds
+        """Whether every write, leases apart, has been answered, and none was left in doubt in the last `seconds`.
+
+        Those made elsewhere on our behalf included.
+        """
+        answered = not self.in_flight and self._clock.monotonic() - self.doubtful_at > seconds
+        return answered
 
     def refresh_waiting(self) -> None:
         """Brings `waiting` in the statistics up to date; called when metrics are read."""
@@ -254,17 +262,22 @@ class Lanes:
             self._start(queue.popleft(), now)
 
     def _next_queue(self) -> deque[_Write] | None:
-        """The most urgent lane with a withdrawn-free head; every `TRICKLE`-th time the least urgent."""
-        self._turn += 1
-        chosen = None
+        """The lane whose turn it is by `OUT_OF_TURN`, otherwise the most urgent one, among those where writes wait."""
+        self._turn = (self._turn + 1) % CYCLE
+        lane = OUT_OF_TURN.get(self._turn)
+        if lane is not None and self._holds(self._queues[lane]):
+            return self._queues[lane]
         for queue in self._shared:
-            while queue and (future := queue[0].future) is not None and future.done():
-                queue.popleft()
-            if queue:
-                chosen = queue
-                if self._turn % TRICKLE:
-                    break
-        return chosen
+            if self._holds(queue):
+                return queue
+        return None
+
+    @staticmethod
+    def _holds(queue: deque[_Write]) -> bool:
+        """Whether something waits there; writes withdrawn meanwhile are taken from its head."""
+        while queue and (future := queue[0].future) is not None and future.done():
+            queue.popleft()
+        return bool(queue)
 
     def _skip_bucket(self, lane: Lane, now: float) -> deque[_Write] | None:
         """With the bucket of `lane` empty: the lane of the other bucket that may go instead, its token taken."""

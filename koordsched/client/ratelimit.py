@@ -6,7 +6,7 @@ LATENCY_TARGET = 1.0
 """Seconds. Kubernetes promises 99 % of writes to single objects within 1 s; a slower server is an overloaded one."""
 
 INCREASE = 1.0
-"""Slots gained per round of answers while every slot is in use."""
+"""Slots gained per round of answers while every slot is in use, once the server has shown that it can have too much."""
 
 DECREASE = 0.7
 """Share of the slots kept after a sign of overload."""
@@ -16,10 +16,12 @@ COOLDOWN = 0.25
 
 
 class AdaptiveLimit:
-    """Concurrency by additive increase and multiplicative decrease.
+    """Concurrency by slow start, then additive increase and multiplicative decrease, as in TCP.
 
-    It grows only while it is what holds writes back, and shrinks on 429, 503, failed connections and answers slower
-    than `LATENCY_TARGET`. `current` is the number of requests allowed under way.
+    It grows only while it is what holds writes back, by a slot per answer until the first sign of overload and by
+    `INCREASE` slots per round afterwards. It shrinks on 429, 503, failed connections and answers slower than
+    `LATENCY_TARGET`. `current` is the number of requests allowed under way. More than 128 do not help: an API server
+    does less work per write the more it has at once, up to about that, and queues or refuses what is beyond.
     """
 
     def __init__(self, initial: int = 32, smallest: int = 2, largest: int = 128) -> None:
@@ -35,7 +37,8 @@ class AdaptiveLimit:
         if latency > LATENCY_TARGET:
             self.overloaded(now)
         elif saturated and self._value < self._largest:
-            self._value = min(self._value + INCREASE / self._value, self._largest)
+            gained = INCREASE / self._value if self.decreases else 1.0
+            self._value = min(self._value + gained, self._largest)
             self.current = int(self._value)
 
     def overloaded(self, now: float) -> None:
