@@ -198,7 +198,7 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodStatus(Wire, frozen=True):
-    """What happened to the pod so far."""
+    """What happened to the pod so far; `resources` are those of the whole pod in force after a resize."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -206,6 +206,8 @@ class PodStatus(Wire, frozen=True):
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities = {}
 
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of that type, if the pod has it."""

@@ -12,6 +12,9 @@ from koordsched.cluster.shape import PodShape, PodShapes
 
 TERMINAL = ("Succeeded", "Failed")
 
+_NAMESPACES_KEPT = 1 << 16
+"""Names of namespaces that pods share; some clusters make a namespace for every build."""
+
 
 class Pod:
     """A pod. A million of these must fit in memory: bound pods keep no wire object.
@@ -118,7 +121,7 @@ class PodFactory:
             requests = self.shapes.resized(shape, spec, status)
         return Pod(
             uid=meta.uid,
-            namespace=self._namespaces.setdefault(meta.namespace, meta.namespace),
+            namespace=self._shared_namespace(meta.namespace),
             name=meta.name,
             resource_version=meta.resource_version,
             generation=meta.generation,
@@ -136,6 +139,11 @@ class PodFactory:
             wire=None if spec.node_name else wire,
         )
 
+    def _shared_namespace(self, name: str) -> str:
+        if len(self._namespaces) >= _NAMESPACES_KEPT:
+            self._namespaces.clear()
+        return self._namespaces.setdefault(name, name)
+
 
 def _deadline(meta: ObjectMeta) -> float | None:
     try:
@@ -146,8 +154,10 @@ def _deadline(meta: ObjectMeta) -> float | None:
 
 
 def _reports_resources(status: core.PodStatus) -> bool:
-    return any(s.resources is not None for s in status.container_statuses) or any(
-        s.resources is not None for s in status.init_container_statuses
+    return (
+        status.resources is not None
+        or any(s.resources is not None for s in status.container_statuses)
+        or any(s.resources is not None for s in status.init_container_statuses)
     )
 
 

@@ -93,7 +93,7 @@ def _add(total: Nano, more: Mapping[str, int]) -> None:
 
 def _raise_to(total: Nano, floor: Mapping[str, int]) -> None:
     for name, amount in floor.items():
-        if amount > total.get(name, 0):
+        if name not in total or amount > total[name]:
             total[name] = amount
 
 
@@ -101,8 +101,12 @@ _MISSING: Nano = {"cpu": DEFAULT_MILLI_CPU * _NANO_PER_MILLI, "memory": DEFAULT_
 
 
 def _container_request(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nano:
-    """In-place resize: the larger of what is asked, in force and allocated; without the ask if infeasible."""
     asked = _nano(container.resources.requests) if container.resources is not None else {}
+    return _resized(asked, status, infeasible)
+
+
+def _resized(asked: Nano, status: ContainerStatus | PodStatus | None, infeasible: bool) -> Nano:
+    """In-place resize: the larger of what is asked, in force and allocated; without the ask if infeasible."""
     if status is None or status.resources is None:
         return asked
     result: Nano = {} if infeasible else asked
@@ -131,14 +135,24 @@ def _effective(containers: Iterable[tuple[Container, Nano]], init: Iterable[tupl
     return total
 
 
-def _pod_level(spec: PodSpec) -> Nano:
+def _defaulted(
+    containers: Iterable[tuple[Container, Nano]], init: Iterable[tuple[Container, Nano]], missing: Nano
+) -> Nano:
+    """The same with `missing` for containers that do not say what they request."""
+    return _effective(
+        [(c, {**missing, **request}) for c, request in containers],
+        [(c, {**missing, **request}) for c, request in init],
+    )
+
+
+def _pod_level(spec: PodSpec, status: PodStatus | None = None, infeasible: bool = False) -> Nano:
+    """What the pod requests as a whole, of the resources for which it says so."""
     if spec.resources is None:
         return {}
-    return {
-        name: amount
-        for name, amount in _nano(spec.resources.requests).items()
-        if name in ("cpu", "memory") or name.startswith("hugepages-")
-    }
+    asked = _nano(spec.resources.requests)
+    named = [name for name in asked if name in ("cpu", "memory") or name.startswith("hugepages-")]
+    found = _resized(asked, status, infeasible)
+    return {name: found.get(name, 0) for name in named}
 
 
 def effective_requests(spec: PodSpec, *, overhead: bool = True) -> Nano:
@@ -190,19 +204,19 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
         for c in spec.init_containers
     ]
     overhead = _nano(spec.overhead)
-    pod_level = _pod_level(spec)
+    pod_level = _pod_level(spec, status, infeasible)
 
     plain = _effective(containers, init)
     plain.update(pod_level)
     _add(plain, overhead)
 
-    defaulted = _effective(
-        [(c, {**_MISSING, **request}) for c, request in containers],
-        [(c, {**_MISSING, **request}) for c, request in init],
-    )
-    scored = dict(defaulted)
+    scored = _defaulted(containers, init, _MISSING)
+    nonzero = dict(scored)
+    if pod_level:
+        # A pod that says what it requests as a whole gets defaults only for what it does not request at all.
+        missing = {name: amount for name, amount in _MISSING.items() if name not in plain}
+        nonzero = {**_defaulted(containers, init, missing), **pod_level}
     _add(scored, overhead)
-    nonzero = {**defaulted, **pod_level}
     _add(nonzero, overhead)
 
     amounts = tuple(

@@ -114,6 +114,8 @@ class PodShapes:
             (
                 [(s.name, s.resources, s.allocated_resources) for s in status.container_statuses],
                 [(s.name, s.resources, s.allocated_resources) for s in status.init_container_statuses],
+                status.resources,
+                status.allocated_resources,
                 resize.reason if resize is not None else None,
             )
         )

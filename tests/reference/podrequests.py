@@ -13,8 +13,14 @@ def requests(pod):
 
 
 def nonzero_requests(pod):
-    """The same with defaults for containers without cpu or memory, as counted on the node for scores."""
-    return rounded(_effective(pod, DEFAULTS, pod_level=True))
+    """The same with defaults for containers without cpu or memory, as counted on the node for scores.
+
+    A pod with requests of its own gets them only for what neither it nor a container nor its overhead mentions.
+    """
+    defaults = DEFAULTS
+    if _of_pod(pod):
+        defaults = {name: n for name, n in DEFAULTS.items() if name not in _effective(pod, {}, pod_level=True)}
+    return rounded(_effective(pod, defaults, pod_level=True))
 
 
 def scored_requests(pod):
@@ -49,32 +55,42 @@ def _effective(pod, defaults, pod_level):
         for name, amount in amounts.items():
             total[name] = max(total.get(name, 0), amount)
     if pod_level:
-        for name, quantity in ((spec.get("resources") or {}).get("requests") or {}).items():
-            if name in ("cpu", "memory") or name.startswith("hugepages-"):
-                total[name] = parse(quantity)
+        total |= _of_pod(pod)
     _add(total, {name: parse(quantity) for name, quantity in spec.get("overhead", {}).items()})
     return total
 
 
-def _spec_requests(container):
-    requested = (container.get("resources") or {}).get("requests") or {}
+def _of_pod(pod):
+    """What the pod requests as a whole, where it says so; a resize under way considered."""
+    asked = _spec_requests(pod["spec"])
+    names = [name for name in asked if name in ("cpu", "memory") or name.startswith("hugepages-")]
+    now = _resized(pod, asked, pod.get("status", {}))
+    return {name: now.get(name, 0) for name in names}
+
+
+def _spec_requests(holder):
+    requested = (holder.get("resources") or {}).get("requests") or {}
     return {name: parse(quantity) for name, quantity in requested.items()}
 
 
 def _container(pod, container, statuses, defaults):
     """A container's or sidecar's request, an in-place resize under way considered."""
-    status = pod.get("status", {})
-    request = _spec_requests(container)
-    own = next((s for s in status.get(statuses, []) if s["name"] == container["name"]), None)
-    if own is not None and own.get("resources") is not None:
-        resize = next((c for c in status.get("conditions", []) if c["type"] == "PodResizePending"), None)
-        considered = [own["resources"].get("requests") or {}, own.get("allocatedResources") or {}]
-        if resize is not None and resize.get("reason") == "Infeasible":
-            request = {}
-        for amounts in considered:
-            for name, quantity in amounts.items():
-                request[name] = max(request.get(name, 0), parse(quantity))
-    return {**defaults, **request}
+    own = next((s for s in pod.get("status", {}).get(statuses, []) if s["name"] == container["name"]), {})
+    return {**defaults, **_resized(pod, _spec_requests(container), own)}
+
+
+def _resized(pod, request, status):
+    """The largest of what is asked (unless that is infeasible), in force and allocated."""
+    if status.get("resources") is None:
+        return request
+    conditions = pod.get("status", {}).get("conditions", [])
+    resize = next((c for c in conditions if c["type"] == "PodResizePending"), {})
+    if resize.get("reason") == "Infeasible":
+        request = {}
+    for amounts in (status["resources"].get("requests") or {}, status.get("allocatedResources") or {}):
+        for name, quantity in amounts.items():
+            request[name] = max(request.get(name, 0), parse(quantity))
+    return request
 
 
 def _add(total, more):
