@@ -143,6 +143,7 @@ def test_dynamic_resources_waits_for_nothing():
 
 X, Y = {"app": "x"}, {"app": "y"}
 SPREAD = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X), spread("rack", 1, X)])
+SPREAD_TWICE = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X), spread("rack", 1, Y)])
 HONORS_TAINTS = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X, nodeTaintsPolicy="Honor")])
 KEYED = node("n", labels={"zone": "a", "rack": "r"})
 KEYED_AND_TAINTED = node("n", labels={"zone": "a", "rack": "r"}, taints=[("k",)])
@@ -204,6 +205,7 @@ def test_node_events_of_pod_plugins(plugin, action, waiting, old, new, expected)
         ("PodTopologySpread", DELETE, SPREAD, placed(Y), None, False),
         ("PodTopologySpread", POD_LABEL, SPREAD, placed(X), placed(Y), True),
         ("PodTopologySpread", POD_LABEL, SPREAD, placed(X), placed({**X, "more": "1"}), False),
+        ("PodTopologySpread", POD_LABEL, SPREAD_TWICE, placed(X), placed(Y), True),
         ("PodTopologySpread", TOLERATION, HONORS_TAINTS, HONORS_TAINTS, tolerant(HONORS_TAINTS), True),
         ("PodTopologySpread", TOLERATION, SPREAD, SPREAD, tolerant(SPREAD), False),
         ("InterPodAffinity", ADD, TOWARDS, None, placed(X), True),

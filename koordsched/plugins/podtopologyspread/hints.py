@@ -38,10 +38,10 @@ class SpreadHints:
             return QueueingHint.SKIP
         hard = self._spread_of(pod).hard
         if old is None or new is None:
-            return _queue_if(_counts(hard, changed))
+            return _queue_if(any(constraint.selects(changed.labels.labels) for constraint in hard))
         if itself and old.shape.spec.tolerations != new.shape.spec.tolerations and any(c.honors_taints for c in hard):
             return QueueingHint.QUEUE
-        return _queue_if(_counts(hard, old) != _counts(hard, new))
+        return _queue_if(any(c.selects(old.labels.labels) != c.selects(new.labels.labels) for c in hard))
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         hard = self._spread_of(pod).hard
@@ -57,11 +57,6 @@ class SpreadHints:
 def _same_constraints(pod: Pod) -> tuple[object, ...]:
     owner = pod.owner
     return (pod.namespace, pod.labels, owner and (owner.kind, owner.name))
-
-
-def _counts(hard: Sequence[Constraint], pod: Pod) -> bool:
-    """Whether any of the constraints counts the pod."""
-    return any(constraint.selects(pod.labels.labels) for constraint in hard)
 
 
 def _has_keys(hard: Sequence[Constraint], node: Node | None) -> bool:
