@@ -168,10 +168,9 @@ class CSIStorageCapacity(Wire, frozen=True):
 
 
 class VolumeAttachmentSource(Wire, frozen=True):
-    """What is attached: a persistent volume, or an inline volume as one."""
+    """What is attached: a persistent volume; None if it is an inline volume."""
 
     persistent_volume_name: str | None = None
-    inline_volume_spec: PersistentVolumeSpec | None = None
 
 
 class VolumeAttachmentSpec(Wire, frozen=True):

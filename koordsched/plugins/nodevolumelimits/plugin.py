@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from koordsched.api.storage import VolumeAttachment
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import (
     CSI_NODE,
@@ -28,7 +27,7 @@ from koordsched.framework.worlds import Tally, Unmoved, WorldFilter, Worlds
 from koordsched.plugins.matching.rows import Mask, refused
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes, inline_volumes, limits_of
 from koordsched.plugins.volumes.claims import (
-    BY_NAMED_CLAIM,
+    BY_CLAIM,
     belongs_to,
     claim_not_found,
     claims_of,
@@ -169,7 +168,7 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
                 self.name, ClusterEvent(CSI_NODE, ActionType.UPDATE), _after_csi_node_changed, Scope.SHAPE
             ),
             HintRegistration(self.name, ClusterEvent(POD, ActionType.DELETE), _after_pod_deleted, Scope.SHAPE),
-            HintRegistration(self.name, ClusterEvent(PERSISTENT_VOLUME_CLAIM, ActionType.ADD), None, BY_NAMED_CLAIM),
+            HintRegistration(self.name, ClusterEvent(PERSISTENT_VOLUME_CLAIM, ActionType.ADD), None, BY_CLAIM),
             HintRegistration(
                 self.name, ClusterEvent(VOLUME_ATTACHMENT, ActionType.DELETE), _after_detached, Scope.SHAPE
             ),
@@ -189,13 +188,5 @@ def _after_pod_deleted(pod: Pod, old: Any, new: Any) -> QueueingHint:
 
 
 def _after_detached(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    if named_claims(pod.shape):
-        return QueueingHint.QUEUE
-    handle = _inline_handle(old)
-    freed = handle is not None and any(handle == own for _, own in inline_volumes(pod.shape))
-    return QueueingHint.QUEUE if freed else QueueingHint.SKIP
-
-
-def _inline_handle(attachment: VolumeAttachment | None) -> str | None:
-    inline = attachment.spec.source.inline_volume_spec if attachment is not None else None
-    return inline.csi.volume_handle if inline is not None and inline.csi is not None else None
+    freed = old is not None and any(driver == old.spec.attacher for driver, _ in inline_volumes(pod.shape))
+    return QueueingHint.QUEUE if freed or named_claims(pod.shape) else QueueingHint.SKIP

@@ -60,9 +60,8 @@ def ask(plugin, resource, action, waiting, old, new):
 
 
 PV, PVC = bound("c")
-INLINE_ATTACHMENT = attachment(
-    "a", "n", None, inlineVolumeSpec={"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}
-)
+EBS = "ebs.csi.aws.com"
+INLINE_ATTACHMENT = attachment("a", "n", None, EBS, inlineVolumeSpec={"csi": {"driver": EBS, "volumeHandle": "vol-1"}})
 ZONED = volume("v", labels={ZONE: "a"})
 
 
@@ -92,16 +91,18 @@ ZONED = volume("v", labels={ZONE: "a"})
         ("NodeVolumeLimits", POD, DELETE, pod("p", "c"), pod("e", "x"), None, False),
         ("NodeVolumeLimits", PERSISTENT_VOLUME_CLAIM, ADD, pod("p", "c"), None, claim("c"), True),
         ("NodeVolumeLimits", PERSISTENT_VOLUME_CLAIM, ADD, pod("p", "c"), None, claim("d"), False),
+        ("NodeVolumeLimits", PERSISTENT_VOLUME_CLAIM, ADD, pod("p", ephemeral=["e"]), None, claim("p-e"), True),
         ("NodeVolumeLimits", VOLUME_ATTACHMENT, DELETE, pod("p", "c"), attachment("a", "n", "v"), None, True),
         ("NodeVolumeLimits", VOLUME_ATTACHMENT, DELETE, pod("p", inline=[ebs("vol-1")]), INLINE_ATTACHMENT, None, True),
+        ("NodeVolumeLimits", VOLUME_ATTACHMENT, DELETE, pod("p", inline=[ebs("vol-2")]), INLINE_ATTACHMENT, None, True),
         (
             "NodeVolumeLimits",
             VOLUME_ATTACHMENT,
             DELETE,
-            pod("p", inline=[ebs("vol-2")]),
-            INLINE_ATTACHMENT,
+            pod("p", inline=[ebs("vol-1")]),
+            attachment("a", "n", "v", EBS),
             None,
-            False,
+            True,
         ),
         (
             "NodeVolumeLimits",
