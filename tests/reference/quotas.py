@@ -65,9 +65,8 @@ class Quotas:
         return self.runtime(name)
 
     def runtime(self, name):
-        """The runtime of a quota that has one, in the resources that its max names."""
-        most = self.numbers.declared[name].max
-        return {key: amount * _step(key) for key, amount in self.numbers.runtime[name].items() if key in most}
+        """The runtime of a quota that has one, also in resources that only those beside it name."""
+        return {key: amount * _step(key) for key, amount in self.numbers.runtime[name].items()}
 
     def used(self, name):
         return self.numbers.numbers[name]["used"]

@@ -35,7 +35,7 @@ For controllers (status, metrics, revocation, built-in objects) and commands, th
     quota.self_request, .self_used, .self_non_preemptible_request, .self_non_preemptible_used,
     quota.allocated, .guaranteed (empty without gate ElasticQuotaGuaranteeUsage)
     quota.runtime                Amounts, worked out on access if need be; {} for root, default and system
-    quota.limit                  the same in the resources that max names
+    quota.limit                  the same, at less cost
     quota.scaled_min             Amounts, worked out on access
 
 Amounts are `dict[str, int]` of resource name -> nano-units (1 CPU = 10**9, 1 byte = 10**9). `amounts.texts(amounts)`

@@ -12,10 +12,10 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 def listed(amounts: Mapping[str, int], binary: frozenset[str] = frozenset()) -> str:
-    """`cpu:1,memory:1Gi`; `binary` names resources to print in powers of 1024."""
+    """`cpu:1,memory:1Gi`, in the order of these texts; `binary` names resources to print in powers of 1024."""
     if not amounts:
         return "<empty>"
-    return ",".join(f"{name}:{text(name, amounts[name], binary=name in binary or None)}" for name in sorted(amounts))
+    return ",".join(sorted(f"{name}:{text(name, n, binary=name in binary or None)}" for name, n in amounts.items()))
 
 
 def no_victims(node: str, pod: str) -> str:

@@ -229,20 +229,19 @@ class Quota:
 
     @property
     def limit(self) -> Amounts:
-        """The runtime in the resources that max names: what usage is held against."""
+        """The runtime, which is what usage is held against, at less cost.
+
+        Also in resources that max does not name and those beside it share: there it is zero unless somebody below
+        requests some.
+        """
         if not self.takes_part:
             return EMPTY
         tree = self.tree
         tree.settle()
         if tree.is_calm_for(self):
-            shared = self.max_names
-            parent = self.parent
-            if parent is not None and parent is not tree.root and not parent.max_names >= shared:
-                shared &= parent.max_names
-            return {name: self.limited_in(name) for name in shared}
+            return {name: self.limited_in(name) for name in tree.names_below(self.parent)}
         if not self.fresh or tree.unmarked or self._limit is None:
-            shares = tree.shares_of(self)
-            self._limit = {name: shares[name] * unit(name) for name in self.max if name in shares}
+            self._limit = {name: units * unit(name) for name, units in tree.shares_of(self).items()}
         return self._limit
 
     @property

@@ -144,6 +144,8 @@ class QuotaTree:
             bound = level.max.get(name)
             if bound is not None:
                 room = min(room, bound - level._requested.get(name, 0))
+            elif level is not self.root and name in quota.max:
+                return 0  # nothing is shared out to a quota above that does not name it
         return room
 
     @property
@@ -180,9 +182,10 @@ class QuotaTree:
                 with self.timed(REFRESH):
                     self._refresh(quota)
             return quota.shares
-        return {name: quota.wants(name) for name in self._names_below(quota.parent)}
+        return {name: quota.wants(name) for name in self.names_below(quota.parent)}
 
-    def _names_below(self, parent: Quota | None) -> Iterable[str]:
+    def names_below(self, parent: Quota | None) -> Iterable[str]:
+        """The resources that the children of a quota share."""
         return self.resources if parent is None or parent is self.root else parent.max
 
     def _given_to(self, parent: Quota) -> Amounts:
@@ -207,7 +210,7 @@ class QuotaTree:
         parent = quota.parent
         assert parent is not None, "a root is always fresh, and only quotas in a tree are asked"
         self._refresh(parent)
-        names = list(self._names_below(parent))
+        names = list(self.names_below(parent))
         short = [name for name in names if self.is_short(parent, name)]
         parent.contended = bool(short)
         siblings = parent.ordered_children if short else [quota]

@@ -291,6 +291,45 @@ def test_elasticquota_case_14_ancestor_message():
     )
 
 
+def test_the_limit_shows_what_the_quotas_beside_it_share():
+    world = World(node("n", cpu=10, memory="10Gi", gpu=4))
+    world.put(quota("plain", {"cpu": 4, "memory": "4Gi"}, is_parent="true"))
+    world.put(quota("below", {"cpu": 2, "memory": "2Gi"}, parent="plain"))
+    world.put(quota("lends-not", {"memory": "1Gi"}, {"memory": "1Gi"}, allow_lent_resource="false"))
+    world.put(quota("devices", {"cpu": 4, "nvidia.com/gpu": 4}))
+    said = {}
+    for name in ("plain", "below", "lends-not", "devices"):
+        world.put(new := pod(f"new-{name}", {"cpu": 5, "memory": "5Gi", "nvidia.com/gpu": 5}, name))
+        said[name] = world.refusal(new).partition(", runtime: ")[2].partition(", used: ")[0]
+    assert said == {
+        "plain": "cpu:4,memory:4Gi,nvidia.com/gpu:0",
+        "below": "cpu:2,memory:2Gi",
+        "lends-not": "cpu:0,memory:1Gi,nvidia.com/gpu:0",
+        "devices": "cpu:4,memory:0,nvidia.com/gpu:4",
+    }
+
+
+def test_a_parent_has_nothing_to_give_of_what_only_others_name():
+    world = World(node("n", cpu=10, gpu=4), args={"enableCheckParentQuota": True})
+    world.put(quota("top", {"cpu": 10}, is_parent="true"))
+    world.put(quota("leaf", {"cpu": 10, "nvidia.com/gpu": 4}, parent="top"))
+    new = pod("new", {"cpu": 1, "nvidia.com/gpu": 1}, "leaf")
+    world.put(new)
+    assert world.refusal(new) == (
+        "Insufficient quotas, quotaNameTopo: [top leaf], runtime: cpu:1,nvidia.com/gpu:0, used: <empty>, "
+        "pod's request: cpu:1,nvidia.com/gpu:1, exceedDimensions: [nvidia.com/gpu]"
+    )
+
+
+def test_lists_are_in_the_order_of_their_texts():
+    world = World(args={"enableRuntimeQuota": False})
+    gpu = "koordinator.sh/gpu"
+    world.put(quota("q", {gpu: 100, f"{gpu}-core": 100, f"{gpu}-memory": 1, f"{gpu}-memory-ratio": 100, "cpu": 1}))
+    new = pod("new", {"cpu": 2}, "q")
+    world.put(new)
+    assert f"runtime: cpu:1,{gpu}-core:100,{gpu}-memory-ratio:100,{gpu}-memory:1,{gpu}:100, used" in world.refusal(new)
+
+
 # --- preemption -------------------------------------------------------------------------------------
 
 BY_MAX = {"enableRuntimeQuota": False}
