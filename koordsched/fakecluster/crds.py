@@ -197,6 +197,9 @@ class CrdStrategy(Strategy):
                 custom=True,
             )
             registry.serve(resource)
+        # As the real server, whose handler of custom resources makes a new storage for every spec: the streams of the
+        # old one end, and the watch cache of the new one knows nothing of the past.
+        registry.store.collection(storage).begin_anew(registry.store.rv)
 
     def _withdraw(self, group: str, version: str, plural: str) -> None:
         found = self._registry.find(group, version, plural)

@@ -8,8 +8,8 @@ written is what controllers and the next write will look at.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import msgspec
 import orjson
@@ -81,6 +81,16 @@ class Change(msgspec.Struct, gc=False, eq=False):
         return len(self.new.data) + 400
 
 
+class Observer(Protocol):
+    """Who is told of every change of a collection."""
+
+    def __call__(self, change: Change) -> None:
+        """A change was committed."""
+
+    def end(self) -> None:
+        """There is nothing more to be told: whoever wants to go on has to begin anew."""
+
+
 class Collection:
     """All objects of one stored resource, ordered by key, with the recent history of their changes."""
 
@@ -89,7 +99,7 @@ class Collection:
         self.history: deque[Change] = deque()
         self.compacted = first_rv
         """Changes up to this resourceVersion are no longer in the history."""
-        self.observers: list[Callable[[Change], None]] = []
+        self.observers: list[Observer] = []
         self._history_limit = history_bytes
         self._history_length = history_length
         self._history_size = 0
@@ -162,6 +172,17 @@ class Collection:
         self.history.clear()
         self._history_size = 0
 
+    def end(self) -> None:
+        """Tell the observers that this was all."""
+        for observer in self.observers:
+            observer.end()
+
+    def begin_anew(self, rv: int) -> None:
+        """Keep the objects and forget what was before `rv`: watches end, and those that resume from before get 410."""
+        self.compact()
+        self.compacted = rv
+        self.end()
+
 
 class Store:
     """The collections, under one counter of resourceVersions.
@@ -190,8 +211,10 @@ class Store:
         return found
 
     def drop(self, storage: str) -> None:
-        """Forget a collection (its CRD is gone)."""
-        self._collections.pop(storage, None)
+        """Forget a collection (its CRD is gone), and end its watches."""
+        dropped = self._collections.pop(storage, None)
+        if dropped is not None:
+            dropped.end()
 
     def next_rv(self) -> int:
         """Take the next resourceVersion."""

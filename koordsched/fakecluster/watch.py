@@ -137,6 +137,11 @@ class WatchGroup:
             for watcher in self.watchers:
                 watcher.push(encoded)
 
+    def end(self) -> None:
+        """End the streams after what is buffered."""
+        for watcher in self.watchers:
+            watcher.close()
+
 
 def departed(change: Change) -> Record:
     """What a watcher is told of an object that left its selector: the old state under the new version."""

@@ -1,11 +1,13 @@
 """Custom resources: served as defined, at once."""
 
+import asyncio
 import copy
 
 import pytest
 
 from tests.fakecluster.apiclient import Api
 
+DEADLINE = 20
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/ex.com/v1/namespaces/default/widgets"
 
@@ -224,6 +226,39 @@ def test_deleting_the_definition_deletes_the_objects(api):
     assert api.get(WIDGETS)[0] == 404
     api.post(CRDS, definition())
     assert api.get(WIDGETS)[1]["items"] == []
+
+
+def _with_a_field(spec):
+    spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"] = {"type": "string"}
+
+
+def _no_longer_served(spec):
+    spec["versions"][0] |= {"served": False, "storage": True}
+    spec["versions"].append({**spec["versions"][0], "name": "v2", "served": True, "storage": False})
+
+
+CHANGED = [("another schema", _with_a_field), ("no longer served", _no_longer_served)]
+
+
+@pytest.mark.parametrize("change", [c[1] for c in CHANGED], ids=[c[0] for c in CHANGED])
+async def test_a_changed_definition_ends_the_watches(api, change):
+    stream = api.watch(f"{WIDGETS}?watch=1")
+    api.post(WIDGETS, widget())
+    changed = definition()
+    change(changed["spec"])
+    assert api.merge(f"{CRDS}/widgets.ex.com", changed)[0] == 200
+    async with asyncio.timeout(DEADLINE):
+        assert [(e["type"], e["object"]["metadata"]["name"]) for e in await stream.rest()] == [("ADDED", "w")]
+
+
+async def test_a_definition_that_stays_the_same_ends_no_watch(api):
+    stream = api.watch(f"{WIDGETS}?watch=1")
+    version = api.registry.store.rv
+    api.merge(f"{CRDS}/widgets.ex.com", {"metadata": {"labels": {"a": "b"}}})
+    api.post(WIDGETS, widget())
+    async with asyncio.timeout(DEADLINE):
+        assert [name for _, name, _ in await stream.take(1)] == ["w"]
+        assert [name for _, name, _ in await api.watch(f"{WIDGETS}?watch=1&resourceVersion={version}").take(1)] == ["w"]
 
 
 BAD = [

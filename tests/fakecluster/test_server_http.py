@@ -15,6 +15,7 @@ from koordsched.fakecluster.kubeconfig import kubeconfig, write_kubeconfig
 from koordsched.fakecluster.tls import self_signed
 from tests import virtualtime
 from tests.fakecluster.apiclient import CONFIG_MAPS, PODS, Api, config_map
+from tests.fakecluster.test_server_customresources import CRDS, WIDGETS, definition, widget
 
 DEADLINE = 20
 
@@ -86,6 +87,53 @@ async def test_a_stream_is_chunked_and_others_go_on():
         assert (await answer(reader))[2] == b"ok"
         writer.close()
         other.close()
+
+
+async def events(reader):
+    """The events of a watch, whose head has been read, to the end of its stream."""
+    found = []
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        found += [json.loads(line) for line in (await reader.readexactly(size)).splitlines()]
+        await reader.readexactly(2)
+    await reader.readexactly(2)
+    return [(event["type"], event["object"]) for event in found]
+
+
+async def test_watches_do_not_outlive_their_definition():
+    """A kind that is gone and comes back begins anew: nobody may think that what went with it is still there."""
+    api = Api()
+    api.post(CRDS, definition())
+    rv = api.get(WIDGETS)[1]["metadata"]["resourceVersion"]
+    async with served(api) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+        async def watch(version):
+            writer.write(request("GET", f"{WIDGETS}?watch=1&timeoutSeconds=5&resourceVersion={version}"))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+        await watch(rv)
+        api.post(WIDGETS, widget())
+        api.delete(f"{CRDS}/widgets.ex.com")
+        seen = await events(reader)
+        assert [(kind, thing["metadata"]["name"]) for kind, thing in seen] == [("ADDED", "w"), ("DELETED", "w")]
+
+        writer.write(request("GET", f"{WIDGETS}?watch=1&resourceVersion={rv}"))
+        assert (await answer(reader))[0] == 404
+
+        api.post(CRDS, definition())
+        for version in (rv, seen[-1][1]["metadata"]["resourceVersion"]):
+            await watch(version)
+            [(kind, status)] = await events(reader)
+            assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired"), version
+
+        writer.write(request("GET", WIDGETS))
+        listed = json.loads((await answer(reader))[2])
+        assert listed["items"] == []
+        await watch(listed["metadata"]["resourceVersion"])
+        api.post(WIDGETS, widget("again"))
+        api.timers.advance(6)
+        assert [(kind, thing["metadata"]["name"]) for kind, thing in await events(reader)] == [("ADDED", "again")]
+        writer.close()
 
 
 async def test_a_closed_connection_ends_its_watch():
