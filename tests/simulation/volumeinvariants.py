@@ -2,7 +2,7 @@
 
 from tests.reference.plugins.nodevolumelimits import volume_of_claim
 from tests.reference.selectors import node_selector_matches
-from tests.reference.volumes import SELECTED_NODE, all_claims, annotations_of, find, is_bound
+from tests.reference.volumes import SELECTED_NODE, all_claims, annotations_of, find, is_bound, owned_by
 from tests.reference.world import World, namespace_of
 from tests.simulation.history import History
 from tests.simulation.invariants import NODES
@@ -40,7 +40,7 @@ class VolumeInvariants:
     def bound(self, pod, decision):
         """A pod was bound: its volumes can be reached from its node, nobody else has what it alone may have, and its
         node can hold them."""
-        name, world = pod["metadata"]["name"], World(self.objects())
+        name = pod["metadata"]["name"]
         others = list(self._invariants.known_others(pod, decision))
         for claim_name, _ in all_claims(pod):
             claim = self._latest(CLAIMS, self._claims, (namespace_of(pod), claim_name), decision)
@@ -54,7 +54,7 @@ class VolumeInvariants:
                 rivals = [o["metadata"]["name"] for o in others if _uses(o, claim) and self._is_placed(o, decision)]
                 if rivals:
                     self._fail(decision, f"pod {name}, whose claim {claim_name} is used by {rivals}")
-        self._check_limit(pod, [other for other in others if _node(other) == decision.node], world, decision)
+        self._check_limit(pod, [other for other in others if _node(other) == decision.node], decision)
 
     def _is_placed(self, pod, decision):
         """Whether its node was there: of pods on nodes that are gone nobody asks what they use (upstream)."""
@@ -74,11 +74,12 @@ class VolumeInvariants:
                 return
         self._fail(decision, f"pod {pod['metadata']['name']} to {decision.node}, where volume {key[1]} is not")
 
-    def _check_limit(self, pod, others, world, decision):
-        """For some state of the driver's limit that may have been known, and the claims as they are now."""
-        wanted, there = _attached(pod, world), set()
+    def _check_limit(self, pod, others, decision):
+        """For some state of the driver's limit that may have been known; claims count as the replica knew them."""
+        worlds, there = self._known_worlds(decision), set()
+        wanted = _attached(pod, worlds)
         for other in others:
-            there |= _attached(other, world)
+            there |= _attached(other, worlds)
         problems = []
         for state in self._csi_nodes.states_since(("", decision.node), decision.versions[CSI_NODES]):
             limits = {
@@ -88,7 +89,7 @@ class VolumeInvariants:
             }
             over = [
                 f"{driver}: {len(both)} of {limits[driver]}"
-                for driver in sorted({driver for driver, _ in wanted - there})
+                for driver in sorted({driver for driver, *_ in wanted - there})
                 if driver in limits and len(both := {v for v in wanted | there if v[0] == driver}) > limits[driver]
             ]
             if not over:
@@ -96,6 +97,12 @@ class VolumeInvariants:
             problems += over
         if problems:
             self._fail(decision, f"pod {pod['metadata']['name']} to {decision.node}, too many volumes: {problems}")
+
+    def _known_worlds(self, decision):
+        """The storage objects as they were known when it was decided; while a list was under way, also as they are."""
+        versions = decision.versions
+        then = [*self._classes.newest(), *self._claims.at(versions[CLAIMS]), *self._volumes.at(versions[VOLUMES])]
+        return [World(then)] + ([World(self.objects())] if decision.listing & {CLAIMS, VOLUMES} else [])
 
     def _fail(self, decision, text):
         self._invariants.fail(f"{decision.writer} binds {text}")
@@ -146,12 +153,17 @@ def _uses(pod, claim):
     return any(name == claim["metadata"]["name"] for name, ephemeral in all_claims(pod) if not ephemeral)
 
 
-def _attached(pod, world):
-    """(driver, handle) of the pod's volumes."""
-    found = set()
-    for name, _ in all_claims(pod):
+def _attached(pod, worlds):
+    """(driver, namespace, claim) of the pod's volumes that count in each of the worlds. One claim has one volume, which
+    may not be there yet."""
+    return set.intersection(*({*_counting(pod, world)} for world in worlds))
+
+
+def _counting(pod, world):
+    for name, ephemeral in all_claims(pod):
         claim = find(world, "PersistentVolumeClaim", name, namespace_of(pod))
-        volume = volume_of_claim(claim, world) if claim is not None else None
+        if claim is None or (ephemeral and not owned_by(claim, pod)):
+            continue
+        volume = volume_of_claim(claim, world)
         if volume is not None:
-            found.add(volume)
-    return found
+            yield volume[0], namespace_of(claim), name
