@@ -32,6 +32,22 @@ def comma_list(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else tuple(filter(None, value.split(",")))
 
 
+def integers(value: str | tuple[int, ...]) -> tuple[int, ...]:
+    """Numbers of 32 bits, separated by commas."""
+    if isinstance(value, tuple):
+        return value
+    return tuple(_int32(text.strip()) for text in filter(None, value.split(",")))
+
+
+def _int32(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise click.BadParameter(f'strconv.Atoi: parsing "{text}": invalid syntax')
+    if len(digits) > 10 or not -(1 << 31) <= int(text) < 1 << 31:
+        raise click.BadParameter(f'strconv.Atoi: parsing "{text}": value out of range')
+    return int(text)
+
+
 def level(value: str | int) -> int:
     """A log level; `-v=2`, which click hands over as `=2`, is one too."""
     text = str(value).removeprefix("=")

@@ -13,7 +13,7 @@ import uvloop
 from koordsched import config
 from koordsched.cli.daemon import Daemon, StartFailed
 from koordsched.cli.endpoints import flags_in_force
-from koordsched.cli.run_flags import run_options
+from koordsched.cli.run_flags import FLAG_NAMES, run_options
 from koordsched.config.options import Options
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.observability.logging import LogOptions, set_up_logging
@@ -22,7 +22,7 @@ from koordsched.plugins import IN_TREE
 _log = logging.getLogger(__name__)
 
 
-@click.command("run")
+@click.command("run", context_settings=dict(FLAG_NAMES))
 @run_options
 def run(options: Options) -> None:
     """Schedule pods until told to stop."""

@@ -1,18 +1,19 @@
 """The flags of `koordsched run`, by the names and defaults of kube-scheduler and koord-scheduler.
 
 `run_options` is a decorator: the command receives one `Options` instead of some sixty parameters.
-Flags take values as in Go: `--leader-elect`, `--leader-elect=false`, `-v=2`.
+Flags take values as in Go: `--leader-elect`, `--leader-elect=false`, `-v=2`. With `FLAG_NAMES` as the command's context
+settings they may be written with underscores, as in component-base `cli/flag/flags.go`: `--leader_elect`.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
 import click
 
 import koordsched
-from koordsched.cli.flag_types import boolean, comma_list, duration, kubernetes_version, level, size
+from koordsched.cli.flag_types import boolean, comma_list, duration, integers, kubernetes_version, level, size
 from koordsched.config.errors import ConfigError
 from koordsched.config.feature_gates import FeatureGates
 from koordsched.config.options import (
@@ -43,6 +44,8 @@ _GROUPS: dict[str, type[Any]] = {
     "leader_election": LeaderElectionOverrides,
     "deprecated": Deprecated,
 }
+
+FLAG_NAMES: Mapping[str, Any] = {"token_normalize_func": lambda name: name.replace("_", "-")}
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -101,7 +104,8 @@ _FLAGS: tuple[_Decorator, ...] = (
         "--max-pods-binding",
         "max_pods_binding",
         click.IntRange(1),
-        "Pods whose binding may be under way at a time: no more are placed while the API server does not keep up.",
+        "Pods whose binding may be under way at a time: no more are placed while the API server does not keep up. "
+        "Those that wait on Permit or for their volumes do not count.",
     ),
     _flag(
         "--fair-namespaces",
@@ -134,6 +138,12 @@ _FLAGS: tuple[_Decorator, ...] = (
     _flag("--tls-cert-file", "secure_serving.tls_cert_file", str, "Certificate, with its chain."),
     _flag("--tls-private-key-file", "secure_serving.tls_private_key_file", str, "Private key of the certificate."),
     _flag("--tls-cipher-suites", "secure_serving.tls_cipher_suites", comma_list, "Cipher suites, by Go's names."),
+    _flag(
+        "--tls-curve-preferences",
+        "secure_serving.tls_curve_preferences",
+        integers,
+        f"Key exchange mechanisms, by their numbers. {_NO_EFFECT}",
+    ),
     _flag(
         "--tls-min-version",
         "secure_serving.tls_min_version",

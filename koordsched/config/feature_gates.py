@@ -35,16 +35,17 @@ KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(
         Stage.GA,
         True,
-        "DynamicResourceAllocation SchedulerQueueingHints",
+        "DRAAdminAccess DynamicResourceAllocation SchedulerQueueingHints",
         locked=True,
     ),
+    **_gates(Stage.GA, True, "DRAPrioritizedList"),
     **_gates(
         Stage.BETA,
         True,
         """
         ComponentFlagz ComponentStatusz ContextualLogging
-        DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource
-        DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout
+        DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
+        DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization DRASchedulerFilterTimeout
         NodeDeclaredFeatures NominatedNodeNameForExpectation OpportunisticBatching PodLevelResources
         SchedulerAsyncPreemption SchedulerPopFromBackoffQ
         """,
@@ -52,7 +53,7 @@ KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(
         Stage.BETA,
         False,
-        "CoordinatedLeaderElection DRAResourceClaimGranularStatusAuthorization SchedulerAsyncAPICalls",
+        "CoordinatedLeaderElection DRADeviceTaintRules SchedulerAsyncAPICalls",
     ),
     # Of client-go, where it is on by default: here first lists come in pages unless streams are asked for.
     **_gates(Stage.BETA, False, "WatchListClient"),
@@ -60,7 +61,7 @@ KNOWN_GATES: Mapping[str, Gate] = {
         Stage.ALPHA,
         False,
         """
-        DRADeviceTaintRules DRAListTypeAttributes DRANodeAllocatableResources DRAWorkloadResourceClaims
+        DRAListTypeAttributes DRANodeAllocatableResources DRAWorkloadResourceClaims
         GangScheduling GenericWorkload StorageCapacityScoring TaintTolerationComparisonOperators
         TopologyAwareWorkloadScheduling VolumeLimitScaling WorkloadAwarePreemption
         """,
@@ -127,6 +128,12 @@ class FeatureGates:
     def items(self) -> Iterable[tuple[str, bool]]:
         """Every known gate with its state, by name."""
         return sorted(self._enabled.items())
+
+
+def stage_of(name: str) -> str:
+    """The stage of a known gate as upstream's metrics have it: empty for GA. Raises KeyError for an unknown one."""
+    stage = KNOWN_GATES[name].stage
+    return "" if stage is Stage.GA else stage.value
 
 
 def _assignment(item: str) -> tuple[str, bool]:

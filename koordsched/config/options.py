@@ -25,6 +25,7 @@ class SecureServing:
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
+    tls_curve_preferences: tuple[int, ...] = ()
     tls_min_version: str = ""
     tls_sni_cert_key: tuple[str, ...] = ()
 
@@ -149,11 +150,17 @@ class Options:
         return load(read_file(self.config), catalog=catalog, gates=self.feature_gates, adjust=self._over_file)
 
     def ignored(self) -> list[str]:
-        """A text for each deprecated flag that the presence of `--config` disables."""
-        if not self.config:
-            return []
-        given = (name for name in Deprecated.__slots__ if getattr(self.deprecated, name) is not None)
-        return [f"--{name.replace('_', '-')} is ignored because --config is set" for name in given]
+        """A text for each given flag without effect that users may rely on.
+
+        Deprecated ones beside `--config`, and curves, of which Python's ssl module offers no choice.
+        """
+        texts = []
+        if self.secure_serving.tls_curve_preferences:
+            texts.append("--tls-curve-preferences has no effect: the TLS library's own curves are offered")
+        if self.config:
+            given = (name for name in Deprecated.__slots__ if getattr(self.deprecated, name) is not None)
+            texts += [f"--{name.replace('_', '-')} is ignored because --config is set" for name in given]
+        return texts
 
     def _over_file(self, configuration: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
         """Election flags win; `--kubeconfig` fills in where the file names none (upstream ignores it then)."""

@@ -8,7 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from koordsched.cli.run_flags import run_options
+from koordsched.cli.run import run
+from koordsched.cli.run_flags import FLAG_NAMES, run_options
 from koordsched.config import ConfigError, Duration, FeatureGates
 from koordsched.config.options import Options
 from tests.config.documents import document
@@ -17,12 +18,12 @@ from tests.config.documents import document
 def parse(*arguments: str) -> tuple[Result, Options | None]:
     seen: list[Options] = []
 
-    @click.command()
+    @click.command(context_settings=dict(FLAG_NAMES))
     @run_options
-    def run(options: Options) -> None:
+    def command(options: Options) -> None:
         seen.append(options)
 
-    result = CliRunner().invoke(run, arguments)
+    result = CliRunner().invoke(command, arguments)
     return result, seen[0] if seen else None
 
 
@@ -78,6 +79,12 @@ VALUES: dict[str, tuple[list[str], Callable[[Options], Any], Any]] = {
         lambda o: (o.feature_gates.enabled("GangScheduling"), o.feature_gates.enabled("DRADeviceTaints")),
         (True, False),
     ),
+    "underscores": (
+        ["--leader_elect=false", "--tls_cipher_suites", "A_B,C"],
+        lambda o: (o.leader_election.leader_elect, o.secure_serving.tls_cipher_suites),
+        (False, ("A_B", "C")),
+    ),
+    "curves": (["--tls-curve-preferences=29,4588"], lambda o: o.secure_serving.tls_curve_preferences, (29, 4588)),
     "without effect": (
         ["--vmodule=a=3", "--emulated-version=kube=1.35", "--permit-port-sharing", "--log-flush-frequency=5s"],
         lambda o: o.logging.verbosity,
@@ -99,6 +106,8 @@ def test_values(arguments: list[str], read: Callable[[Options], Any], value: Any
         (["--leader-elect=maybe"], 'strconv.ParseBool: parsing "maybe": invalid syntax'),
         (["--leader-elect-retry-period=5"], 'time: missing unit in duration "5"'),
         (["-v=x"], 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (["--tls-curve-preferences=X25519"], 'strconv.Atoi: parsing "X25519": invalid syntax'),
+        (["--tls-curve-preferences=29,2147483648"], 'strconv.Atoi: parsing "2147483648": value out of range'),
         (["--secure-port=70000"], "70000 is not in the range 0<=x<=65535"),
         (["--logging-format=xml"], "'xml' is not one of 'text', 'json'"),
         (["--emulated-version=1.20"], "emulation version 1.20 is not between [1.33, 1.36]"),
@@ -119,6 +128,36 @@ def test_errors(arguments: list[str], message: str) -> None:
     assert parsed is None
     assert result.exit_code == 2
     assert message in result.output
+
+
+FLAGS_OF_KUBE_SCHEDULER = """
+--allow-metric-labels --allow-metric-labels-manifest --authentication-kubeconfig --authentication-skip-lookup
+--authentication-token-webhook-cache-ttl --authentication-tolerate-lookup-failure --authorization-always-allow-paths
+--authorization-kubeconfig --authorization-webhook-cache-authorized-ttl --authorization-webhook-cache-unauthorized-ttl
+--bind-address --cert-dir --client-ca-file --config --contention-profiling --disable-http2-serving --disabled-metrics
+--emulated-version --feature-gates --help --http2-max-streams-per-connection
+--kube-api-burst --kube-api-content-type --kube-api-qps --kubeconfig --leader-elect --leader-elect-lease-duration
+--leader-elect-renew-deadline --leader-elect-resource-lock --leader-elect-resource-name
+--leader-elect-resource-namespace --leader-elect-retry-period --log-flush-frequency --log-json-info-buffer-size
+--log-json-split-stream --log-text-info-buffer-size --log-text-split-stream --logging-format --master
+--min-compatibility-version --permit-address-sharing --permit-port-sharing --pod-max-in-unschedulable-pods-duration
+--profiling --requestheader-allowed-names --requestheader-client-ca-file --requestheader-extra-headers-prefix
+--requestheader-group-headers --requestheader-uid-headers --requestheader-username-headers --secure-port
+--show-hidden-metrics-for-version --tls-cert-file --tls-cipher-suites --tls-curve-preferences --tls-min-version
+--tls-private-key-file --tls-sni-cert-key --v --version --vmodule --write-config-to
+"""
+"""kube-scheduler 1.36 --help."""
+
+
+def test_every_flag_of_kube_scheduler_is_known() -> None:
+    known = {name for parameter in run.params for name in parameter.opts} | {"--help"}
+    assert set(FLAGS_OF_KUBE_SCHEDULER.split()) - known == set()
+
+
+def test_curves_are_said_to_have_no_effect() -> None:
+    assert options("--tls-curve-preferences=29").ignored() == [
+        "--tls-curve-preferences has no effect: the TLS library's own curves are offered"
+    ]
 
 
 def test_version() -> None:
@@ -187,6 +226,9 @@ def test_flags_are_validated_with_the_file() -> None:
         (["GangScheduling=true", " GangScheduling = false "], {"GangScheduling": False}),
         (["SchedulerQueueingHints=true"], {"SchedulerQueueingHints": True}),
         ([""], {"NodeDeclaredFeatures": True}),
+        # Of other components, of 1.34, 1.36, and of client-go: one list for all components of a cluster.
+        (["MemoryManager=true,NativeHistograms=true,StaleControllerConsistencyJob=false,AtomicFIFO=false"], {}),
+        (["AllBeta=false"], {"DRAPrioritizedList": True, "DRAResourceClaimGranularStatusAuthorization": False}),
     ],
 )
 def test_feature_gates(texts: list[str], expected: dict[str, bool]) -> None:
