@@ -103,6 +103,7 @@ class Family(ABC):
     def __init__(self, name: str, documentation: str, kind: str, labels: Sequence[str], stability: Stability) -> None:
         self.name = name
         self.documentation = f"[{stability}] {documentation}"
+        self.stability = stability
         self.kind = kind
         self.label_names = tuple(labels)
 

@@ -101,6 +101,11 @@ class MetricRegistry:
         """Those that are not disabled."""
         return [family for family in self._families.values() if family.name not in self._options.disabled]
 
+    @property
+    def disabled(self) -> int:
+        """How many families are not shown because an option says so."""
+        return len(self._options.disabled & self._families.keys())
+
     def collect(self) -> Iterable[Metric]:
         """prometheus-client's Collector: every family that has series and is not disabled."""
         for family in self.families():
