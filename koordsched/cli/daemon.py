@@ -18,13 +18,14 @@ from random import Random
 
 from koordsched import __version__, controllers
 from koordsched.cli.debugdump import write_dump
-from koordsched.cli.endpoints import Endpoints, Served, metric_options
+from koordsched.cli.endpoints import EMULATION, Endpoints, Served, metric_options
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.client.network import NetworkTransport
 from koordsched.client.transport import Request, Response
+from koordsched.config.feature_gates import stage_of
 from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
@@ -33,6 +34,7 @@ from koordsched.framework.profile import ProfileError
 from koordsched.journal.frames import NotAJournal
 from koordsched.journal.header import Setting
 from koordsched.journal.live import LiveJournal
+from koordsched.observability.component import observe_build, observe_features, observe_registry
 from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.internals import (
     observe_events,
@@ -91,6 +93,7 @@ class Daemon:
         self._rng = Random()
         self._identity = f"{platform.node()}_{uuid.uuid4()}"
         self._stopping = asyncio.Event()
+        self._asked = False
         self._elected = asyncio.Event()
         self._code = 0
         self._settled: Callable[[], None] = _settle_memory
@@ -103,16 +106,31 @@ class Daemon:
         gc.collect()
         gc.set_threshold(*GC_AT_START)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Under nohup a terminal may go.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._asked_to_stop)
         async with AsyncExitStack() as cleanup:
             try:
                 return await self._run(cleanup)
             except (ClientError, ExtenderConfigError, MetricOptionError, ProfileError, ServingError) as error:
                 raise StartFailed(str(error)) from error
 
+    def _asked_to_stop(self) -> None:
+        """The first signal asks for an orderly end, a second one for one at once (apiserver `pkg/server/signal.go`)."""
+        if self._asked:
+            print("koordsched: ended at once by a second signal", file=sys.stderr, flush=True)
+            os._exit(1)
+        self._asked = True
+        self._stopping.set()
+
     async def _run(self, cleanup: AsyncExitStack) -> int:
         metrics = Metrics(metric_options(self._options.metrics))
+        observe_build(metrics, __version__, EMULATION)
+        observe_features(
+            metrics, ((name, stage_of(name), enabled) for name, enabled in self._options.feature_gates.items())
+        )
+        observe_registry(metrics)
         transport = await NetworkTransport.open(
             self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
         )

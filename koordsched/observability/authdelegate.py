@@ -160,7 +160,8 @@ class DelegatedAuth:
             answer = await self._requester.request(method, path, body=None if body is None else orjson.dumps(body))
         except Exception as error:
             # Whatever the transport raises: whoever asked is refused, and told that it is not their fault.
-            raise LookupFailed(f"{method} {path}: {str(error) or type(error).__name__}") from error
+            told = str(error) or type(error).__name__
+            raise LookupFailed(told if told.startswith(f"{method} {path}") else f"{method} {path}: {told}") from error
         if not 200 <= answer.status < 300:
             raise LookupFailed(f"{method} {path}: the API server answered {answer.status}")
         try:

@@ -85,7 +85,7 @@ def trust_clients(context: ssl.SSLContext, client_ca: bytes) -> None:
     """From now on clients may present certificates signed by `client_ca` (PEM), too. Raises ServingError."""
     try:
         context.load_verify_locations(cadata=client_ca.decode())
-    except (ssl.SSLError, UnicodeDecodeError) as error:
+    except (ssl.SSLError, ValueError) as error:  # ValueError: empty, or not text
         raise ServingError(f"the client CA bundle cannot be read: {error}") from error
     context.verify_mode = ssl.CERT_OPTIONAL
 
@@ -191,15 +191,15 @@ def _apply_flags(context: ssl.SSLContext, options: TLSOptions) -> None:
 
 
 def self_signed(hosts: Sequence[str], now: datetime.datetime) -> tuple[bytes, bytes]:
-    """A certificate for localhost and `hosts`, valid for a year, and its key; both PEM."""
+    """A certificate for localhost and `hosts`, valid for a year, and its key; both PEM. Raises ServingError."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"localhost@{int(now.timestamp())}")])
     names: list[x509.GeneralName] = []
     for host in dict.fromkeys(("localhost", "127.0.0.1", "::1", *hosts)):
         try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
+            names.append(_name_of(host))
+        except ValueError as error:
+            raise ServingError(f"{host!r} is neither an address nor a host name") from error
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -218,3 +218,11 @@ def self_signed(hosts: Sequence[str], now: datetime.datetime) -> tuple[bytes, by
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
+
+
+def _name_of(host: str) -> x509.GeneralName:
+    """Raises ValueError for what is neither an address nor a name in ASCII."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

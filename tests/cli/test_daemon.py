@@ -124,6 +124,8 @@ CANNOT_START = [
     (["--master=http://host:0"], "koordsched: server address 'http://host:0' is not of the form http(s)://host:port"),
     (["--tls-cert-file=/nowhere", "--tls-private-key-file=/nowhere"], "cannot serve with /nowhere"),
     (["--tls-cipher-suites=ROT13"], "unknown or unsupported cipher suite 'ROT13'"),
+    (["--bind-address=ü"], "koordsched: 'ü' is neither an address nor a host name"),
+    (["--client-ca-file=/dev/null"], "koordsched: the client CA bundle cannot be read: "),
     (["--client-ca-file=/nowhere"], "koordsched: --client-ca-file /nowhere: No such file or directory"),
     (["--allow-metric-labels=x"], "--allow-metric-labels: 'x' is not of the form <metric>,<label>=<value>"),
     (["--config=/nowhere"], "/nowhere"),
@@ -216,6 +218,45 @@ def test_a_whole_life(cluster, tmp_path):
         assert code == 0
         with pytest.raises(OSError, match="refused"):
             get(f"{base}/healthz")
+
+
+def test_the_end_of_the_terminal_is_an_orderly_end(cluster):
+    flags = (f"--kubeconfig={cluster}", "--leader-elect-resource-name=hung-up")
+    with running("run", *options(free_port(), *flags)) as process:
+        process.wait_for("successfully acquired lease")
+        assert process.end(signal.SIGHUP)[0] == 0
+    with running("run", *options(free_port(), *flags)) as process:
+        process.wait_for("successfully acquired lease")  # at once: it was given back
+        assert process.end(signal.SIGTERM)[0] == 0
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    """While a credential plugin waits for somebody to log in, say."""
+    waiting, plugin, kubeconfig = tmp_path / "waiting", tmp_path / "plugin", tmp_path / "kubeconfig"
+    plugin.write_text(f"#!/bin/sh\necho $$ > {waiting}.new && mv {waiting}.new {waiting}\nexec sleep 60\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
+    with running("run", *options(free_port()), f"--kubeconfig={kubeconfig}") as process:
+        end = time.monotonic() + DEADLINE
+        while not waiting.exists():
+            assert time.monotonic() < end, process.lines
+            time.sleep(0.02)
+        try:
+            process.process.send_signal(signal.SIGTERM)
+            code = process.end(signal.SIGINT)[0]
+        finally:
+            os.kill(int(waiting.read_text()), signal.SIGKILL)
+        assert (code, process.lines[-1]) == (1, "koordsched: ended at once by a second signal")
 
 
 def test_a_lost_lease_ends_the_process(cluster):

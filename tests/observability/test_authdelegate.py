@@ -114,6 +114,7 @@ async def test_the_cache_is_bounded() -> None:
     [
         (Server(error=ConnectionError("refused")), "tokenreviews: refused"),
         (Server(error=TimeoutError()), "tokenreviews: TimeoutError"),
+        (Server(error=ConnectionError(f"POST {TOKEN_REVIEWS}: refused")), f"^POST {TOKEN_REVIEWS}: refused$"),
         (Server(status=403), "the API server answered 403"),
         (Server(b"<html>"), "malformed"),
         (Server({"status": {"authenticated": "yes"}}), "Expected `bool`"),

@@ -32,6 +32,7 @@ from koordsched.observability.servingtls import (
     TLSOptions,
     self_signed,
     serving_context,
+    trust_clients,
 )
 from tests.observability.certificates import NOW, Authority
 
@@ -419,6 +420,12 @@ def test_bad_tls_options(options: TLSOptions, message: str) -> None:
 def test_bad_client_ca() -> None:
     with pytest.raises(ServingError, match="client CA bundle cannot be read"):
         serving_context(TLSOptions(), NOW, client_ca=b"garbage")
+
+
+@pytest.mark.parametrize("bundle", [b"", b"\n", b"\xff"])
+def test_empty_client_ca(bundle: bytes) -> None:
+    with pytest.raises(ServingError, match="client CA bundle cannot be read"):
+        trust_clients(serving_context(TLSOptions(), NOW), bundle)
 
 
 @pytest.mark.parametrize(
