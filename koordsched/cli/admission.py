@@ -91,6 +91,11 @@ class Admission:
         self._note_once(resource.storage, sourced)
         try:
             if sourced.meta.get("uid"):
+                if sourced.kind == "Pod":
+                    # There may be a million: the rest is checked when the scheduler takes them in.
+                    _check_parts(sourced)
+                else:
+                    check(orjson.dumps(sourced.obj), resource, "Ignore", [])
                 if _type(sourced) in _CONTEXT:
                     self._registry.restore(resource, orjson.loads(orjson.dumps(sourced.obj)))
                 return sourced
@@ -113,6 +118,12 @@ class Admission:
             # A server leaves the status to controllers; here it says what has happened so far.
             stored["status"] = {**(stored.get("status") or {}), **status}
         return stored
+
+
+def _check_parts(sourced: Sourced) -> None:
+    for field in ("spec", "status"):
+        if not isinstance(sourced.obj.get(field), dict | None):
+            raise InputError(f"{sourced.where}: {sourced.kind} {sourced.name}: {field}: an object was expected")
 
 
 def _type(sourced: Sourced) -> tuple[str, str]:

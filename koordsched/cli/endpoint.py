@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import ssl
 import urllib.error
 import urllib.parse
@@ -50,7 +51,9 @@ class Endpoint:
         except ConnectionConfigError as error:
             raise EndpointError(str(error)) from error
         if token:
-            authorization = f"Bearer {token}"
+            authorization = f"Bearer {token.strip()}"
+            if not (authorization.isascii() and authorization.isprintable()):
+                raise EndpointError("--token holds characters that no header may carry")
         context: ssl.SSLContext | None = None
         if url.scheme == "https":
             try:
@@ -89,6 +92,8 @@ class Endpoint:
                 reason = reason.verify_message
                 hint = " (give its authority with --ca-file, or --insecure-skip-tls-verify)"
             raise EndpointError(f"{self.server}: {reason}{hint}") from error
+        except http.client.HTTPException as error:
+            raise EndpointError(f"{self.server}: this is no answer of a scheduler: {error!r}") from error
 
     @staticmethod
     def _hint(code: int, text: str) -> str:

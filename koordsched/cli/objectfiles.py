@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ import yaml
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
+
+MAX_DEPTH = 1000
+"""Levels of nesting in a YAML document."""
 
 Object = dict[str, Any]
 
@@ -94,11 +98,35 @@ def _documents(name: str, content: bytes) -> list[Any]:
         except orjson.JSONDecodeError as error:
             raise InputError(f"{name}: not valid JSON: {error}") from error
     try:
-        return list(yaml.load_all(content.decode("utf-8"), Loader=_Loader))
+        text = content.decode("utf-8")
+        _check_depth(text)
+        return [_as_json(document) for document in yaml.load_all(text, Loader=_Loader)]
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, orjson.JSONEncodeError, ValueError, RecursionError) as error:
         raise InputError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_depth(text: str) -> None:
+    """Raises ValueError for collections nested so deeply that the C loader would run out of stack, and crash.
+
+    A level takes a bracket, or further characters on a line, so most files need not be looked at twice.
+    """
+    if text.count("[") + text.count("{") <= MAX_DEPTH and max(map(len, text.splitlines()), default=0) <= MAX_DEPTH:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+
+
+def _as_json(document: Any) -> Any:
+    """The value as JSON has it: keys are text, aliases are copies. Raises orjson.JSONEncodeError for other types."""
+    return orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
 
 
 def _unpacked(where: str, document: Any) -> Iterator[Sourced]:
@@ -133,16 +161,31 @@ def _checked(where: str, obj: Object) -> Sourced:
     for field in ("name", "namespace", "uid"):
         if not isinstance(meta.get(field), str | None):
             raise InputError(f"{where}: {obj['kind']}: metadata.{field}: text was expected, not {meta[field]!r}")
+    labels = meta.get("labels")
+    if not isinstance(labels, dict | None):
+        kind = type(labels).__name__
+        raise InputError(f"{where}: {obj['kind']}: metadata.labels: an object was expected, not {kind}")
+    owners = meta.get("ownerReferences")
+    if not isinstance(owners, list | None) or any(not isinstance(owner, dict) for owner in owners or ()):
+        raise InputError(f"{where}: {obj['kind']}: metadata.ownerReferences: a list of objects was expected")
     if not meta.get("name"):
         raise InputError(f"{where}: {obj['kind']}: metadata.name is missing")
     return Sourced(where, obj)
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads YAML as JSON would have it: timestamps stay text."""
+    """Reads YAML as JSON would have it: timestamps stay text, numbers are finite."""
+
+    def finite(self, node: yaml.ScalarNode) -> float:
+        """A float. Raises yaml.constructor.ConstructorError for what JSON cannot say."""
+        number: float = self.construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise yaml.constructor.ConstructorError(None, None, f"{node.value} is not a finite number", node.start_mark)
+        return number
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in entries if tag != "tag:yaml.org,2002:timestamp"]
     for first, entries in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.finite)

@@ -10,7 +10,7 @@ from random import Random
 from koordsched import config
 from koordsched.cli.admission import Admission
 from koordsched.cli.objectfiles import InputError, Object, Sourced
-from koordsched.cli.workloads import WORKLOADS, expand, owners_with_pods
+from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
 from koordsched.cluster.pod import TERMINAL
 from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
@@ -76,7 +76,7 @@ def prepare(
         except BadObject as error:
             raise InputError(f"{sourced.where}: {error}") from error
         if added is None and sourced.kind == "Pod" and _is_pending(obj):
-            foreign[obj["spec"].get("schedulerName") or ""] += 1
+            foreign[_spec(obj).get("schedulerName") or ""] += 1
     notes += [f"{count} pending pods left to another scheduler: {name}" for name, count in sorted(foreign.items())]
     table = scheduler.cluster.table
     for row, problems in enumerate(table.problems):
@@ -84,16 +84,20 @@ def prepare(
     return Offline(scheduler, notes)
 
 
+def _spec(pod: Object) -> Object:
+    return pod.get("spec") or {}
+
+
 def _is_pending(pod: Object) -> bool:
-    return not pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") not in TERMINAL
+    return not _spec(pod).get("nodeName") and (pod.get("status") or {}).get("phase") not in TERMINAL
 
 
 def _without_node(pod: Object, notes: list[str]) -> Object:
-    node = pod["spec"].get("nodeName")
+    node = _spec(pod).get("nodeName")
     if not node and _is_pending(pod):
         return pod
     notes.append(f"the pod is on node {node}; explained as if it were pending and not there")
-    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    spec = {key: value for key, value in _spec(pod).items() if key != "nodeName"}
     return {**pod, "spec": spec, "status": {"phase": "Pending"}}
 
 
@@ -108,9 +112,13 @@ def _pods_of_workloads(stored: Iterable[Sourced], admission: Admission, notes: l
         group = sourced.api_version.rpartition("/")[0]
         if (group, sourced.kind) not in WORKLOADS or (sourced.namespace, sourced.kind, sourced.name) in served:
             continue
+        try:
+            parts = expand(sourced.obj, nodes)
+        except TooManyPods as error:
+            raise InputError(f"{sourced.where}: {sourced.kind} {sourced.name}: {error}") from error
         made = [
             Sourced(sourced.where, obj) if obj["metadata"].get("uid") else admission.admit(Sourced(sourced.where, obj))
-            for obj in expand(sourced.obj, nodes)
+            for obj in parts
         ]
         pods = sum(one.kind == "Pod" for one in made)
         if pods:

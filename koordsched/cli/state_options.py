@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,28 @@ _OPTIONS = (
 )
 
 
+_ONLY_WITH_FILES = {"config_file": "--config", "nodes": "--nodes", "node_template": "--node-template"}
+_ONLY_WITHOUT = {
+    "server": "--server",
+    "kubeconfig": "--kubeconfig",
+    "token": "--token",
+    "ca_file": "--ca-file",
+    "insecure_skip_tls_verify": "--insecure-skip-tls-verify",
+}
+
+
 def state_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them to a command, in this order."""
+    """Adds them to a command, in this order; one that the others would leave without effect is an error."""
+
+    @functools.wraps(command)
+    def checked(*args: Any, **parameters: Any) -> Any:
+        offline = bool(parameters["filenames"])
+        for name, flag in (_ONLY_WITHOUT if offline else _ONLY_WITH_FILES).items():
+            if parameters[name]:
+                raise click.UsageError(f"{flag} has no effect {'with' if offline else 'without'} -f")
+        return command(*args, **parameters)
+
+    decorated: Callable[..., Any] = checked
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated

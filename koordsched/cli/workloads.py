@@ -20,6 +20,13 @@ Owner = tuple[str, str, str]
 
 HASH_LABEL = "pod-template-hash"
 
+MOST_PODS = 1_000_000
+"""Of one workload: more do not fit into memory."""
+
+
+class TooManyPods(ValueError):
+    """A workload asks for more pods than can be simulated; the message says how many."""
+
 
 def owners_with_pods(pods: Iterable[Object]) -> set[Owner]:
     """Every workload that one of the pods belongs to; a Deployment too, by the name its ReplicaSets get."""
@@ -47,7 +54,10 @@ def workload_of(namespace: str, name: str, owner: OwnerReference | None, labels:
 
 
 def expand(workload: Object, nodes: Sequence[Object]) -> list[Object]:
-    """The objects that a workload's controller would make: pods, and what comes with them. Empty for other kinds."""
+    """The objects that a workload's controller would make: pods, and what comes with them. Empty for other kinds.
+
+    Raises TooManyPods.
+    """
     controller = _CONTROLLERS.get((workload["apiVersion"].rpartition("/")[0], workload["kind"]))
     return controller(workload, nodes) if controller is not None else []
 
@@ -64,17 +74,29 @@ def _reference(workload: Object) -> Object:
 
 
 def _mold(workload: Object, template: Object | None = None) -> PodMold:
-    template = template or workload["spec"].get("template") or {}
+    template = template or _spec(workload).get("template") or {}
     return PodMold(template, workload["metadata"]["namespace"], _reference(workload))
+
+
+def _spec(workload: Object) -> Object:
+    return workload.get("spec") or {}
 
 
 def _number(value: Any, default: int) -> int:
     return default if value is None else int(value)
 
 
+def _pods(value: Any) -> int:
+    """How many pods a workload asks for; one if it does not say."""
+    count = _number(value, 1)
+    if count > MOST_PODS:
+        raise TooManyPods(f"{count} pods are more than can be simulated ({MOST_PODS})")
+    return count
+
+
 def _deployment(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """A ReplicaSet with the labels that its pods get, and the pods."""
-    meta, spec = workload["metadata"], workload["spec"]
+    meta, spec = workload["metadata"], _spec(workload)
     template = spec.get("template") or {}
     code = template_hash(template)
     labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: code}
@@ -100,17 +122,17 @@ def _deployment(workload: Object, nodes: Sequence[Object]) -> list[Object]:
 
 def _replicas(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     mold, name = _mold(workload), workload["metadata"]["name"]
-    count = _number(workload["spec"].get("replicas"), 1)
+    count = _pods(_spec(workload).get("replicas"))
     return [mold.pod(name=f"{name}-{number}") for number in range(1, count + 1)]
 
 
 def _stateful_set(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """Pods by ordinal, and their volume claims."""
-    meta, spec = workload["metadata"], workload["spec"]
+    meta, spec = workload["metadata"], _spec(workload)
     mold = _mold(workload)
     start = _number((spec.get("ordinals") or {}).get("start"), 0)
     made: list[Object] = []
-    for ordinal in range(start, start + _number(spec.get("replicas"), 1)):
+    for ordinal in range(start, start + _pods(spec.get("replicas"))):
         pod = mold.pod(name=f"{meta['name']}-{ordinal}")
         pod["metadata"].setdefault("labels", {})["apps.kubernetes.io/pod-index"] = str(ordinal)
         volumes = pod["spec"].setdefault("volumes", [])
@@ -133,11 +155,11 @@ def _stateful_set(workload: Object, nodes: Sequence[Object]) -> list[Object]:
 
 def _job(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """As many pods as run side by side, of those that still have to complete."""
-    spec, status = workload["spec"], workload.get("status") or {}
+    spec, status = _spec(workload), workload.get("status") or {}
     over = any(c.get("type") in ("Complete", "Failed") and c.get("status") == "True" for c in _conditions(status))
     if spec.get("suspend") or over:
         return []
-    count = _number(spec.get("parallelism"), 1)
+    count = _pods(spec.get("parallelism"))
     if spec.get("completions") is not None:
         count = min(count, int(spec["completions"]) - _number(status.get("succeeded"), 0))
     mold, name = _mold(workload), workload["metadata"]["name"]
@@ -150,7 +172,7 @@ def _conditions(status: Object) -> list[Object]:
 
 def _daemon_set(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """A pod pinned to each node that its template accepts."""
-    template = workload["spec"].get("template") or {}
+    template = _spec(workload).get("template") or {}
     placement = DaemonPlacement(template.get("spec") or {})
     mold, name = _mold(workload), workload["metadata"]["name"]
     made: list[Object] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -295,6 +296,48 @@ def test_refusals(endpoint: tuple[str, str], arguments: list[str], complaint: st
     result = run("explain", *arguments, "--server", endpoint[0])
     assert result.exit_code == 1
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--config", "c.yaml"], "--config has no effect without -f"),
+        (["--nodes", "3"], "--nodes has no effect without -f"),
+        (["-f", "x.yaml", "--server", "https://127.0.0.1:1"], "--server has no effect with -f"),
+        (["-f", "x.yaml", "--insecure-skip-tls-verify"], "--insecure-skip-tls-verify has no effect with -f"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(arguments: list[str], complaint: str) -> None:
+    for command in (["explain", "ns/p"], ["quota", "tree"]):
+        result = run(*command, *arguments)
+        assert result.exit_code == 2
+        assert complaint in result.stderr
+
+
+def test_a_token_that_no_header_may_carry() -> None:
+    for token in ("two\nlines", "schlüssel"):
+        result = run("explain", "ns/p", "--token", token)
+        assert (result.exit_code, result.stderr) == (1, "error: --token holds characters that no header may carry\n")
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
+def test_somebody_else_there(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def say() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=say)
+        thread.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        result = run("explain", "ns/p", "--server", address)
+        thread.join()
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {address}: this is no answer of a scheduler: ")
+    assert result.stderr.count("\n") == 1
 
 
 def test_nobody_there() -> None:

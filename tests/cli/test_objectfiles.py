@@ -47,6 +47,13 @@ def test_times_stay_text(tmp_path: Path) -> None:
     assert pod.meta["creationTimestamp"] == "2026-01-02T03:04:05Z"
 
 
+def test_keys_become_text_as_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {7: a, true: b}}\n")
+    (pod,) = read_objects([str(path)])
+    assert pod.meta["labels"] == {"7": "a", "true": "b"}
+
+
 @pytest.mark.parametrize(
     "name, content, complaint",
     [
@@ -59,6 +66,22 @@ def test_times_stay_text(tmp_path: Path) -> None:
         ("a.yaml", b"apiVersion: v1\nkind: Pod", "Pod: metadata is missing"),
         ("a.yaml", b"apiVersion: v1\nkind: Pod\nmetadata: {}", "Pod: metadata.name is missing"),
         ("a.yaml", b"apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: text was expected, not 7"),
+        (
+            "a.yaml",
+            b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}",
+            "Pod: metadata.labels: an object was expected, not list",
+        ),
+        (
+            "a.yaml",
+            b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, ownerReferences: [b]}",
+            "Pod: metadata.ownerReferences: a list of objects was expected",
+        ),
+        ("a.yaml", POD.encode() % b"a" + b"n: 99999999999999999999999", "not valid YAML: Integer exceeds 64-bit range"),
+        ("a.yaml", POD.encode() % b"a" + b"n: .inf", "not valid YAML: .inf is not a finite number"),
+        ("a.yaml", POD.encode() % b"a" + b"n: !!binary aGk=", "not valid YAML: Type is not JSON serializable: bytes"),
+        ("a.yaml", POD.encode() % b"a" + b"n: &n [*n]", "not valid YAML: Recursion limit reached"),
+        ("a.yaml", b"[" * 100_000, "not valid YAML: nested more than 1000 levels deep"),
+        ("a.yaml", b"- " * 100_000, "not valid YAML: nested more than 1000 levels deep"),
         ("a.yaml", b"apiVersion: v1\nkind: PodList\nitems: 3", "items: a list was expected, not int"),
         ("a.yaml", b"apiVersion: v1\nkind: PodList\nitems: [3]", "items[0]: an object was expected, not int"),
     ],

@@ -194,6 +194,42 @@ def test_bad_pods_are_named(tmp_path: Path, change: dict[str, Any], complaint: s
     assert result.stderr.count("\n") == 1
 
 
+STORED = {"name": "a", "namespace": "default", "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    "obj, complaint",
+    [
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": STORED, "spec": []}, "Pod a: spec: an object was expected"),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": STORED, "spec": {"containers": 3}},
+            "Pod a: Expected `array`, got `int` - at `$.spec.containers`",
+        ),
+        (
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": STORED, "spec": {"replicas": "three"}},
+            "Expected `int`, got `str` - at `spec.replicas`",
+        ),
+        (
+            {"apiVersion": "v1", "kind": "Node", "metadata": STORED, "spec": {"taints": ["t"]}},
+            "Expected `object`, got `str` - at `spec.taints[0]`",
+        ),
+        (
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": STORED, "spec": {"replicas": 2_000_000_000}},
+            "ReplicaSet a: 2000000000 pods are more than can be simulated (1000000)",
+        ),
+        ({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": STORED}, "spec.containers: Required value"),
+    ],
+)
+def test_stored_objects_of_another_form_are_named(tmp_path: Path, obj: dict[str, Any], complaint: str) -> None:
+    file = write(tmp_path / "a.yaml", node("n1"), obj)
+    for command in (["simulate"], ["explain", "a"]):
+        result = run(*command, "-f", file)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"error: {file}: document 2: ")
+        assert complaint in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
 def test_bad_input_of_other_kinds(tmp_path: Path) -> None:
     good = write(tmp_path / "good.yaml", node("n1"))
     twice = run("simulate", "-f", good, "-f", good)
