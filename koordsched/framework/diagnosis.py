@@ -25,15 +25,18 @@ def fit_error(nodes: int, verdicts: Verdicts, reasons: ReasonTable, post_filter:
         for code, count in reasons.counted(verdicts.codes):
             for reason in reasons[code].texts:
                 counts[reason] += count
-        parts = sorted(f"{count} {reason}" for reason, count in counts.items())
-        if parts:
-            text += f" {', '.join(parts)}."
+        if counts:
+            text += f" {_counted(counts)}."
     return f"{text} {post_filter}" if post_filter else text
+
+
+def _counted(reasons: Counter[str]) -> str:
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
 
 
 def one_node_error(status: Status) -> str:
     """The same for a pod that a Reserve or Permit plugin rejected on the one node chosen for it."""
-    return f"0/1 nodes are available: 1 {status.message}."
+    return f"0/1 nodes are available: {_counted(Counter(status.reasons))}."
 
 
 def rejecting_plugins(verdicts: Verdicts, reasons: ReasonTable) -> tuple[frozenset[str], frozenset[str]]:
@@ -56,11 +59,13 @@ def rejecting_plugins(verdicts: Verdicts, reasons: ReasonTable) -> tuple[frozens
 
 
 def first_error(verdicts: Verdicts, reasons: ReasonTable) -> Status | None:
-    """The first ERROR that a plugin gave for a node: it ends the cycle."""
+    """The first ERROR that a plugin gave, for the pod or for a node: it ends the cycle."""
+    if verdicts.pre_filtered.status.code is Code.ERROR:
+        return verdicts.pre_filtered.status
     if not reasons.has_errors:
         return None
     for code, _ in reasons.counted(verdicts.codes):
         reason = reasons[code]
         if reason.code is Code.ERROR:
-            return Status(Code.ERROR, reason.texts, reason.plugin)
+            return Status(Code.ERROR, reason.texts).of(reason.plugin, f'running "{reason.plugin}" filter plugin')
     return None

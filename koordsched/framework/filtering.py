@@ -124,7 +124,7 @@ class Filtering:
             elif answer.code is Code.SKIP:
                 result.skipped.add(name)
             elif not answer.ok:
-                result.status = Status(answer.code, answer.reasons, name)
+                result.status = answer.of(name, f'running PreFilter plugin "{name}"')
                 if answer.code is not Code.UNSCHEDULABLE:
                     self._stopped_at(cycle, name)
                     return result

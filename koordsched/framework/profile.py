@@ -124,16 +124,17 @@ class Profile:
     def run_post_filter(self, cycle: Cycle, codes: Codes) -> PostFilterResult:
         """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
 
-        Source: core spec 3.6, step 8.
+        Who ends the chain decides on the nomination, otherwise the last that has a word on it. Without plugins there
+        is nothing that a nomination could wait for. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
-        nominated: str | None = None
+        nominated: str | None = None if self.post_filters else ""
         for plugin in self.post_filters:
             result = plugin.post_filter(cycle, cycle.pod, codes)
+            if result.status.code is not Code.UNSCHEDULABLE:
+                return result
             if result.nominated_node is not None:
                 nominated = result.nominated_node
-            if result.status.code is not Code.UNSCHEDULABLE:
-                return PostFilterResult(result.status, nominated, result.victims, result.actuate)
             texts.extend(result.status.reasons)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated)
 
@@ -144,7 +145,7 @@ class Profile:
         for plugin in self.reserve_plugins:
             status = plugin.reserve(cycle, pod, row)
             if not status.ok:
-                return Status(status.code, status.reasons, plugin.name)
+                return status.of(plugin.name, f'running Reserve plugin "{plugin.name}"')
         return SUCCESS
 
     def run_unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
@@ -160,5 +161,5 @@ class Profile:
             if status.code is Code.WAIT:
                 waits[plugin.name] = timeout
             elif not status.ok:
-                return Status(status.code, status.reasons, plugin.name), {}
+                return status.of(plugin.name, f'running Permit plugin "{plugin.name}"'), {}
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)

@@ -29,7 +29,7 @@ class PreScoreFailed(Exception):
     """A PreScore plugin answered with something other than Success or Skip."""
 
     def __init__(self, status: Status) -> None:
-        super().__init__(status.message)
+        super().__init__(f'running PreScore plugin "{status.plugin}": {status.message}')
         self.status = status
 
 
@@ -128,7 +128,8 @@ def _check(plugin: str, scores: Scores) -> None:
     low, high = (scores, scores) if isinstance(scores, int) else (int(scores.min()), int(scores.max()))
     if low < 0 or high > MAX_SCORE:
         raise InvalidScore(
-            f'plugin "{plugin}" returns an invalid score {low if low < 0 else high}, '
+            f'applying score defaultWeights on Score plugins: plugin "{plugin}" returns an invalid score '
+            f"{low if low < 0 else high}, "
             f"it should in the range of [0, {MAX_SCORE}] after normalizing"
         )
 

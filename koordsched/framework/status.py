@@ -53,6 +53,11 @@ class Status:
         """All reasons, as they appear in messages."""
         return ", ".join(self.reasons)
 
+    def of(self, plugin: str, step: str) -> Status:
+        """The same as a plugin's answer at a step: errors name it, rejections are shown as they are."""
+        reasons = self.reasons if self.code.rejects else (f"{step}: {self.message}",)
+        return Status(self.code, reasons, plugin)
+
 
 SUCCESS = Status(Code.SUCCESS)
 SKIP = Status(Code.SKIP)

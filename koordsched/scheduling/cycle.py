@@ -32,6 +32,9 @@ from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
+NO_PROMISE = override("")
+"""A node that was promised to the pod is not any more: so after every failure that preemption has no word in."""
+
 
 class Placement:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds."""
@@ -105,7 +108,7 @@ class SchedulingCycle:
         known = self._queue.refusal_of_twin(queued)
         if known is not None and known.message is not None:
             # What a twin was told a moment ago is the answer here, too.
-            self._reject(queued, profile, started, known.message, known.plugins, known.pending, refusal=known)
+            self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
             return None
         cycle = Cycle(pod)
         try:
@@ -166,8 +169,6 @@ class SchedulingCycle:
 
     @staticmethod
     def _error_in(verdicts: Verdicts, profile: Profile) -> Status | None:
-        if verdicts.pre_filtered.status.code is Code.ERROR:
-            return verdicts.pre_filtered.status
         return first_error(verdicts, profile.handle.reasons)
 
     def _take(
@@ -238,7 +239,7 @@ class SchedulingCycle:
         message: str,
         plugins: frozenset[str] = NO_PLUGINS,
         pending: frozenset[str] = NO_PLUGINS,
-        nominating: NominatingInfo = NOOP,
+        nominating: NominatingInfo = NO_PROMISE,
         refusal: Refusal | None = None,
     ) -> None:
         self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
@@ -254,4 +255,4 @@ class SchedulingCycle:
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
         self._metrics.attempt("error", profile.name, self._clock() - started)
-        self._failures.handle(queued, message, reason=SCHEDULER_ERROR)
+        self._failures.handle(queued, message, reason=SCHEDULER_ERROR, nominating=NO_PROMISE)

@@ -72,4 +72,5 @@ def test_ephemeral_claims():
 )
 def test_claims_that_cannot_be_understood_say_so(broken, message):
     found = explain([node("n"), storage_class(), storage_class("unset", mode=None), broken], pod("p", "c"))
+    message = f'running PreFilter plugin "VolumeBinding": {message}'
     assert (found.reason, found.message.startswith(message)) == ("SchedulerError", True), found.message

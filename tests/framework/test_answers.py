@@ -1,0 +1,126 @@
+"""What is made of the answers of plugins: texts of errors and rejections, and the end of the PostFilter chain."""
+
+import numpy as np
+import pytest
+
+from koordsched.framework.diagnosis import first_error, one_node_error
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
+from koordsched.framework.status import PASS, SUCCESS, Code, Status
+from tests.plugins.harness import scheduler
+from tests.plugins.objects import container, node, pod
+
+
+class Told:
+    """Answers as told."""
+
+    name = "Told"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def post_filter(self, cycle, pod, codes):
+        return self.answer
+
+    def reserve(self, cycle, pod, row):
+        return self.answer
+
+    def permit(self, cycle, pod, row):
+        return self.answer, 0.0
+
+    def pre_score(self, cycle, pod, rows):
+        return self.answer if isinstance(self.answer, Status) else SUCCESS
+
+    def score(self, cycle, pod, table, rows):
+        return np.full(len(rows), self.answer)
+
+    def normalize(self, cycle, pod, raw):
+        return raw
+
+
+def setup():
+    """A profile, a cycle of a pod on two nodes, and the verdicts on them."""
+    offline = scheduler([node("a"), node("b"), pod("p", container(cpu="1"))])
+    profile = offline.profiles["default-scheduler"]
+    cycle = Cycle(offline.pending["default/p"])
+    return profile, cycle, profile.filtering.filter(cycle)
+
+
+def refused(text, nominated=None, code=Code.UNSCHEDULABLE):
+    return PostFilterResult(Status(code, (text,)), nominated)
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "texts", "nominated"),
+    [
+        ([], Code.UNSCHEDULABLE, (), ""),
+        ([refused("a")], Code.UNSCHEDULABLE, ("a",), None),
+        ([refused("a"), refused("b", "")], Code.UNSCHEDULABLE, ("a", "b"), ""),
+        ([refused("a", ""), refused("b")], Code.UNSCHEDULABLE, ("a", "b"), ""),
+        ([refused("a", ""), refused("b", None, Code.UNRESOLVABLE), refused("c")], Code.UNRESOLVABLE, ("b",), None),
+        ([refused("a", ""), refused("b", None, Code.ERROR), refused("c")], Code.ERROR, ("b",), None),
+        ([refused("a", ""), PostFilterResult(SUCCESS, "n")], Code.SUCCESS, (), "n"),
+    ],
+)
+def test_who_ends_the_post_filters_decides_on_the_nomination(answers, code, texts, nominated):
+    profile, cycle, verdicts = setup()
+    profile.post_filters = tuple(map(Told, answers))
+    found = profile.run_post_filter(cycle, verdicts.codes)
+    assert (found.status.code, found.status.reasons, found.nominated_node) == (code, texts, nominated)
+
+
+def test_a_rejection_on_one_node_counts_its_reasons():
+    assert one_node_error(Status(Code.UNSCHEDULABLE, ("R",))) == "0/1 nodes are available: 1 R."
+    several = Status(Code.UNRESOLVABLE, ("late", "early", "late"))
+    assert one_node_error(several) == "0/1 nodes are available: 1 early, 2 late."
+
+
+@pytest.mark.parametrize(
+    ("code", "reserved", "permitted"),
+    [
+        (Code.ERROR, 'running Reserve plugin "Told": x, y', 'running Permit plugin "Told": x, y'),
+        (Code.UNSCHEDULABLE, "x, y", "x, y"),
+        (Code.UNRESOLVABLE, "x, y", "x, y"),
+    ],
+)
+def test_errors_name_the_step_and_rejections_do_not(code, reserved, permitted):
+    profile, cycle, _ = setup()
+    profile.reserve_plugins = profile.permit_plugins = (Told(Status(code, ("x", "y"))),)
+    found = profile.run_reserve(cycle, cycle.pod, 0)
+    assert (found.code, found.message, found.plugin) == (code, reserved, "Told")
+    found, _ = profile.run_permit(cycle, cycle.pod, 0)
+    assert (found.code, found.message, found.plugin) == (code, permitted, "Told")
+
+
+def test_an_error_of_a_filter_names_it():
+    profile, _, verdicts = setup()
+    codes = np.array([PASS, profile.handle.reasons.intern("Told", Code.ERROR, "x")], dtype=np.int32)
+    found = first_error(Verdicts(codes, verdicts.plan, verdicts.pre_filtered, None, 1), profile.handle.reasons)
+    assert (found.code, found.message, found.plugin) == (Code.ERROR, 'running "Told" filter plugin: x', "Told")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (Status(Code.ERROR, ("x",)), PreScoreFailed, 'running PreScore plugin "Told": x'),
+        (
+            101,
+            InvalidScore,
+            'applying score defaultWeights on Score plugins: plugin "Told" returns an invalid score 101, '
+            "it should in the range of [0, 100] after normalizing",
+        ),
+        (
+            -1,
+            InvalidScore,
+            'applying score defaultWeights on Score plugins: plugin "Told" returns an invalid score -1, '
+            "it should in the range of [0, 100] after normalizing",
+        ),
+    ],
+)
+def test_errors_of_scoring(answer, error, message):
+    profile, cycle, verdicts = setup()
+    verdicts.plan.pod_scores = ((Told(answer), 1),)
+    with pytest.raises(error) as raised:
+        totals_of(cycle, profile.handle.cluster.table, verdicts)
+    assert str(raised.value) == message
