@@ -13,7 +13,7 @@ from koordsched.api.meta import LabelSelector
 
 _NAME = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,63}", re.ASCII)
 
 
 class SelectorError(ValueError):

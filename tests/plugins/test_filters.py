@@ -103,6 +103,7 @@ LABELLED = [
         ([term(("disk", "DoesNotExist"))], {"bare", "odd"}),
         ([term(("size", "Gt", "5"))], {"large"}),
         ([term(("size", "Lt", "12"))], {"small"}),
+        ([term(("size", "Gt", f"{'0' * 62}5"))], {"large"}),
         ([term(("size", "Gt", "-1"))], set()),  # not a label value, and those are checked for every operator
         ([term(("disk", "Exists"), ("size", "Gt", "5"))], {"large"}),
         ([term(("disk", "In", "ssd")), term(("size", "Gt", "5"))], {"small", "large"}),
