@@ -33,10 +33,10 @@ class Images:
         return self._on_row.get(row, ())
 
     def replace(self, row: int, images: tuple[ContainerImage, ...]) -> bool:
-        """Stores a node's images; returns whether they changed."""
+        """Stores what a node's status says of its images, perhaps once more; returns whether anything changed."""
         before = self._on_row.get(row, ())
         if before == images:
-            return False
+            return self._resize(images)
         # As if the node went and came back: an image that no other node has may get another size.
         for name in {name for image in before for name in image.names}:
             known = self.by_name[name]
@@ -51,3 +51,17 @@ class Images:
         else:
             self._on_row.pop(row, None)
         return True
+
+    def _resize(self, images: tuple[ContainerImage, ...]) -> bool:
+        """The same again: what was first seen on nodes that are gone has the size that the only node left reports."""
+        sizes: dict[str, int] = {}
+        for image in images:
+            for name in image.names:
+                sizes.setdefault(name, image.size_bytes)
+        changed = False
+        for name, size in sizes.items():
+            known = self.by_name[name]
+            if len(known.rows) == 1 and known.size != size:
+                known.size = size
+                changed = True
+        return changed

@@ -324,3 +324,18 @@ def test_balanced_allocation_over_three_resources_leaves_out_what_is_missing():
     scores = bench.score(bench.plugin(BALANCED, three), pod("p", container(cpu="1", memory="4Gi", gpu=1)))
     # n1: 1/4, 1/2, 1/4: standard deviation 0.1178, balance 88; n2: 1/4, 1/2: 0.125, balance 87.
     assert scores == {"n1": 50 + (50 + 88 - 100) // 2, "n2": 50 + (50 + 87 - 100) // 2}
+
+
+def test_an_image_that_one_node_is_left_with_has_the_size_that_it_reports_next():
+    """Also if it reports nothing new: what was first seen is forgotten with the last node that has the image."""
+    bench = Bench(*[node(name, images={"big:latest": size}) for name, size in (("a", 500), ("b", 700), ("c", 900))])
+    plugin, wanted = bench.plugin(IMAGES), pod("p", container("big"))
+    of = lambda size, spread: 100 * (int(size * spread) - 23) // (1000 - 23)  # noqa: E731
+    assert bench.score(plugin, wanted) == dict.fromkeys("abc", of(500, 1))
+    bench.add(node("b", images={"big:latest": 700}))
+    bench.cluster.remove_node("a")
+    assert bench.score(plugin, wanted) == dict.fromkeys("bc", of(500, 1))
+    bench.add(node("c"))
+    assert bench.score(plugin, wanted) == {"b": of(500, 1 / 2), "c": 0}
+    bench.add(node("b", images={"big:latest": 700}))
+    assert bench.score(plugin, wanted) == {"b": of(700, 1 / 2), "c": 0}
