@@ -107,8 +107,8 @@ class Daemon:
         gc.set_threshold(*GC_AT_START)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # Under nohup a terminal may go.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            # Under nohup the terminal may go.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._asked_to_stop)
         async with AsyncExitStack() as cleanup:
             try:
