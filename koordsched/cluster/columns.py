@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T", bound=Hashable)
 
 
 class Column:
@@ -41,30 +44,91 @@ def _filled(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> npt.NDAr
 
 
 ABSENT = 0
-"""Value number of a label that the node does not carry."""
+"""Number of the value of rows that have none: a label that the node does not carry, no taints."""
+
+_CHANGES_KEPT = 1024
 
 
-class LabelColumn:
-    """The values of one label key as small integers, ABSENT where the node has no such label.
+class ValueColumn(Generic[T]):
+    """One value per row out of endlessly many, as small integers that are given back.
 
-    `ids`: int32[rows]; `values[id]` is the text, `values[ABSENT]` is None. Numbers are never reused, so a
-    verdict table indexed by them only ever has to be extended.
+    `ids`: int32[rows]; `values[id]` is the value, `index` the opposite; `values[ABSENT]` is what rows without a node
+    have. A number stands for one value as long as any row has it. Then it is free, stands for what ABSENT stands for,
+    and may be given to another value: clusters that replace their nodes all day have new host names all day. So who
+    keeps what was derived from a number asks `changed_since`; `serial` grows with every change of `values`. The
+    numbers that rows have change only together with what the rows have.
     """
 
-    __slots__ = ("ids", "index", "values")
+    __slots__ = ("_changed", "_free", "_uses", "ids", "index", "serial", "values")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, absent: T) -> None:
         self.ids = Column(capacity, np.int32, ABSENT)
-        self.values: list[str | None] = [None]
-        self.index: dict[str, int] = {}
+        self.values: list[T] = [absent]
+        self.index: dict[T, int] = {absent: ABSENT}
+        self.serial = 0
+        self._uses = [0]
+        self._free: list[int] = []
+        self._changed: list[int] = []
 
-    def set(self, row: int, value: str | None) -> None:
+    def set(self, row: int, value: T) -> None:
         """Stores the value of a row."""
-        if value is None:
-            self.ids.data[row] = ABSENT
-            return
+        ids = self.ids.data
+        before: int = ids.item(row)
         number = self.index.get(value)
         if number is None:
-            number = self.index[value] = len(self.values)
+            number = self._number(value)
+        if number == before:
+            return
+        ids[row] = number
+        if number != ABSENT:
+            self._uses[number] += 1
+        if before != ABSENT:
+            self._uses[before] -= 1
+            if not self._uses[before]:
+                self._give_back(before)
+
+    def clear(self, row: int) -> None:
+        """Puts a row back to ABSENT, for a node that is gone."""
+        self.set(row, self.values[ABSENT])
+
+    @property
+    def unused(self) -> bool:
+        """Whether no row has any value."""
+        return len(self.index) == 1
+
+    def _number(self, value: T) -> int:
+        if self._free:
+            number = self._free.pop()
+            self.values[number] = value
+        else:
+            number = len(self.values)
             self.values.append(value)
-        self.ids.data[row] = number
+            self._uses.append(0)
+        self.index[value] = number
+        self._note(number)
+        return number
+
+    def _give_back(self, number: int) -> None:
+        del self.index[self.values[number]]
+        self.values[number] = self.values[ABSENT]
+        self._free.append(number)
+        self._note(number)
+
+    def _note(self, number: int) -> None:
+        self.serial += 1
+        self._changed.append(number)
+        # As many as there are values: whoever missed more does better to look at all values.
+        kept = max(_CHANGES_KEPT, len(self.values))
+        if len(self._changed) > 2 * kept:
+            del self._changed[:-kept]
+
+    def changed_since(self, serial: int) -> Sequence[int] | None:
+        """The numbers that stand for something else than they did at `serial`; None if it may be all of them."""
+        missed = self.serial - serial
+        if missed > len(self._changed):
+            return None
+        return self._changed[len(self._changed) - missed :]
+
+
+LabelColumn = ValueColumn[str | None]
+"""The values of one label key; None where the node has no such label."""

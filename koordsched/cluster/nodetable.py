@@ -6,8 +6,8 @@ everything. What depends on pods (requested, pod count, ports) is kept up by `Cl
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,17 +15,22 @@ import numpy.typing as npt
 
 from koordsched.api.core import Node, Taint
 from koordsched.cluster.changelog import MAX_FACETS, ChangeLog, Facet, RowArray
-from koordsched.cluster.columns import Column, LabelColumn
+from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.resources import FIRST_SCALAR, ResourceNames, allocatable_of
+
+T = TypeVar("T", bound=Hashable)
 
 Rows = slice | RowArray
 """Rows to look at: a slice (columns come as views) or an array of row numbers."""
 
 ALL_FACETS = (1 << MAX_FACETS) - 1
 _INITIAL_CAPACITY = 64
+
+_RESOURCES_KEPT = 64
+"""With so many columns, those of resources that are not in use any more are given up."""
 
 NodeHook = Callable[[int, Node], None]
 """Called with a row and its node after the table took over the node's own facts."""
@@ -38,8 +43,8 @@ class NodeTable:
     """All per-node state. Numbers are int64: milli-CPU, bytes, counts.
 
     `allocatable[r]`, `requested[r]`: columns by resource index. `requested_nonzero`: [rows, 2], milli-CPU
-    and bytes with defaults for containers without requests. `taint_set`: number of the node's taints in
-    `taint_sets`. `nodes[row]` is the wire object without its images.
+    and bytes with defaults for containers without requests. `taints`: the node's taints, by `taint_set`, their number
+    in `taint_sets`. `nodes[row]` is the wire object without its images.
     """
 
     def __init__(self, resource_names: ResourceNames | None = None) -> None:
@@ -59,21 +64,23 @@ class NodeTable:
         self._free: list[int] = []
         self.log = ChangeLog(self._capacity)
         self._columns: list[Column] = []
+        self._value_columns: list[ValueColumn[Any]] = []
         self.alive = self.column(np.bool_, fill=False)
         self.unschedulable = self.column(np.bool_, fill=False)
-        self.taint_set = self.column(np.int32)
+        self.taints: ValueColumn[tuple[Taint, ...]] = self.value_column(())
+        self.taint_set, self.taint_sets = self.taints.ids, self.taints.values
         self.pods_allocatable = self.column(np.int64)
         self.pods_count = self.column(np.int64)
         self.requested_nonzero = [self.column(np.int64), self.column(np.int64)]
         self.allocatable: list[Column] = []
         self.requested: list[Column] = []
-        for _ in range(FIRST_SCALAR):
-            self._add_resource()
-        self.taint_sets: list[tuple[Taint, ...]] = [()]
-        self._taint_index: dict[bytes, int] = {b"[]": 0}
-        self._encode = msgspec.json.Encoder().encode
+        # Users make up names of resources: those that no node offers and no pod on a node has share two columns.
+        self._none_allocatable, self._none_requested = self.column(np.int64), self.column(np.int64)
+        self._sweep_at = _RESOURCES_KEPT
+        for index in range(FIRST_SCALAR):
+            self.count_resource(index)
         self._labels: dict[str, LabelColumn] = {}
-        self._absent = LabelColumn(self._capacity)
+        self._absent: LabelColumn = ValueColumn(self._capacity, None)
         self.images = Images()
         self.ports = HostPorts()
         self._hooks: list[NodeHook] = []
@@ -87,6 +94,12 @@ class NodeTable:
         """Registers a column; it grows and is cleared with the table."""
         column = Column(self._capacity, dtype, fill, width)
         self._columns.append(column)
+        return column
+
+    def value_column(self, absent: T) -> ValueColumn[T]:
+        """Registers a column of values out of endlessly many; it grows and is cleared with the table."""
+        column = ValueColumn(self._capacity, absent)
+        self._value_columns.append(column)
         return column
 
     def add_facet(self) -> int:
@@ -109,17 +122,31 @@ class NodeTable:
         self._removal_hooks.append(hook)
 
     def label_column(self, key: str) -> LabelColumn:
-        """The column of a label key. A key that no node ever had shares one column of absences."""
+        """The column of a label key, not to be kept: keys that no node has share one column of absences."""
         return self._labels.get(key, self._absent)
 
     def ensure_resource(self, index: int) -> None:
-        """Makes sure that the columns of a resource index exist."""
+        """Makes sure that the columns of a resource index can be read."""
         while len(self.allocatable) <= index:
-            self._add_resource()
+            self.allocatable.append(self._none_allocatable)
+            self.requested.append(self._none_requested)
 
-    def _add_resource(self) -> None:
-        self.allocatable.append(self.column(np.int64))
-        self.requested.append(self.column(np.int64))
+    def count_resource(self, index: int) -> None:
+        """Makes sure that the columns of a resource index can be written."""
+        self.ensure_resource(index)
+        if self.allocatable[index] is self._none_allocatable:
+            self.allocatable[index], self.requested[index] = self.column(np.int64), self.column(np.int64)
+
+    def _give_up_unused_resources(self) -> None:
+        """Called when nodes change only: what-ifs make columns look unused, and hold on to their arrays."""
+        given_up: set[Column] = set()
+        for index in range(FIRST_SCALAR, len(self.allocatable)):
+            pair = self.allocatable[index], self.requested[index]
+            if pair[0] is not self._none_allocatable and not any(column.data.any() for column in pair):
+                given_up.update(pair)
+                self.allocatable[index], self.requested[index] = self._none_allocatable, self._none_requested
+        self._columns = [column for column in self._columns if column not in given_up]
+        self._sweep_at = max(_RESOURCES_KEPT, 2 * len(self._columns))
 
     @property
     def all_rows(self) -> slice:
@@ -139,6 +166,8 @@ class NodeTable:
 
     def add(self, node: Node) -> int:
         """Gives the node a row; returns it. The name must be new."""
+        if len(self._columns) >= self._sweep_at:
+            self._give_up_unused_resources()
         row = self._free.pop() if self._free else self._new_row()
         self.row_of[node.metadata.name] = row
         self.names[row] = node.metadata.name
@@ -151,6 +180,8 @@ class NodeTable:
 
     def update(self, node: Node) -> ActionType:
         """Takes over a node's new state; returns what changed, as event bits (core spec 3.2)."""
+        if len(self._columns) >= self._sweep_at:
+            self._give_up_unused_resources()
         row = self.row_of[node.metadata.name]
         before = self.nodes[row]
         assert before is not None, "a known name has a node"
@@ -159,10 +190,13 @@ class NodeTable:
     def remove(self, name: str) -> int:
         """Takes the node out; returns the row, which is free for another node from now on."""
         row = self.row_of.pop(name)
+        node = self.nodes[row]
+        assert node is not None, "a known name has a node"
         for column in self._columns:
             column.clear(row)
-        for labels in self._labels.values():
-            labels.set(row, None)
+        for values in self._value_columns:
+            values.clear(row)
+        self._store_labels(row, node.metadata.labels, {})
         self.images.replace(row, ())
         self.nodes[row] = None
         self.names[row] = ""
@@ -181,8 +215,8 @@ class NodeTable:
             self._capacity *= 2
             for column in self._columns:
                 column.grow(self._capacity)
-            for labels in (*self._labels.values(), self._absent):
-                labels.ids.grow(self._capacity)
+            for values in (*self._value_columns, *self._labels.values(), self._absent):
+                values.ids.grow(self._capacity)
             self.log.grow(self._capacity)
         self.nodes.append(None)
         self.names.append("")
@@ -213,7 +247,7 @@ class NodeTable:
                 or (before.spec.unschedulable and not spec.unschedulable)
             ):
                 changed |= ActionType.UPDATE_NODE_TAINT
-            self.taint_set.data[row] = self._intern_taints(spec.taints)
+            self.taints.set(row, spec.taints)
             self.unschedulable.data[row] = spec.unschedulable
             facets |= Facet.TAINTS
         if before is None or before.status.allocatable != status.allocatable:
@@ -233,21 +267,17 @@ class NodeTable:
         return changed
 
     def _store_labels(self, row: int, before: dict[str, str], labels: dict[str, str]) -> None:
-        for key in before.keys() - labels.keys():
-            self._labels[key].set(row, None)
         for key, value in labels.items():
-            column = self._labels.get(key)
-            if column is None:
-                column = self._labels[key] = LabelColumn(self._capacity)
-            column.set(row, value)
-
-    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
-        key = self._encode(taints)
-        number = self._taint_index.get(key)
-        if number is None:
-            number = self._taint_index[key] = len(self.taint_sets)
-            self.taint_sets.append(taints)
-        return number
+            if before.get(key) != value:
+                column = self._labels.get(key)
+                if column is None:
+                    column = self._labels[key] = ValueColumn(self._capacity, None)
+                column.set(row, value)
+        for key in before.keys() - labels.keys():
+            column = self._labels[key]
+            column.clear(row)
+            if column.unused:
+                del self._labels[key]
 
     def _store_allocatable(self, row: int, node: Node) -> None:
         amounts, slots, problems = allocatable_of(node.status.allocatable, self.resource_names)
@@ -255,7 +285,7 @@ class NodeTable:
         for index in self._resources_on[row]:
             self.allocatable[index].data[row] = 0
         for index, amount in amounts.items():
-            self.ensure_resource(index)
+            self.count_resource(index)
             self.allocatable[index].data[row] = amount
         self._resources_on[row] = tuple(amounts)
         self.pods_allocatable.data[row] = slots

@@ -23,7 +23,7 @@ from koordsched.cluster.observers import PodObserver
 from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.pod import Pod, PodFactory
 from koordsched.cluster.ports import shape_ports
-from koordsched.cluster.resources import CPU, MEMORY
+from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY
 from koordsched.cluster.shape import PodShapes
 
 T = TypeVar("T")
@@ -248,8 +248,8 @@ class ClusterState:
         table = self.table
         requests = pod.requests
         for index, amount in requests.amounts:
-            if index >= len(table.requested):
-                table.ensure_resource(index)
+            if index >= FIRST_SCALAR:
+                table.count_resource(index)
             table.requested[index].data[row] += sign * amount
         table.requested_nonzero[CPU].data[row] += sign * requests.nonzero[CPU]
         table.requested_nonzero[MEMORY].data[row] += sign * requests.nonzero[MEMORY]

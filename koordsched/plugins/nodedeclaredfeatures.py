@@ -19,7 +19,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import NodeFilter, NodePreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.lookup import Lookup
+from koordsched.plugins.matching.lookup import ColumnLookup
 from koordsched.plugins.matching.rows import refused
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
@@ -27,6 +27,8 @@ REASON = "node(s) didn't match Pod's required features"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+_NONE: frozenset[str] = frozenset()
 
 
 class NodeDeclaredFeatures(NodePreFilter, NodeFilter):
@@ -38,23 +40,16 @@ class NodeDeclaredFeatures(NodePreFilter, NodeFilter):
     def __init__(self, args: None, handle: Handle) -> None:
         """Takes no arguments."""
         self._code = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON)
-        self._sets: list[frozenset[str]] = [frozenset()]
-        self._index = {self._sets[0]: 0}
         table = handle.cluster.table
-        self._set_of_row = table.column(np.int32)
+        self._declared = table.value_column(_NONE)
         table.on_node(self._store)
 
     def _store(self, row: int, node: Node) -> None:
-        features = frozenset(node.status.declared_features)
-        number = self._index.get(features)
-        if number is None:
-            number = self._index[features] = len(self._sets)
-            self._sets.append(features)
-        self._set_of_row.data[row] = number
+        self._declared.set(row, frozenset(node.status.declared_features))
 
-    def _compile(self, shape: PodShape) -> Lookup[frozenset[str]]:
+    def _compile(self, shape: PodShape) -> ColumnLookup[frozenset[str]]:
         needed = required_features(shape)
-        return Lookup(self._sets, lambda declared: not needed <= declared, np.bool_)
+        return ColumnLookup(self._declared, lambda declared: not needed <= declared, np.bool_)
 
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
         """SKIP if no feature is needed."""
@@ -64,7 +59,7 @@ class NodeDeclaredFeatures(NodePreFilter, NodeFilter):
         """Refuses by the node's set of features."""
         lookup = shape.compiled(self, self._compile)
         lookup.refresh()
-        return refused(lookup.verdicts.take(self._set_of_row.data[rows]), self._code)
+        return refused(lookup.verdicts.take(self._declared.ids.data[rows]), self._code)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Nodes that are new or declare other features, and the pod's own requirements."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from koordsched.api.core import Taint, Toleration
 from koordsched.cluster.changelog import Facet
+from koordsched.cluster.columns import ValueColumn
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
@@ -17,7 +18,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import NodeFilter, NodeScore, Normalization, Scores
 from koordsched.framework.status import Code, Codes
-from koordsched.plugins.matching.lookup import Lookup
+from koordsched.plugins.matching.lookup import ColumnLookup
 from koordsched.plugins.matching.rows import refused, refused_row, single
 from koordsched.plugins.matching.tolerations import count_unwelcome, keeps_away
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
@@ -30,9 +31,9 @@ class _Judgements:
 
     __slots__ = ("__weakref__", "refuses", "unwelcome")
 
-    def __init__(self, tolerations: tuple[Toleration, ...], taint_sets: list[tuple[Taint, ...]]) -> None:
-        self.refuses = Lookup(taint_sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
-        self.unwelcome = Lookup(taint_sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
+    def __init__(self, tolerations: tuple[Toleration, ...], sets: ValueColumn[tuple[Taint, ...]]) -> None:
+        self.refuses = ColumnLookup(sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
+        self.unwelcome = ColumnLookup(sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
 
 
 class TaintToleration(NodeFilter, NodeScore):
@@ -44,7 +45,7 @@ class TaintToleration(NodeFilter, NodeScore):
 
     def __init__(self, args: None, handle: Handle) -> None:
         """Takes no arguments."""
-        self._taint_sets = handle.cluster.table.taint_sets
+        self._taints = handle.cluster.table.taints
         self._code = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON)
         self._by_tolerations: WeakValueDictionary[tuple[Toleration, ...], _Judgements] = WeakValueDictionary()
 
@@ -53,7 +54,7 @@ class TaintToleration(NodeFilter, NodeScore):
         tolerations = shape.spec.tolerations
         found = self._by_tolerations.get(tolerations)
         if found is None:
-            found = self._by_tolerations[tolerations] = _Judgements(tolerations, self._taint_sets)
+            found = self._by_tolerations[tolerations] = _Judgements(tolerations, self._taints)
         return found
 
     def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:

@@ -45,6 +45,7 @@ Matched = tuple[tuple[TermCounts, ...], tuple[TermCounts, ...], tuple[TermCounts
 """The terms that match a pod, by TermKind."""
 
 _KEPT = 8192
+_NAMESPACES_KEPT = 64
 
 
 class ExistingTerms:
@@ -85,6 +86,8 @@ class ExistingTerms:
             return ()
         found = by_namespace.get(pod.namespace)
         if found is None:
+            if len(by_namespace) >= by_namespace.look_at:
+                by_namespace.forget_unused()
             found = by_namespace[pod.namespace] = tuple(self._compile(WireTerms(pod.shape, pod.namespace)))
         return found
 
@@ -177,8 +180,25 @@ class ExistingTerms:
         return tuple(matched[0]), tuple(matched[1]), tuple(matched[2])
 
 
-_WITHOUT_TERMS: dict[str, tuple[TermCounts, ...]] = {}
+class _TermsByNamespace(dict[str, tuple[TermCounts, ...]]):
+    """The terms of one shape, by the namespace of the pod. A shape may last while namespaces come and go."""
+
+    __slots__ = ("look_at",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look_at = _NAMESPACES_KEPT
+        """With so many, those of which no pod is left are forgotten."""
+
+    def forget_unused(self) -> None:
+        """Keeps the terms that some pod has. Others are found again for as long as somebody looks at their counts."""
+        for namespace in [n for n, terms in self.items() if not any(term.total for term in terms)]:
+            del self[namespace]
+        self.look_at = max(_NAMESPACES_KEPT, 2 * len(self))
 
 
-def _by_namespace(shape: PodShape) -> dict[str, tuple[TermCounts, ...]]:
-    return {} if has_terms(shape) else _WITHOUT_TERMS
+_WITHOUT_TERMS = _TermsByNamespace()
+
+
+def _by_namespace(shape: PodShape) -> _TermsByNamespace:
+    return _TermsByNamespace() if has_terms(shape) else _WITHOUT_TERMS

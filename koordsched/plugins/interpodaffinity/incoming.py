@@ -79,10 +79,15 @@ class IncomingCompiler:
             return None
         found = by_namespace.get(pod.namespace)
         if found is None or found.version != self._namespaces.version:
+            if len(by_namespace) >= _KEPT_PER_SHAPE:
+                by_namespace.clear()
             wire = WireTerms(pod.shape, pod.namespace)
             found = by_namespace[pod.namespace] = IncomingTerms(wire, self._namespaces)
         return found
 
+
+_KEPT_PER_SHAPE = 1024
+"""Namespaces; pods of one shape may be in ever new ones."""
 
 _WITHOUT_TERMS: dict[str, IncomingTerms] = {}
 

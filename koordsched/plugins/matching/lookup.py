@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.selectors import value_test
-from koordsched.cluster.columns import LabelColumn
+from koordsched.cluster.columns import LabelColumn, ValueColumn
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.matching.rows import Mask
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Hashable)
 
 
 class Lookup(Generic[T]):
@@ -42,16 +43,49 @@ class Lookup(Generic[T]):
         self.lowest, self.highest = int(self.verdicts.min()), int(self.verdicts.max())
 
 
+class ColumnLookup(Generic[V]):
+    """`verdicts[i]` is the judgement of `column.values[i]`, where numbers come to stand for other values.
+
+    `lowest` and `highest` bound all verdicts. Valid after `refresh`, until a node changes.
+    """
+
+    __slots__ = ("_judge", "_serial", "column", "highest", "lowest", "verdicts")
+
+    def __init__(self, column: ValueColumn[V], judge: Callable[[V], int], dtype: npt.DTypeLike) -> None:
+        self.column = column
+        self._judge = judge
+        self._serial = column.serial
+        self.verdicts: npt.NDArray[Any] = np.zeros(0, dtype=dtype)
+        self._take(range(len(column.values)))
+
+    def refresh(self) -> None:
+        """Judges the numbers that stand for something else since the last call."""
+        column = self.column
+        if column.serial == self._serial:
+            return
+        changed = column.changed_since(self._serial)
+        self._take(range(len(column.values)) if changed is None else set(changed))
+        self._serial = column.serial
+
+    def _take(self, numbers: Iterable[int]) -> None:
+        values, judge = self.column.values, self._judge
+        more = len(values) - len(self.verdicts)
+        if more:
+            self.verdicts = np.concatenate((self.verdicts, np.zeros(more, dtype=self.verdicts.dtype)))
+        for number in numbers:
+            self.verdicts[number] = judge(values[number])
+        self.lowest, self.highest = int(self.verdicts.min()), int(self.verdicts.max())
+
+
 class LabelTest:
     """What one requirement says about the nodes: a test of the value of one label key."""
 
-    __slots__ = ("__weakref__", "_column", "_lookup", "_test", "key")
+    __slots__ = ("__weakref__", "_lookup", "_test", "key")
 
     def __init__(self, key: str, test: Callable[[str | None], bool]) -> None:
         self.key = key
         self._test = test
-        self._column: LabelColumn | None = None
-        self._lookup: Lookup[str | None] = Lookup((), test, np.bool_)
+        self._lookup: ColumnLookup[str | None] | None = None
 
     def passes(self, value: str | None) -> bool:
         """The verdict on a value; None stands for an absent label."""
@@ -59,22 +93,22 @@ class LabelTest:
 
     def passes_row(self, table: NodeTable, row: int) -> bool:
         """The verdict on the node of one row."""
-        column = self._current(table)
-        return bool(self._lookup.verdicts[column.ids.data[row]])
+        column = table.label_column(self.key)
+        return bool(self._verdicts(column)[column.ids.data[row]])
 
     def mask(self, table: NodeTable, rows: Rows) -> Mask:
         """The verdict on each row."""
-        column = self._current(table)
-        return self._lookup.verdicts.take(column.ids.data[rows])
-
-    def _current(self, table: NodeTable) -> LabelColumn:
         column = table.label_column(self.key)
-        if column is not self._column:
-            self._column = column
-            self._lookup = Lookup(column.values, self._test, np.bool_)
+        return self._verdicts(column).take(column.ids.data[rows])
+
+    def _verdicts(self, column: LabelColumn) -> Mask:
+        """By value number. The column of a key is another one when the key comes back after no node had it."""
+        lookup = self._lookup
+        if lookup is None or lookup.column is not column:
+            lookup = self._lookup = ColumnLookup(column, self._test, np.bool_)
         else:
-            self._lookup.refresh()
-        return column
+            lookup.refresh()
+        return lookup.verdicts
 
 
 class MembershipTest(LabelTest):

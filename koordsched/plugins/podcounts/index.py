@@ -19,6 +19,8 @@ from koordsched.plugins.podcounts.topology import Topology
 _BUDGET = 128 << 20
 """Bytes that all counters together may take."""
 _ALWAYS_KEPT = 64
+_WITHOUT_EQUALITY = 1024
+"""So many counters may lack an equality requirement: each is asked about every new group."""
 
 
 class Counter(RowCounts):
@@ -71,6 +73,8 @@ class PodIndex:
         self._counters_by: dict[str, dict[str, dict[Counter, None]]] = {}
         self._other_counters: dict[Counter, None] = {}
         self._uses = 0
+        self._weigh_at = _ALWAYS_KEPT
+        """With so many counters, what they take is looked at again."""
         cluster.add_accountant(self)
 
     # --- pods ------------------------------------------------------------------------------------
@@ -106,14 +110,13 @@ class PodIndex:
 
     def _new_group(self, namespace: str, labels: LabelSet) -> _Group:
         group = _Group(namespace, labels)
-        for key, by_value in self._groups_by.items():
-            value = labels.labels.get(key)
-            if value is not None:
-                by_value.setdefault(value, {})[group] = None
         candidates = [self._other_counters]
-        for key, counters in self._counters_by.items():
-            value = labels.labels.get(key)
-            if value in counters:
+        for key, value in labels.labels.items():
+            groups = self._groups_by.get(key)
+            if groups is not None:
+                groups.setdefault(value, {})[group] = None
+            counters = self._counters_by.get(key)
+            if counters is not None and value in counters:
                 candidates.append(counters[value])
         group.counters = [c for found in candidates for c in found if c.selects(namespace, labels)]
         return group
@@ -123,9 +126,9 @@ class PodIndex:
         del groups[group.labels]
         if not groups:
             del self._groups[group.namespace]
-        for key, by_value in self._groups_by.items():
-            value = group.labels.labels.get(key)
-            if value is not None:
+        for key, value in group.labels.labels.items():
+            by_value = self._groups_by.get(key)
+            if by_value is not None:
                 del by_value[value][group]
                 if not by_value[value]:
                     del by_value[value]
@@ -186,23 +189,40 @@ class PodIndex:
     def _make_room(self) -> None:
         """Drops the least recently used half when the counters take too much."""
         counters = self._counters
-        if len(counters) < _ALWAYS_KEPT or sum(c.nbytes for c in counters.values()) < _BUDGET:
+        crowded = len(self._other_counters) >= _WITHOUT_EQUALITY
+        if len(counters) < self._weigh_at and not crowded:
             return
-        oldest = sorted(counters.items(), key=lambda item: item[1].last_used)[: len(counters) // 2]
-        gone = set()
-        for identity, counter in oldest:
-            del counters[identity]
-            counter.dropped = True
-            gone.add(counter)
+        if crowded or sum(c.nbytes for c in counters.values()) >= _BUDGET:
+            self._drop(sorted(counters.values(), key=lambda counter: counter.last_used)[: len(counters) // 2])
+        self._weigh_at = max(_ALWAYS_KEPT, len(counters) + len(counters) // 8)
+
+    def _drop(self, dropped: list[Counter]) -> None:
+        gone = set(dropped)
+        for counter in dropped:
+            del self._counters[(counter.queries, counter.count_deleting)]
             self._other_counters.pop(counter, None)
-        for by_value in self._counters_by.values():
-            for value in list(by_value):
-                by_value[value] = {c: None for c in by_value[value] if c not in gone}
-                if not by_value[value]:
-                    del by_value[value]
+            counter.dropped = True
+            counter.clear()  # whoever asked for it keeps it, to ask again
         for groups in self._groups.values():
             for group in groups.values():
                 group.counters = [c for c in group.counters if c not in gone]
+        self._counters_by = _without(self._counters_by, gone)
+        asked = {key for counter in self._counters.values() for key, _ in counter.equalities}
+        for key in self._groups_by.keys() - asked:
+            del self._groups_by[key]
 
     def __len__(self) -> int:
         return len(self._counters)
+
+
+def _without(
+    counters: dict[str, dict[str, dict[Counter, None]]], gone: set[Counter]
+) -> dict[str, dict[str, dict[Counter, None]]]:
+    """Counters by label key and value, without some, and without what is empty then."""
+    kept: dict[str, dict[str, dict[Counter, None]]] = {}
+    for key, by_value in counters.items():
+        for value, members in by_value.items():
+            for counter in members:
+                if counter not in gone:
+                    kept.setdefault(key, {}).setdefault(value, {})[counter] = None
+    return kept

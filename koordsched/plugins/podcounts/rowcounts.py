@@ -14,6 +14,9 @@ Counts = npt.NDArray[np.int64]
 _NONE = int(np.iinfo(np.int64).max)
 """More than any count."""
 
+_OBJECT_BYTES = 2 << 10
+"""What one set of counts takes besides its arrays: itself, its queries or its term."""
+
 _MAX_DOMAINS = 16
 """Distinct (key, eligible nodes) that one set of counts follows; pods of one workload need one or two."""
 
@@ -22,7 +25,8 @@ class DomainCounts:
     """Sums of row counts per value of one label key, over the eligible nodes.
 
     `counts[id]`: by value id of the label column; `counts[ABSENT]` means nothing. `present`: the ids that an
-    eligible node has.
+    eligible node has. An id may come to stand for another value when a node changes: valid after `refresh`, which
+    adds up again then, until the next change.
     """
 
     __slots__ = (
@@ -120,6 +124,11 @@ class DomainCounts:
         """Whether any domain, eligible or not, counts something."""
         return bool(self.counts[ABSENT + 1 :].any())
 
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        return self.counts.nbytes + self._domain_of.nbytes + self.present.nbytes
+
 
 class RowCounts:
     """How many there are on each row. `total` is their sum."""
@@ -166,5 +175,11 @@ class RowCounts:
 
     @property
     def nbytes(self) -> int:
-        """About what the arrays take."""
-        return self._by_row.nbytes * (1 + len(self._domains))
+        """About what it takes."""
+        return _OBJECT_BYTES + self._by_row.nbytes + sum(domains.nbytes for domains in self._domains.values())
+
+    def clear(self) -> None:
+        """Gives the arrays up; nobody may count on these counts any more."""
+        self._by_row = np.zeros(0, dtype=np.int64)
+        self._domains.clear()
+        self.total = 0

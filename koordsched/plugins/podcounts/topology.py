@@ -13,7 +13,7 @@ from koordsched.cluster.changelog import Facet
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.matching.lookup import Lookup
+from koordsched.plugins.matching.lookup import ColumnLookup
 from koordsched.plugins.matching.nodeselector import NodeSelectors, RequiredNodes
 from koordsched.plugins.matching.rows import Mask
 from koordsched.plugins.matching.tolerations import keeps_away
@@ -94,11 +94,10 @@ class EligibleNodes:
         self._topology = topology
         self._keys = keys
         self._nodes = nodes
-        self._taints: Lookup[tuple[Taint, ...]] | None = None
+        self._taints: ColumnLookup[tuple[Taint, ...]] | None = None
         if tolerations is not None:
             own = tolerations
-            sets = topology.table.taint_sets
-            self._taints = Lookup(sets, lambda taints: not keeps_away(own, taints), np.bool_)
+            self._taints = ColumnLookup(topology.table.taints, lambda taints: not keeps_away(own, taints), np.bool_)
         self.mask: Mask = np.zeros(0, dtype=np.bool_)
         self.version = (-1, -1)
 

@@ -72,10 +72,19 @@ class OwnerSelectors:
             return
         self._found.clear()
         if old is not None and old.spec.selector:
-            self._services[old.metadata.namespace][_handle(old)].pop(old.metadata.name, None)
+            self._discard(old)
         if new is not None and new.spec.selector:
             by_pair = self._services.setdefault(new.metadata.namespace, {})
             by_pair.setdefault(_handle(new), {})[new.metadata.name] = new
+
+    def _discard(self, service: Service) -> None:
+        namespace, handle = service.metadata.namespace, _handle(service)
+        by_pair = self._services[namespace]
+        del by_pair[handle][service.metadata.name]
+        if not by_pair[handle]:
+            del by_pair[handle]
+            if not by_pair:
+                del self._services[namespace]
 
     def _on_controller(
         self,

@@ -66,6 +66,8 @@ class Budgets:
         if budget is not before:
             if budget is None:
                 del self._by_namespace[namespace][name]
+                if not self._by_namespace[namespace]:
+                    del self._by_namespace[namespace]
             else:
                 self._by_namespace.setdefault(namespace, {})[name] = budget
             self._grouped = None
@@ -109,7 +111,7 @@ class Budgets:
 
     def states(self, kinds: PodKinds) -> KindArray | None:
         """By kind: SAFE, BROKEN or COUNTED; None if there are no budgets."""
-        if not any(self._by_namespace.values()):
+        if not self._by_namespace:
             return None
         if self._grouped is None or self._grouped[0] is not kinds:
             self._groups, self._group_numbers = [], {}

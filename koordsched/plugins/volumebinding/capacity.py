@@ -22,6 +22,9 @@ NOTHING = -1
 
 Sizes = npt.NDArray[np.int64]
 
+_SPARE = 64
+"""There may be twice as many topologies as capacities, and this many more, before those of the past are forgotten."""
+
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:
     """The largest volume in bytes: maximumVolumeSize, or else the whole capacity; None if neither is known."""
@@ -36,7 +39,13 @@ class _ClassCapacity:
     """The capacities of one class. Those for a node topology that selects every node are kept apart."""
 
     def __init__(self, table: NodeTable, selectors: NodeSelectors) -> None:
-        self._groups = RowGroups(table, selectors)
+        self._table = table
+        self._selectors = selectors
+        self._known: dict[tuple[str, str], tuple[NodeSelector | None, int]] = {}
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._groups = RowGroups(self._table, self._selectors)
         self._limits: list[dict[tuple[str, str], int]] = []
         self._everywhere: dict[tuple[str, str], int] = {}
         self._stale = True
@@ -45,10 +54,11 @@ class _ClassCapacity:
         self._where: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._known)
 
     def put(self, key: tuple[str, str], topology: NodeSelector | None, limit: int) -> None:
         """A capacity object appeared; a topology of None is every node."""
+        self._known[key] = topology, limit
         if topology is None:
             limits = self._everywhere
         else:
@@ -62,10 +72,15 @@ class _ClassCapacity:
 
     def drop(self, key: tuple[str, str]) -> None:
         """It is gone."""
-        limits = self._where.pop(key, None)
-        if limits is not None:
-            del limits[key]
-            self._stale = True
+        if self._known.pop(key, None) is None:
+            return
+        del self._where.pop(key)[key]
+        self._stale = True
+        # Drivers of local storage have a topology for every node, and nodes come and go.
+        if len(self._groups) > 2 * len(self._known) + _SPARE:
+            self._start_over()
+            for other, (topology, limit) in self._known.items():
+                self.put(other, topology, limit)
 
     def by_row(self) -> Sizes:
         """int64[rows]: the largest volume that can be had for the node of each row."""
