@@ -15,6 +15,7 @@ from random import Random
 
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
+from koordsched.client.elsewhere import WritesElsewhere
 from koordsched.client.errors import (
     ApiError,
     ClientError,
@@ -161,6 +162,7 @@ class Lanes:
         self.doubtful_at = float("-inf")
         """When a write, leases apart, last ended without an answer (monotonic seconds): it may still be carried out."""
         self.stats = {lane: LaneStats() for lane in Lane}
+        self.elsewhere = WritesElsewhere(clock)
         """Writes that others were asked to make; they have a part in `quiet_for` and in nothing else."""
 
     def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
@@ -230,7 +232,7 @@ class Lanes:
         Those made elsewhere on our behalf included.
         """
         answered = not self.in_flight and self._clock.monotonic() - self.doubtful_at > seconds
-        return answered
+        return answered and self.elsewhere.quiet_for(seconds)
 
     def refresh_waiting(self) -> None:
         """Brings `waiting` in the statistics up to date; called when metrics are read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,21 @@ _LARGEST_TOTAL = 1 << 61
 T = TypeVar("T")
 
 
+class WritesElsewhere(Protocol):
+    """Hears of the bindings that extenders are asked for."""
+
+    def began(self) -> None:
+        """One was asked for."""
+
+    def ended(self, *, answered: bool) -> None:
+        """What came of it is known; unless it was `answered`, the extender may still carry it out."""
+
+
 class Extenders:
     """The extenders, those that must not fail first. `objects`: how pods and nodes are shown to them.
 
-    `is_bound` reads a pod back from the API server; `fence` says whether we may act at all.
+    `is_bound` reads a pod back from the API server; `fence` says whether we may act at all; `bindings` hears of the
+    bindings that extenders make.
     """
 
     def __init__(
@@ -49,6 +60,7 @@ class Extenders:
         *,
         is_bound: Callable[[Pod, str], Awaitable[bool]],
         fence: Callable[[], bool],
+        bindings: WritesElsewhere,
     ) -> None:
         """Raises ExtenderConfigError."""
         durations = metrics.histograms(
@@ -64,6 +76,7 @@ class Extenders:
         self._prioritizing = metrics.running("prioritizing_extender")
         self._is_bound = is_bound
         self._fence = fence
+        self._bindings = bindings
 
     def interested_in(self, pod: Pod) -> list[HttpExtender]:
         """Those that a scheduling cycle for the pod has to ask about anything."""
@@ -202,7 +215,7 @@ class Extenders:
             if not self._fence():
                 return Status(Code.ERROR, (f"binding of {pod.key} withheld: not the leader",))
             try:
-                await extender.bind(pod, node)
+                await self._bind_with(extender, pod, node)
             except ExtenderError as error:
                 if error.uncertain and await self._is_bound(pod, node):
                     return SUCCESS
@@ -212,6 +225,19 @@ class Extenders:
                 continue
             return SUCCESS
         return None
+
+    async def _bind_with(self, extender: HttpExtender, pod: Pod, node: str) -> None:
+        """Raises ExtenderError. Whoever is cancelled meanwhile knows nothing of what the extender will do."""
+        answered = False
+        self._bindings.began()
+        try:
+            await extender.bind(pod, node)
+            answered = True
+        except ExtenderError as error:
+            answered = not error.uncertain
+            raise
+        finally:
+            self._bindings.ended(answered=answered)
 
     # --- arguments ---------------------------------------------------------------------------------
 

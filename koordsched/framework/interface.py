@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,10 +56,11 @@ class Cycle:
     `not_pre_filtered`: names of the PreFilter plugins that were not reached because one before them ended
     the chain. `skipped`: names of those that said Skip in this cycle. `beyond_nodes`: a PreFilter plugin rejected the
     pod for something that no room on a node can make up for (a quota), so evicting others for the node's sake would
-    be in vain; to be set by that plugin.
+    be in vain; to be set by that plugin. `waiting_for_others`: what a PreBind plugin waits for inside this context is
+    no answer of the API server to a write of its own, so others may be placed meanwhile whatever their number.
     """
 
-    __slots__ = ("beyond_nodes", "not_pre_filtered", "pod", "skipped", "state")
+    __slots__ = ("beyond_nodes", "not_pre_filtered", "pod", "skipped", "state", "waiting_for_others")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -66,6 +68,7 @@ class Cycle:
         self.skipped: Set[str] = frozenset()
         self.beyond_nodes = False
         self.state: dict[Hashable, Any] = {}
+        self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Plugin(ABC):

@@ -17,7 +17,7 @@ from koordsched.config.feature_gates import KNOWN_GATES
 from koordsched.config.wire import Extender, KubeSchedulerConfiguration
 from koordsched.framework.handle import Clock
 from koordsched.journal.records import Header
-from koordsched.queue.queue import MAX_UNSCHEDULABLE
+from koordsched.queue.timers import MAX_UNSCHEDULABLE
 
 
 @dataclass(frozen=True, slots=True)

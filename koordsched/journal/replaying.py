@@ -204,7 +204,7 @@ class Replayed(World):
 
     def _timers(self, record: Timers) -> None:
         self._repeater.at(record.at)
-        self.scheduler.queue.run_timers()
+        self.scheduler.queue.timers.run()
 
     def _attempt(self, record: Attempt) -> None:
         self._repeater.at(record.at)

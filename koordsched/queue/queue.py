@@ -17,12 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from koordsched.cluster.events import (
-    BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_POD_UPDATE,
-    UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
 from koordsched.queue.active import SortKey
@@ -33,15 +31,12 @@ from koordsched.queue.inflight import Flight, InFlight
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.placement import Queues
+from koordsched.queue.timers import MAX_UNSCHEDULABLE, QueueTimers
 from koordsched.queue.twins import Refusal
 from koordsched.queue.unschedulable import TwinKey
 
-#: Seconds between looks for pods that sat unschedulable for too long.
-FLUSH_INTERVAL = 30.0
 #: Seconds for which a refusal is taken over by twins that come after it.
 REFUSAL_HOLDS = 1.0
-#: --pod-max-in-unschedulable-pods-duration, seconds.
-MAX_UNSCHEDULABLE = 300.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,6 @@ class SchedulingQueue(Generic[P]):
     ) -> None:
         self._clock = clock
         self._tables = {name: profile.hints for name, profile in profiles.items()}
-        self._max_unschedulable = max_unschedulable
         self._nonempty = asyncio.Event()
         self._queues: Queues[P] = Queues(
             gates={name: Gate(profile.pre_enqueue) for name, profile in profiles.items()},
@@ -90,9 +84,9 @@ class SchedulingQueue(Generic[P]):
         self._in_flight: InFlight[P] = InFlight()
         self._sequence = 0
         self._interesting: dict[ClusterEvent, bool] = {}
-        self._started = clock()
-        self._next_flush = self._started + FLUSH_INTERVAL
         self.nominator: Nominator[P] = Nominator(is_pending)
+        #: What time does to the pods; `run` is to be called every whole second.
+        self.timers = QueueTimers(self._queues, self._in_flight, clock, max_unschedulable)
         self.counters = self._queues.counters
         #: Number of pods popped so far.
         self.scheduling_cycle = 0
@@ -340,50 +334,6 @@ class SchedulingQueue(Generic[P]):
                     self._in_flight.record_own(flight, FORCE_ACTIVATE, None, pod)
             else:
                 self._queues.activate(queued, FORCE_ACTIVATE.label)
-
-    # Time
-
-    def flush_backoff(self) -> int:
-        """Activate the pods whose back-off is over. Returns how many. To be called every whole second."""
-        expired = self._queues.backoff.pop_expired(self._clock())
-        self._queues.activate_all(expired, BACKOFF_COMPLETE)
-        return len(expired)
-
-    def flush_unschedulable(self) -> int:
-        """Retry the pods that sat unschedulable for too long, asking no hints. Returns how many.
-
-        A safety net for hints that missed something. Gated pods stay.
-        """
-        overdue = self._queues.unschedulable.overdue(self._clock(), self._max_unschedulable)
-        if overdue:
-            for queued in overdue:
-                queued.flushed = True
-            self._queues.move(dict.fromkeys(overdue, Strategy.AFTER_BACKOFF), UNSCHEDULABLE_TIMEOUT.label)
-            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
-        return len(overdue)
-
-    def run_timers(self) -> None:
-        """Run the flushes that are due."""
-        self.flush_backoff()
-        now = self._clock()
-        if now >= self._next_flush:
-            self._next_flush = self._tick_after(now)
-            self.flush_unschedulable()
-
-    def next_deadline(self) -> float | None:
-        """When `run_timers` will next have something to do; None if nothing waits for time to pass."""
-        deadlines = []
-        release = self._queues.backoff.next_release
-        if release is not None:
-            deadlines.append(release)
-        oldest = self._queues.unschedulable.oldest_timestamp
-        if oldest is not None:
-            deadlines.append(max(self._next_flush, self._tick_after(oldest + self._max_unschedulable)))
-        return min(deadlines, default=None)
-
-    def _tick_after(self, time: float) -> float:
-        """The first look for overdue pods strictly after a time."""
-        return self._started + ((time - self._started) // FLUSH_INTERVAL + 1) * FLUSH_INTERVAL
 
     # Looking
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 
 from koordsched.cluster.pod import Pod
@@ -30,7 +31,11 @@ BindFirst = Callable[[Pod, str], Awaitable[Status | None]]
 
 
 class BindingCycle:
-    """Binds placed pods. `in_flight` is the number of bindings under way.
+    """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
+
+    Who waits, on Permit or in PreBind for what others have to do, asks nothing of the API server meanwhile. If such
+    pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
+    end all scheduling.
 
     `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
     """
@@ -62,7 +67,9 @@ class BindingCycle:
         self._recorder = recorder
         self._tasks: dict[asyncio.Task[None], Placement] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
-        self._drained = asyncio.Event()
+        self._idle = 0
+        """Bindings under way that wait for a plugin to let them go on, or for what it waits for itself."""
+        self._eased = asyncio.Event()
         self._closing = False
         self._running = metrics.running("binding")
 
@@ -70,6 +77,11 @@ class BindingCycle:
     def in_flight(self) -> int:
         """Bindings under way."""
         return len(self._tasks)
+
+    @property
+    def pressing(self) -> int:
+        """Those of them that the API server has to answer before anything comes of them."""
+        return len(self._tasks) - self._idle
 
     @property
     def under_way(self) -> list[Placement]:
@@ -86,15 +98,29 @@ class BindingCycle:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         self._running.value -= 1
-        self._drained.set()
+        self._eased.set()
         if not task.cancelled() and task.exception() is not None:
             _log.error("a binding cycle ended in an unexpected error", exc_info=task.exception())
 
-    async def drained_below(self, limit: int) -> None:
-        """Waits until fewer than `limit` bindings are under way."""
-        while len(self._tasks) >= limit:
-            self._drained.clear()
-            await self._drained.wait()
+    async def pressing_below(self, limit: int) -> None:
+        """Waits until fewer than `limit` bindings are under way, those that only wait apart."""
+        while self.pressing >= limit:
+            await self._relief()
+
+    async def _relief(self) -> None:
+        """Returns when a binding has come to its end, or to a point where it waits."""
+        self._eased.clear()
+        await self._eased.wait()
+
+    @contextmanager
+    def _waits(self) -> Iterator[None]:
+        """Inside, a binding that is under way only waits."""
+        self._idle += 1
+        self._eased.set()
+        try:
+            yield
+        finally:
+            self._idle -= 1
 
     async def close(self) -> None:
         """Lets bindings that are on their way to the API server finish.
@@ -106,7 +132,8 @@ class BindingCycle:
             waiting.reject("", "the scheduler is shutting down", Code.ERROR)
         for work in self._pre_binding.values():
             work.cancel()
-        await self.drained_below(1)
+        while self._tasks:
+            await self._relief()
 
     async def abandon(self) -> None:
         """Ends what has not finished: the API server knows what became of it, and the next scheduler asks there."""
@@ -179,6 +206,7 @@ class BindingCycle:
 
     async def _pre_bind(self, placement: Placement, plugin: PreBind) -> Status:
         uid = placement.pod.uid
+        placement.cycle.waiting_for_others = self._waits
         task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
         self._pre_binding[uid] = task
         message = f"placed on {placement.node}, plugin {plugin.name} prepares its binding"
@@ -207,7 +235,8 @@ class BindingCycle:
         names = ", ".join(placement.waits)
         self._notices.begin(pod, names, "WaitingOnPermit", f"placed on {placement.node}, waiting for plugin {names}")
         try:
-            status = await waiting.wait()
+            with self._waits():
+                status = await waiting.wait()
         finally:
             self._waiting.remove(pod.uid)
             self._notices.end(pod, names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
 
@@ -23,7 +23,6 @@ from koordsched.controllers.controller import ControllerFactory, ControllerHandl
 from koordsched.extender.cycle import ExtendedCycle
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
-from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas
@@ -32,16 +31,16 @@ from koordsched.observability.events import EventBroadcaster
 from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.backoff import BackoffPolicy
-from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
-from koordsched.queue.hints import HintRegistration, HintTable, every_event
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
-from koordsched.queue.queue import MAX_UNSCHEDULABLE, QueueProfile, SchedulingQueue
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.queue.timers import MAX_UNSCHEDULABLE
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import Placement, SchedulingCycle
-from koordsched.scheduling.decisions import EXTENDER, Decisions
+from koordsched.scheduling.decisions import Decisions
+from koordsched.scheduling.deferred import DeferredEvictions, DeferredNominations
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
@@ -50,9 +49,9 @@ from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.overcommitment import OvercommitmentReports, ignored_resources
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.queueprofile import queue_profile
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import HintTimes
-from koordsched.scheduling.twinkeys import TwinKeys
 from koordsched.scheduling.unreadable import Unreadable
 from koordsched.scheduling.voice import Speaker, UserVoice
 from koordsched.scheduling.waitnotices import WaitNotices
@@ -71,7 +70,8 @@ FUTILE_ROUNDS = 8
 which would otherwise cost it a slice."""
 
 MAX_BINDING = 2000
-"""Placed pods whose binding is under way, at most: an API outage must not assume the whole queue."""
+"""Placed pods whose binding is under way and does not just wait, at most: an API outage must not assume the whole
+queue."""
 
 
 class Scheduler:
@@ -122,8 +122,8 @@ class Scheduler:
         decisive = recorder.clock(clock)
 
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
-        nominations = _Nominations()
-        evictions = _Evictions()
+        nominations = DeferredNominations()
+        evictions = DeferredEvictions()
         replicas = OwnReplicas(self.cluster, *own_pod)
         self.profiles: dict[str, Profile] = build_profiles(
             resolved,
@@ -143,7 +143,7 @@ class Scheduler:
         hint_times = HintTimes(metrics, clock.monotonic)
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
             {
-                name: _queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
+                name: queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
                 for name, profile in self.profiles.items()
             },
             clock=decisive.monotonic,
@@ -165,7 +165,13 @@ class Scheduler:
             inbox = Inbox()
             shown = ExtenderObjects(resolved.extenders, names, self.cluster.table.resource_names.names)
             self._extenders = Extenders(
-                resolved.extenders, shown, metrics, clock.monotonic, is_bound=self.writes.is_bound, fence=fence
+                resolved.extenders,
+                shown,
+                metrics,
+                clock.monotonic,
+                is_bound=self.writes.is_bound,
+                fence=fence,
+                bindings=lanes.elsewhere,
             )
             extended = ExtendedCycle(
                 *parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox, recorder=recorder
@@ -266,7 +272,7 @@ class Scheduler:
                         for _ in range(FUTILE_ROUNDS):
                             await asyncio.sleep(0)
                     await asyncio.sleep(0)
-                    await self.binding.drained_below(self._max_binding)
+                    await self.binding.pressing_below(self._max_binding)
         finally:
             self._recorder.leading(False)
             timers.cancel()
@@ -295,7 +301,7 @@ class Scheduler:
         """
         now = self._clock.monotonic
         began = fruitful = now()
-        while self.binding.in_flight < self._max_binding:
+        while self.binding.pressing < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
                 return True
@@ -321,7 +327,7 @@ class Scheduler:
         """The same with extenders, for which a cycle has to wait."""
         now = self._clock.monotonic
         end = now() + TIME_SLICE
-        while self.binding.in_flight < self._max_binding:
+        while self.binding.pressing < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
                 return
@@ -350,7 +356,7 @@ class Scheduler:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
             self._recorder.timers()
-            self.queue.run_timers()
+            self.queue.timers.run()
             self._notices.tick()
             self._overcommitment.tick()
 
@@ -359,76 +365,3 @@ class Scheduler:
         return self._recorder.ask(
             lambda: waiting is not None and waiting.reject("", "the pod is being deleted", Code.ERROR)
         )
-
-
-class _Nominations:
-    """The queue's nominator, which exists only after the profiles that ask it."""
-
-    queue: SchedulingQueue[Pod]
-
-    @property
-    def version(self) -> int:
-        return self.queue.nominator.version
-
-    def changed_since(self, version: int) -> Sequence[str] | None:
-        return self.queue.nominator.changed_since(version)
-
-    def nodes_nominated_at_least(self, priority: int) -> list[str]:
-        return self.queue.nominator.nodes_nominated_at_least(priority)
-
-    def node_of(self, uid: str) -> str:
-        return self.queue.nominator.node_of(uid)
-
-    def stamp_of(self, node: str) -> int:
-        return self.queue.nominator.stamp_of(node)
-
-    def nominated_on(self, node: str, priority: int | None = None) -> list[Pod]:
-        return list(self.queue.nominator.nominated_on(node, priority))
-
-
-class _Evictions:
-    """The evictions, which need the queue, which needs the profiles."""
-
-    executor: PreemptionEvictions
-
-    def running_for(self, uid: str) -> bool:
-        return self.executor.running_for(uid)
-
-    def evicting(self, uid: str) -> bool:
-        return self.executor.evicting(uid)
-
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
-        self.executor.start(preemptor, node, victims)
-
-
-def _queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, extended: bool) -> QueueProfile[Pod]:
-    registrations: list[HintRegistration[Pod]] = []
-    for plugin in profile.plugins.values():
-        events = plugin.events_to_register()
-        registrations.extend(every_event(plugin.name) if events is None else events)
-    if extended:
-        # What an extender waits for nobody knows.
-        registrations.extend(every_event(EXTENDER))
-    hints = HintTable(registrations, times)
-    return QueueProfile(
-        hints,
-        {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
-        TwinKeys(profile, hints).of,
-    )
-
-
-def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
-    """The plugin as the queue asks it; who is gated by another plugin than SchedulingGates gets to hear of it."""
-    tells = plugin.name != "SchedulingGates"
-
-    def refusal(pod: Pod) -> str | None:
-        status = plugin.pre_enqueue(pod)
-        if status.ok:
-            if tells:
-                notices.end(pod, plugin.name)
-            return None
-        if tells:
-            notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
-        return status.message
-
-    return refusal

@@ -374,3 +374,23 @@ def test_quiet_means_answered_and_not_in_doubt():
 def test_a_senseless_rate_is_refused(qps, burst):
     with pytest.raises(ValueError, match="rate limit"):
         TokenBucket(qps, burst, 0.0)
+
+
+def test_quiet_means_that_others_have_done_what_we_asked_them_to_write():
+    async def main():
+        lanes = make(Server())
+        elsewhere = lanes.elsewhere
+        elsewhere.began()
+        elsewhere.began()
+        assert not lanes.quiet_for(15)
+        elsewhere.ended(answered=True)
+        assert not lanes.quiet_for(15)  # the other one is still under way
+        elsewhere.ended(answered=False)
+        await asyncio.sleep(14)
+        assert not lanes.quiet_for(15)  # it may still be carried out
+        elsewhere.began()
+        elsewhere.ended(answered=True)
+        await asyncio.sleep(1.1)
+        assert lanes.quiet_for(15)
+
+    run(main())

@@ -248,3 +248,62 @@ def test_reasons_of_extenders_do_not_pile_up():
     assert len(table.reasons) == kept + 1 + 5
     assert table[kept].texts == ("kept",)
     assert table.intern("NodeName", Code.UNSCHEDULABLE, "more") == kept + 6
+
+
+# --- bindings and the lease ---------------------------------------------------------------------
+
+LEASE = 15.0
+"""Seconds; a leader gives its lease back only if nothing of its doing may still arrive."""
+
+BINDINGS = [
+    ("done", {}, True),
+    ("refused", {"Error": "no"}, True),
+    ("404", text("", 404), True),
+    ("500", text("", 500), False),
+    ("no answer", hang, False),
+    ("not JSON", text("garbage"), False),
+]
+
+
+@pytest.mark.parametrize("answer, quiet", [case[1:] for case in BINDINGS], ids=[case[0] for case in BINDINGS])
+async def test_a_binding_of_an_extender_that_may_still_arrive_keeps_the_lease(answer, quiet):
+    embedded = cluster("alder")
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def bind(body):
+        asked.set()
+        await go_on.wait()
+        outcome = answer(body) if callable(answer) else answer
+        return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+    async with (
+        serving(Service(bind=bind)) as service,
+        scheduler_on(embedded, extended(extender(service, "bind", httpTimeout="300ms"))) as running,
+    ):
+        binding, lanes = running.scheduler.binding, running.lanes
+        embedded.insert(pod("p"))
+        await asked.wait()
+        assert not lanes.quiet_for(LEASE)
+        go_on.set()
+        await until(lambda: not binding.in_flight, "the end of the binding")
+        assert await lanes.drain(5)  # what users are told goes through the lanes
+        assert lanes.quiet_for(LEASE) == quiet
+
+
+async def test_a_binding_of_an_extender_that_is_given_up_keeps_the_lease():
+    embedded = cluster("alder")
+    asked = asyncio.Event()
+
+    async def bind(body):
+        asked.set()
+        await asyncio.sleep(30)
+
+    async with (
+        serving(Service(bind=bind)) as service,
+        scheduler_on(embedded, extended(extender(service, "bind"))) as running,
+    ):
+        embedded.insert(pod("p"))
+        await asked.wait()
+        await running.scheduler.binding.abandon()
+        assert not running.scheduler.binding.in_flight
+        assert not running.lanes.quiet_for(LEASE)

@@ -42,7 +42,7 @@ def test_core_case_17_idle_scheduler_retries_after_every_event_despite_backoff()
     attempts_before = queued.attempts
     for _ in range(12):
         clock.now += 0.37
-        queue.run_timers()
+        queue.timers.run()
         assert queue.pop() is None
         queue.move_all(ev.ASSIGNED_POD_DELETE, Pod("victim"))
         assert queued.place is Place.BACKOFF
@@ -66,8 +66,8 @@ def test_core_case_18_errors_are_not_popped_early() -> None:
     assert queue.add_unschedulable_if_not_present(queued) is Place.ERROR_BACKOFF
     for now, popped in ((100.3, False), (101.9, False), (102.0, True)):
         clock.now = now
-        assert queue.next_deadline() == 102.0
-        queue.run_timers()
+        assert queue.timers.next_deadline() == 102.0
+        queue.timers.run()
         assert (queue.pop() is queued) is popped
     assert queue.counters.incoming["active", "BackoffComplete"] == 1
 
@@ -100,19 +100,19 @@ def test_core_case_20_unschedulable_pods_are_flushed_after_five_minutes_gated_on
     queue.add(Pod("gated", gates=("a",)))
     clock.now = 1010.5
     queued = reject(queue, Pod("p"), "NodeResourcesFit")
-    assert queue.next_deadline() == 1330.0
+    assert queue.timers.next_deadline() == 1330.0
     for now in (1040.0, 1300.0, 1310.4, 1329.9):
         clock.now = now
-        queue.run_timers()
+        queue.timers.run()
         assert queued.place is Place.UNSCHEDULABLE
     clock.now = 1330.0
-    queue.run_timers()
+    queue.timers.run()
     assert queued.place is Place.ACTIVE
     assert queued.flushed
     assert queue.counters.incoming["active", "UnschedulableTimeout"] == 1
-    assert queue.next_deadline() is None
+    assert queue.timers.next_deadline() is None
     clock.now = 1610.0
-    queue.run_timers()
+    queue.timers.run()
     assert queue.pending()["gated"] == 1
     assert queue.pop() is queued
     assert queue.pop() is None

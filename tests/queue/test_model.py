@@ -256,10 +256,10 @@ class QueueMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         """Time passes; the timers run when the queue says so, as the scheduler's loop runs them."""
         until = self.clock.now + seconds
-        while (deadline := self.queue.next_deadline()) is not None and deadline <= until:
+        while (deadline := self.queue.timers.next_deadline()) is not None and deadline <= until:
             assert deadline > self.clock.now - 1e-9
             self.clock.now = max(deadline, self.clock.now)
-            self.queue.run_timers()
+            self.queue.timers.run()
             self.model.tick(self.clock.now, ev.UNSCHEDULABLE_TIMEOUT)
         self.clock.now = self.model.now = until
 

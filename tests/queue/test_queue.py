@@ -76,7 +76,7 @@ def test_rejections_and_errors_are_counted_apart(outcomes: str, unschedulable: i
     for outcome in outcomes:
         queue.add_unschedulable_if_not_present(queued, {"Fit"} if outcome == "r" else set())
         clock.now += 60
-        queue.flush_backoff()
+        queue.timers.flush_backoff()
         queue.activate([queued.pod])
         assert queue.pop() is queued
     assert (queued.unschedulable_count, queued.consecutive_errors) == (unschedulable, errors)
@@ -304,7 +304,7 @@ def test_gating_applies_before_backoff_and_not_again_after_it() -> None:
     asked = len(g.asked)
     g.names.add("p")
     clock.now += 2
-    queue.run_timers()
+    queue.timers.run()
     assert queued.place is Place.ACTIVE
     assert len(g.asked) == asked
 
@@ -423,7 +423,7 @@ def test_update_of_a_pod_in_backoff_or_active_changes_its_order_only() -> None:
     assert queue.update(Pod("c"), Pod("c", priority=9), [OWN_TOLERATION]) is Place.BACKOFF
     assert order(queue) == ["c", "a", "b"]
     clock.now += 5
-    queue.flush_backoff()
+    queue.timers.flush_backoff()
     before = dict(queue.counters.incoming)
     assert queue.update(Pod("b"), Pod("b", priority=10), [OWN_TOLERATION]) is Place.ACTIVE
     assert order(queue) == ["b", "c", "a"]
@@ -586,29 +586,29 @@ def test_a_gated_pod_keeps_its_nomination_over_a_restart() -> None:
 def test_next_deadline_is_the_earliest_thing_to_do() -> None:
     clock = Clock(1000.25)
     queue = make_queue(HINTS, clock=clock)
-    assert queue.next_deadline() is None
+    assert queue.timers.next_deadline() is None
     queue.add(Pod("active"))
-    assert queue.next_deadline() is None
+    assert queue.timers.next_deadline() is None
     queued = pop(queue)
     clock.now = 1007.9
     queue.add_unschedulable_if_not_present(queued, {"Fit"})
     # Overdue after 1307.9; looked for at 1000.25 + k*30.
-    assert queue.next_deadline() == 1330.25
+    assert queue.timers.next_deadline() == 1330.25
     queue.move_all(FREED)
-    assert queue.next_deadline() == 1009.0
+    assert queue.timers.next_deadline() == 1009.0
 
 
 def test_exactly_five_minutes_are_not_too_long() -> None:
     clock = Clock(1000.0)
     queue = make_queue(HINTS, clock=clock)
     queued = reject(queue, Pod("p"), "Fit")
-    assert queue.next_deadline() == 1330.0
+    assert queue.timers.next_deadline() == 1330.0
     clock.now = 1300.0
-    queue.run_timers()
+    queue.timers.run()
     assert queued.place is Place.UNSCHEDULABLE
-    assert queue.next_deadline() == 1330.0
+    assert queue.timers.next_deadline() == 1330.0
     clock.now = 1330.0
-    queue.run_timers()
+    queue.timers.run()
     assert queued.place is Place.ACTIVE
 
 
@@ -619,7 +619,7 @@ def test_the_flush_asks_no_hints_and_is_replayed_to_pods_in_flight() -> None:
     queue.add(Pod("flying"))
     flying = pop(queue)
     clock.now = 1301.0
-    assert queue.flush_unschedulable() == 1
+    assert queue.timers.flush_unschedulable() == 1
     assert waiting.flushed
     assert queue.add_unschedulable_if_not_present(flying, {"Nobody"}) is Place.BACKOFF
     assert pop(queue) is waiting
@@ -651,7 +651,7 @@ async def test_wait_nonempty_wakes_for_active_and_backoff_but_not_for_error_back
         await asyncio.sleep(0)
     assert not waiter.done()
     clock.now += 2
-    queue.run_timers()
+    queue.timers.run()
     assert (await asyncio.wait_for(waiter, 1)).name == "b"
 
     queue.add_unschedulable_if_not_present(queued, {"Fit"})

@@ -307,7 +307,7 @@ def test_the_rejected_pod_may_be_left_out():
 def test_after_five_minutes_one_is_evaluated_whatever_was_found_a_moment_ago():
     flood = Flood().rest()
     flood.clock.now = 1301.0
-    assert flood.queue.flush_unschedulable() == 1
+    assert flood.queue.timers.flush_unschedulable() == 1
     scout = flood.queue.pop()
     assert scout.flushed
     flood.queue.add(Pod("fresh"))
@@ -324,10 +324,10 @@ def test_five_minutes_count_from_the_latest_evaluation_of_any():
     flood.queue.move_all(NODE_ADD)
     assert flood.settle("Fit") == ["p0"]
     flood.clock.now = 1499.0
-    assert flood.queue.flush_unschedulable() == 0
-    assert flood.queue.next_deadline() == 1510.0
+    assert flood.queue.timers.flush_unschedulable() == 0
+    assert flood.queue.timers.next_deadline() == 1510.0
     flood.clock.now = 1501.0
-    assert flood.queue.flush_unschedulable() == 1
+    assert flood.queue.timers.flush_unschedulable() == 1
     scout = flood.queue.pop()
     flood.queue.placed(scout)
     assert flood.queue.pop().flushed

@@ -231,7 +231,7 @@ class TwinMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 0.9, 1.0, 5.0, 12.0]))
     def pass_time(self, seconds: float) -> None:
         self.clock.now += seconds
-        self.queue.run_timers()
+        self.queue.timers.run()
 
     @rule()
     def settle(self) -> None:
@@ -244,10 +244,10 @@ class TwinMachine(RuleBasedStateMachine):
             self.pods.pop(queued.pod.uid, None)
         for _ in range(10_000):
             if not self._try_next():
-                if self.queue.next_deadline() is None or not self.queue.pending()["backoff"]:
+                if self.queue.timers.next_deadline() is None or not self.queue.pending()["backoff"]:
                     break
                 self.clock.now += 11
-                self.queue.run_timers()
+                self.queue.timers.run()
             while self.placed:
                 queued = self.placed.pop()
                 self.queue.done(queued.pod.uid)

@@ -7,8 +7,8 @@ second, here a change of one of the claims, or of a volume for it, has it looked
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -86,12 +86,22 @@ class Binder:
         self._writes = writes
         self._timeout = timeout
 
-    async def bind(self, pod: Pod, node: str, reservation: Reservation) -> None:
-        """Raises WriteFailed if a write was refused, BindingFailed if it came to nothing afterwards."""
+    async def bind(
+        self,
+        pod: Pod,
+        node: str,
+        reservation: Reservation,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Raises WriteFailed if a write was refused, BindingFailed if it came to nothing afterwards.
+
+        `waiting` is entered when everything is written and the rest is up to others.
+        """
         written = await self._write(reservation, node)
         claims = [binding.claim for binding in reservation.bindings]
         claims += [provision.claim for provision in reservation.provisions]
-        with self._changes.of((claim.metadata.namespace, claim.metadata.name) for claim in claims) as changed:
+        keys = [(claim.metadata.namespace, claim.metadata.name) for claim in claims]
+        with self._changes.of(keys) as changed, waiting():
             try:
                 async with asyncio.timeout(self._timeout):
                     while not self._is_done(pod, node, reservation, written):

@@ -180,7 +180,7 @@ class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
         if state is None or state.reservation is None:
             return SUCCESS
         try:
-            await self._binder.bind(pod, node, state.reservation)
+            await self._binder.bind(pod, node, state.reservation, cycle.waiting_for_others)
         except WriteFailed as error:
             self._count("scheduler_volume_scheduling_stage_error_total", "bind")
             return Status(Code.ERROR, (str(error),))

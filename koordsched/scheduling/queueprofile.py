@@ -1,0 +1,48 @@
+"""A profile as the queue sees it: whom its plugins keep out, what wakes whom, and who are twins."""
+
+from __future__ import annotations
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.interface import PreEnqueue
+from koordsched.framework.profile import Profile
+from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
+from koordsched.queue.hints import HintRegistration, HintTable, every_event
+from koordsched.queue.queue import QueueProfile
+from koordsched.scheduling.decisions import EXTENDER
+from koordsched.scheduling.timing import HintTimes
+from koordsched.scheduling.twinkeys import TwinKeys
+from koordsched.scheduling.waitnotices import WaitNotices
+
+
+def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, extended: bool) -> QueueProfile[Pod]:
+    """What the queue has to know of a profile. `extended`: there are extenders, whose refusals any event may end."""
+    registrations: list[HintRegistration[Pod]] = []
+    for plugin in profile.plugins.values():
+        events = plugin.events_to_register()
+        registrations.extend(every_event(plugin.name) if events is None else events)
+    if extended:
+        # What an extender waits for nobody knows.
+        registrations.extend(every_event(EXTENDER))
+    hints = HintTable(registrations, times)
+    return QueueProfile(
+        hints,
+        {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
+        TwinKeys(profile, hints).of,
+    )
+
+
+def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
+    """The plugin as the queue asks it; who is gated by another plugin than SchedulingGates gets to hear of it."""
+    tells = plugin.name != "SchedulingGates"
+
+    def refusal(pod: Pod) -> str | None:
+        status = plugin.pre_enqueue(pod)
+        if status.ok:
+            if tells:
+                notices.end(pod, plugin.name)
+            return None
+        if tells:
+            notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
+        return status.message
+
+    return refusal
