@@ -8,19 +8,17 @@ Source: upstream `noderesources/fit.go` fitsRequest.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.resources import FIRST_SCALAR
 from koordsched.framework.status import PASS, Code, Codes, ReasonTable
-from koordsched.plugins.matching.rows import count_of
 
 TOO_MANY_PODS = "Too many pods"
 
 _PATTERN_BITS = 62
+"""Shortages, beside the final bit, that fit a pattern of int64."""
 
 
 class Insufficiency:
@@ -68,23 +66,30 @@ class Insufficiency:
         ):
             return None
         shortages.extend(left < amount for left, (_, amount) in zip(free, self.amounts, strict=True))
-        # Python integers once a pattern does not fit int64: slow, but such pods exist only to annoy.
-        patterns: npt.NDArray[Any] = np.zeros(
-            count_of(rows), dtype=np.int64 if len(shortages) < _PATTERN_BITS else np.object_
-        )
-        for bit, short in enumerate(shortages):
-            patterns |= short.astype(patterns.dtype) << bit
+        final = np.zeros(len(full), dtype=np.bool_)
         for (index, amount), short in zip(self.amounts, shortages[1:], strict=True):
             if short.any():
-                never = table.allocatable[index].data[rows] < amount
-                patterns |= never.astype(patterns.dtype) * self._final
+                final |= table.allocatable[index].data[rows] < amount
+        shortages.append(final)
+        if len(shortages) > _PATTERN_BITS + 1:
+            return self._wide_codes(shortages)
+        patterns = np.zeros(len(full), dtype=np.int64)
+        for bit, short in enumerate(shortages):
+            patterns |= short.astype(np.int64) << bit
         distinct, which = np.unique(patterns, return_inverse=True)
         return np.array([self._code(pattern) for pattern in distinct.tolist()], dtype=np.int32)[which]
+
+    def _wide_codes(self, shortages: list[npt.NDArray[np.bool_]]) -> Codes:
+        """For patterns of any width: such pods exist only to annoy, and must not get far with it."""
+        packed = np.packbits(np.array(shortages), axis=0, bitorder="little").T.copy()
+        distinct, which = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_inverse=True)
+        patterns = (int.from_bytes(pattern.tobytes(), "little") for pattern in distinct)
+        return np.array([self._code(pattern) for pattern in patterns], dtype=np.int32)[which]
 
     def _code(self, pattern: int) -> int:
         code = self._codes.get(pattern)
         if code is None:
             status = Code.UNRESOLVABLE if pattern & self._final else Code.UNSCHEDULABLE
-            texts = [text for bit, text in enumerate(self._texts) if pattern >> bit & 1]
+            texts = [text for text, bit in zip(self._texts, reversed(f"{pattern:b}"), strict=False) if bit == "1"]
             code = self._codes[pattern] = self._reasons.intern(self._plugin, status, *texts)
         return code

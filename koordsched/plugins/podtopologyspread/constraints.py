@@ -5,8 +5,9 @@ Source: upstream `podtopologyspread/common.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 from koordsched.api.core import TopologySpreadConstraint
 from koordsched.cluster.pod import Pod
@@ -127,31 +128,33 @@ class SpreadCompiler:
             wanted = [(c, requirements) for c, requirements in given if c.when_unsatisfiable == kind]
             # Hard constraints look at nodes that have all their keys; so do soft ones unless they are the system's.
             keys = [c.topology_key for c, _ in wanted] if kind == HARD or needs_all_keys else []
-            by_kind[kind] = tuple(self._constraint(pod, c, requirements, keys) for c, requirements in wanted)
+            # Once per pair of policies: a pod may have ten thousand constraints with as many keys.
+            eligible = cache(partial(self._eligible, pod, keys))
+            by_kind[kind] = tuple(_constraint(pod, c, requirements, eligible) for c, requirements in wanted)
         return Spread(by_kind[HARD], by_kind[SOFT], needs_all_keys)
 
-    def _constraint(
-        self,
-        pod: Pod,
-        wire: TopologySpreadConstraint,
-        requirements: tuple[Requirement, ...] | None,
-        keys: list[str],
-    ) -> Constraint:
-        honors_taints = (wire.node_taints_policy or IGNORE) == HONOR
-        eligible = self._index.topology.eligible(
-            keys,
-            pod.shape,
-            honor_affinity=(wire.node_affinity_policy or HONOR) == HONOR,
-            honor_taints=honors_taints,
+    def _eligible(self, pod: Pod, keys: list[str], honors_affinity: bool, honors_taints: bool) -> EligibleNodes:
+        return self._index.topology.eligible(
+            keys, pod.shape, honor_affinity=honors_affinity, honor_taints=honors_taints
         )
-        return Constraint(
-            key=wire.topology_key,
-            max_skew=wire.max_skew,
-            min_domains=wire.min_domains or 1,
-            honors_taints=honors_taints,
-            query=None if requirements is None else PodQuery(frozenset((pod.namespace,)), requirements),
-            eligible=eligible,
-        )
+
+
+def _constraint(
+    pod: Pod,
+    wire: TopologySpreadConstraint,
+    requirements: tuple[Requirement, ...] | None,
+    eligible: Callable[[bool, bool], EligibleNodes],
+) -> Constraint:
+    """`eligible(honors affinity, honors taints)`: the nodes to look at."""
+    honors_taints = (wire.node_taints_policy or IGNORE) == HONOR
+    return Constraint(
+        key=wire.topology_key,
+        max_skew=wire.max_skew,
+        min_domains=wire.min_domains or 1,
+        honors_taints=honors_taints,
+        query=None if requirements is None else PodQuery(frozenset((pod.namespace,)), requirements),
+        eligible=eligible((wire.node_affinity_policy or HONOR) == HONOR, honors_taints),
+    )
 
 
 _KEPT_PER_SHAPE = 1024
