@@ -3,11 +3,12 @@
 import logging
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 import click
 
-from tests.simulation import simulation
+from tests.simulation import occurrences, simulation
 
 PROGRESS = 250
 """Seeds after which a long run says how it goes."""
@@ -20,10 +21,13 @@ PROGRESS = 250
 @click.option("--first", default=0, show_default=True, help="The first of them.")
 @click.option("--jobs", default=2, show_default=True, help="Processes to run them in.")
 @click.option("--keep-going", is_flag=True, help="Do not end at the first seed that fails.")
-def main(seed, trace, seeds, first, jobs, keep_going):
+@click.option("--count", is_flag=True, help="Print how often each fault occurs and is noticed, and judge nothing.")
+def main(seed, trace, seeds, first, jobs, keep_going, count):
     """Simulates a cluster under faults; the exit code is 1 if an invariant was violated."""
     if seed is not None:
         sys.exit(replay(seed, trace))
+    if count:
+        sys.exit(count_faults(range(first, first + seeds), jobs))
     sys.exit(run_many(range(first, first + seeds), jobs, keep_going))
 
 
@@ -62,6 +66,18 @@ def run_many(seeds, jobs, keep_going):
                 tell("so far: ")
     tell()
     return int(bool(failed))
+
+
+def count_faults(seeds, jobs):
+    """Runs the seeds; returns the exit code: 1 if there is a kind of fault that never occurs."""
+    times, worlds = Counter(), Counter()
+    with ProcessPoolExecutor(jobs) as pool:
+        for found in pool.map(occurrences.count, seeds, chunksize=5):
+            times += found
+            worlds.update(found.keys())
+    for kind in occurrences.KINDS:
+        print(f"{kind:38} {times[kind]:7} times in {worlds[kind]:5} of {len(seeds)} seeds")
+    return int(len(times) < len(occurrences.KINDS))
 
 
 if __name__ == "__main__":

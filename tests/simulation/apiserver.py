@@ -44,16 +44,21 @@ class Server(Embedded):
 
     def state_at(self, path, oldest, rng):
         """A version between `oldest` and now at which a list can still be had; None if there is none."""
-        resource = self.resource_of(path)
+        resource = self.registry.find(*_parts(path))
+        if resource is None:
+            return None
         newest = self.registry.store.rv
         oldest = max(oldest, self.registry.collection(resource).compacted)
         return rng.randint(oldest, newest) if oldest <= newest else None
 
+    def records(self, path):
+        """Everything in a collection; nothing while the server does not know the kind."""
+        resource = self.registry.find(*_parts(path))
+        return list(self.registry.scan(resource)) if resource is not None else []
+
     def resource_of(self, path):
         """The resource of a collection's path."""
-        parts = path.strip("/").split("/")
-        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
-        return self.registry.resource(group, version, parts[-1])
+        return self.registry.resource(*_parts(path))
 
     def compact(self, path):
         """Forgets the past of a resource: watches that resume end with 410."""
@@ -87,6 +92,12 @@ class Server(Embedded):
 def call_later(delay, callback, *args):
     """A timer of the server's side: it goes off whatever becomes of the process whose request set it."""
     return asyncio.get_running_loop().call_later(delay, callback, *args, context=Context())
+
+
+def _parts(path):
+    """(group, version, plural) of a collection's path."""
+    parts = path.strip("/").split("/")
+    return ("", parts[1], parts[-1]) if parts[0] == "api" else (parts[1], parts[2], parts[-1])
 
 
 def right_needed(method, path, query):

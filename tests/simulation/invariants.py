@@ -47,6 +47,15 @@ class Bound(NamedTuple):
         return self.version <= decision.versions[PODS]
 
 
+class Lease(NamedTuple):
+    """Who leads."""
+
+    holder: str
+    """Empty when nobody does."""
+    until: float
+    """When another one may take it, by the server's clock: whoever watches it counts from a later moment."""
+
+
 class Invariants:
     """Listens to the server; `violations` are texts, `on_violation` is called at the first."""
 
@@ -54,8 +63,8 @@ class Invariants:
         self.server = server
         self.trace = trace
         self.violations = []
-        self.holder = ""
-        """Identity in the lease."""
+        self.lease = None
+        """The Lease as it is; None before there is one."""
         self.bindings = 0
         self.decisions = {}
         """(replica, uid) -> Decision, the newest."""
@@ -73,8 +82,8 @@ class Invariants:
         registry = server.registry
         for kind, check in (("Pod", self._pod), ("Node", self._node)):
             registry.subscribe_changes(server.resource(kind), check)
-        for group, version, plural in (("coordination.k8s.io", "v1", "leases"), ("events.k8s.io", "v1", "events")):
-            registry.subscribe_changes(registry.resource(group, version, plural), self._other)
+        registry.subscribe_changes(server.resource("Lease", "coordination.k8s.io/v1"), self._lease)
+        registry.subscribe_changes(server.resource("Event", "events.k8s.io/v1"), self._event)
 
     def fail(self, text):
         self.trace(f"VIOLATION {text}")
@@ -88,19 +97,29 @@ class Invariants:
         by = f" by {writer}" if writer else ""
         self.trace(f"{change.type} {'/'.join(record.key)} {record.uid[:8]} v{record.rv}{more}{by}")
 
-    def _other(self, change):
-        lease = "holderIdentity" in (change.new.get("spec") or {})
-        if lease:
-            self.holder = change.new["spec"]["holderIdentity"] or ""
-            self.tell(change, f" holder={self.holder}")
-        else:
-            self.tell(change, f" {change.new.get('reason')}")
-            self.one_acts("an event")
+    def _event(self, change):
+        self.tell(change, f" {change.new.get('reason')}")
+        self.one_acts("an event")
+
+    def _lease(self, change):
+        before, spec, now = self.lease, change.new["spec"], self.server.clock.monotonic()
+        lease = self.lease = Lease(spec["holderIdentity"] or "", now + spec["leaseDurationSeconds"])
+        self.tell(change, f" holder={lease.holder}")
+        if before is not None and before.holder not in ("", lease.holder):
+            if lease.holder and now < before.until:
+                self.fail(f"{lease.holder} takes the lease of {before.holder}, {before.until - now:.3f} s too early")
+            elif not lease.holder and self.server.writer != before.holder:
+                self.fail(f"{self.server.writer} gives away the lease of {before.holder}")
 
     def one_acts(self, what):
-        writer = self.server.writer
-        if writer and self.holder and self.holder != writer:
-            self.fail(f"{what} by {writer} while {self.holder} holds the lease")
+        """A replica may write while the lease is its own and, by the server's clock, nobody could have taken it."""
+        writer, lease = self.server.writer, self.lease
+        if not writer or lease is None:
+            return
+        if lease.holder != writer:
+            self.fail(f"{what} by {writer} while {lease.holder or 'nobody'} holds the lease")
+        elif self.server.clock.monotonic() >= lease.until:
+            self.fail(f"{what} by {writer} after its lease has run out")
 
     def _node(self, change):
         # Of one that nobody can read, what was last known stays in force.

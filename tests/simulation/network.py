@@ -12,6 +12,16 @@ BEHIND = (
     b'resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"told to be behind"}]}}'
 )
 """The word of a server whose cache has not come as far as another one's, which we read before."""
+COMPACTED = (
+    b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"The provided '
+    b'continue parameter is too old"}'
+)
+"""The rest of a paged list is no longer to be had."""
+BROKEN = (
+    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,'
+    b'"reason":"InternalError","message":"the watch told to break"}}\n'
+)
+"""The last word of a watch that its server cannot go on with: the client lists again, and any cache may answer that."""
 REMEMBERED = 60
 """Lines of a watch that may be sent once more."""
 
@@ -99,6 +109,9 @@ class Network:
         if call.method == "GET" and call.query.get("resourceVersion") and flaky and self._servers.random() < 0.05:
             self.trace(f"{name}: the server is behind")
             return 504, {"retry-after": "1"}, BEHIND
+        if call.query.get("continue") and flaky and self._servers.random() < 0.1:
+            self.trace(f"{name}: compacted while paging")
+            return 410, {}, COMPACTED
         if call.method == "GET" and not watch and flaky:
             self._make_stale(call)
         status, headers, body = await proceed()
@@ -122,12 +135,16 @@ class Network:
         return "fine"
 
     def _make_stale(self, call):
-        """A cache of the server may answer a list from any state that the client allows."""
+        """A cache of the server may answer a list from any state that the client allows. Now and then a server, set
+        back to a backup, say, answers from before that.
+        """
         oldest = call.query.get("resourceVersion", "")
         if call.query.get("resourceVersionMatch") == "NotOlderThan" and oldest.isdecimal():
-            state = self._state_at(call.path, int(oldest), self.rng)
+            is_past = self._servers.random() < 0.2
+            state = self._state_at(call.path, 0 if is_past else int(oldest), self.rng)
             if state is not None:
-                self.trace(f"{self.name} GET {call.path}: stale at {state}")
+                kind = "from the past" if state < int(oldest) else "stale"
+                self.trace(f"{self.name} GET {call.path}: {kind} at {state}")
                 call.query.update(resourceVersion=str(state), resourceVersionMatch="Exact")
 
 
@@ -189,6 +206,10 @@ class _Stream:
                 network.trace(f"{network.name} watch: hangs")
                 await network._healed.wait()
                 raise Ambiguous("connection reset")
+            if network._servers.random() < 0.03:
+                network.trace(f"{network.name} watch: breaks")
+                self._arrived.put_nowait(BROKEN)
+                return
             if draw < 0.20:
                 delay = rng.choice([0.1, 1, 10]) * rng.random()
                 network.trace(f"{network.name} watch: late by {delay:.3f}")

@@ -79,5 +79,5 @@ def _more(rng):
         "checks_parents": rng.random() < 0.3,
         "revokes": rng.random() < 0.6,
         "default_max": rng.choice([(), (), (("cpu", "3"), ("memory", "6Gi"))]),
-        "quotas_come_late": rng.random() < 0.3,
+        "quotas_come_late": rng.random() < 0.5,
     }

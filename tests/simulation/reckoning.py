@@ -7,6 +7,8 @@ from tests.reference.profile import Profile
 from tests.reference.world import World
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.quotareckoning import believed as believed_quotas
+from tests.simulation.quotausers import KIND as QUOTA
+from tests.simulation.quotausers import is_readable
 
 
 class Reckoning:
@@ -98,6 +100,20 @@ class Reckoning:
             found.append("a queued pod waits on Permit")
         return [f"{process.name}: {text}" for text in found]
 
+    def unheard(self, process):
+        """Events that were neither handled nor superseded: what the scheduler keeps are the server's own objects, each
+        in its newest version."""
+        found = []
+        for store in process.scheduler.cluster.objects.wanted():
+            ours = {(o.metadata.namespace, o.metadata.name): int(o.metadata.resource_version) for o in store}
+            theirs = {record.key: record.rv for record in self.server.records(store.kind.path) if _is_readable(record)}
+            found += [
+                f"{process.name}: {store.kind.plural} {'/'.join(key)}: {ours.get(key)}, on the server {theirs.get(key)}"
+                for key in sorted({*ours, *theirs})
+                if ours.get(key) != theirs.get(key)
+            ]
+        return found
+
     @staticmethod
     def differences(process, fresh):
         """Where the state of a scheduler differs from one that was just built from the server's objects."""
@@ -127,7 +143,10 @@ def belief(scheduler):
         }
     return {
         "node": nodes,
-        "pod on": {pod.uid: pod.node for pod in cluster.assigned.values()},
+        "pod on": {
+            pod.uid: (pod.node, sorted(pod.labels.labels.items()), pod.deleting, _named(pod.requests.amounts, names))
+            for pod in cluster.assigned.values()
+        },
         "orphans": {name: sorted(pods) for name, pods in cluster.orphans.items()},
         "pending": {pod.uid: (pod.key, pod.resource_version) for pod in scheduler.pending_pods()},
         "nominated": {
@@ -137,6 +156,14 @@ def belief(scheduler):
         "verdicts": _verdicts(scheduler),
         "quota": believed_quotas(scheduler),
     }
+
+
+def _named(amounts, names):
+    return {names[index]: amount for index, amount in amounts}
+
+
+def _is_readable(record):
+    return record.obj()["kind"] != QUOTA or is_readable(record.obj())
 
 
 def _verdicts(scheduler):

@@ -122,8 +122,15 @@ class Process:
         try:
             await self._lead()
         finally:
+            self._tell_what_was_met()
             await lanes.close()
             await self.transport.close()
+
+    def _tell_what_was_met(self):
+        """How much of the bad weather has come through to the reflectors."""
+        reflectors = self.scheduler.watches.reflectors.values()
+        for what in ("stale_events", "failures"):
+            self.trace(f"{self.name} met {what}: {sum(getattr(reflector, what) for reflector in reflectors)}")
 
     async def _lead(self):
         loop = asyncio.get_running_loop()

@@ -135,7 +135,8 @@ class Simulation:
         for text in self._wrong_with_quotas(quotas, fresh):
             fail(text)
         for process in running:
-            for text in [*reckoning.strays(process), *reckoning.differences(process, fresh)]:
+            texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
+            for text in texts:
                 fail(text)
         fresh.terminate()
         await asyncio.wait([fresh.main])

@@ -1,0 +1,93 @@
+"""Which of the promised faults came to pass in a run, and what the scheduler noticed of them.
+
+Read from the whole trace (what was done to it) and from its log (what it says of that).
+"""
+
+import logging
+import re
+from collections import Counter
+
+from tests.simulation import simulation
+
+FAULTS = {
+    "409": r": 409$",
+    "429": r": 429$",
+    "500": r": 500$",
+    "503": r": 503$",
+    "request not sent": r": not sent$",
+    "connection lost before a write": r" (POST|PUT|PATCH|DELETE) .*: lost before$",
+    "connection lost after a write": r" (POST|PUT|PATCH|DELETE) .*: lost after$",
+    "request late": r": late$",
+    "answer slow": r": slow$",
+    "list stale": r": stale at \d+$",
+    "list from the past": r": from the past at \d+$",
+    "server behind": r": the server is behind$",
+    "compacted while paging": r": compacted while paging$",
+    "watch cut within an event": r"watch: cut within an event$",
+    "watch broken": r"watch: breaks$",
+    "watch hangs": r"watch: hangs$",
+    "watch late": r"watch: late by ",
+    "event once more": r"watch: an old event once more$",
+    "compaction": r"compaction, while ",
+    "partition, refused": r" network refusing$",
+    "partition, silent": r" network silent$",
+    "server away": r"server goes away$",
+    "killed": r" killed$",
+    "told to end": r" told to end$",
+    "stopped": r" stopped for ",
+    "wall clock moved": r"wall clock moves by ",
+    "node gone": r"DELETED /[nm]\d",
+    "node malformed": r" \(malformed\)",
+    "kind gone": r"the quota kinds are gone$",
+    "extender gone": r"asks extender to \w+: refused$",
+    "extender failing": r"asks extender to \w+: (500|garbage|late|lost before|lost after)$",
+}
+"""Name -> how the trace tells of it."""
+
+NOTICED = {
+    "list from the past refused": r"listing again: an answer from the past",
+    "listed again after a broken watch": r"listing again: the watch told to break",
+    "listed again after 410": r"listing again: .*too old resource version",
+    "listed again after 410 while paging": r"listing again: .*continue parameter is too old",
+    "kind found missing": r"cannot be watched \(not found\)",
+    "malformed object ignored": r"cannot be understood and is ignored",
+    "answer waited for in vain": r"no answer within",
+    "binding in doubt": r"binding of .* is in doubt",
+    "change of a claim or volume in doubt": r"the change of .* is in doubt",
+    "status not written at once": r"status of .* not written",
+    "lease lost": r"lost lease",
+    "lease not renewed in time": r"cannot get or renew lease",
+    "lease left to expire": r"is left to expire",
+    "failure of an extender ignored": r"extender .* (is skipped|gives no scores)",
+    "node over-committed by others": r"is over-committed",
+}
+"""Name -> what the scheduler logs of it."""
+
+MET = {"stale_events": "old event left out", "failures": "request of a reflector failed"}
+"""Counter of the reflectors, told at the end of every process -> name."""
+
+DELETED_IN_THE_MIDDLE = "pod deleted while it was being bound"
+KINDS = (*FAULTS, *NOTICED, *MET.values(), DELETED_IN_THE_MIDDLE)
+
+_PLACED = re.compile(r" places \S+ (\S+) on (?!nowhere)")
+_DELETED_UNBOUND = re.compile(r" DELETED \S+ (\S+) v\d+ node= ")
+_MET = re.compile(r" met (\w+): (\d+)$")
+
+
+def count(seed):
+    """Name -> how often, in one run."""
+    outcome = simulation.run(seed, trace_length=None, log_level=logging.DEBUG)
+    found, placed = _matches(FAULTS, outcome.trace) + _matches(NOTICED, outcome.log), set()
+    for line in outcome.trace:
+        if (pod := _PLACED.search(line)) is not None:
+            placed.add(pod[1])
+        elif (pod := _DELETED_UNBOUND.search(line)) is not None:
+            found[DELETED_IN_THE_MIDDLE] += pod[1] in placed
+        elif (met := _MET.search(line)) is not None:
+            found[MET[met[1]]] += int(met[2])
+    return +found
+
+
+def _matches(patterns, lines):
+    compiled = {name: re.compile(pattern) for name, pattern in patterns.items()}
+    return Counter(name for line in lines for name, pattern in compiled.items() if pattern.search(line))
