@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
+from koordsched.client.listing import ListedUids
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.client.watchstream import meta_of, resplit_event
 
@@ -25,8 +26,8 @@ OnMalformed = Callable[[str, Exception], None]
 class Intake(Generic[T]):
     """Hands decoded objects to the sink; events no newer than what was handled are left out, and counted.
 
-    `version` is how far we are, empty before the first list. While the whole state is streamed, `streaming` collects
-    what exists, and the order of time does not count.
+    `version` is how far we are, empty before the first list. While the whole state is streamed (`streaming`), the order
+    of time does not count. `begin` and `complete` are to be carried out step by step, with pauses where they are due.
     """
 
     def __init__(self, path: str, decode: Decode[T], sink: Sink[T], on_malformed: OnMalformed | None) -> None:
@@ -34,50 +35,92 @@ class Intake(Generic[T]):
         self._decode = decode
         self._sink = sink
         self._on_malformed = on_malformed
+        self._blank = True
+        """Nothing was ever handed to the sink: there is nothing yet that a listing could lack."""
+        self._listed: ListedUids | None = None
+        """What the listing under way contains; that of one that broke off stays until the next begins."""
         self.version = ""
-        self.streaming: set[ObjectKey] | None = None
+        self.streaming = False
         self.stale_events = 0
         self.malformed = 0
 
-    def upsert(self, data: bytes | msgspec.Raw, line: bytes | None = None) -> ObjectKey | None:
-        """Hands an object on; its key, or None if it cannot be told. `line` is the watch event it came in."""
+    def begin(self, *, streamed: bool) -> Iterator[None]:
+        """A complete listing starts, from the beginning if another broke off. `streamed`: it comes as events."""
+        if self._listed is not None:
+            yield from self._listed.clear()
+        self._listed = None if self._blank else ListedUids()
+        self.streaming = streamed
+
+    def complete(self, version: str) -> Iterator[None]:
+        """The listing is complete, and shows the state of this version: what is not in it is gone.
+
+        Nothing can have come to the sink since the listing was made but the listing itself: whoever lists watches
+        afterwards. So however long this takes, what is taken out has been gone all the while.
+        """
+        listed = self._listed
+        if listed is not None:
+            for key in self._sink.known():
+                if key.uid not in listed:
+                    self._take_out(key)
+                yield
+            yield from listed.clear()
+            self._listed = None
+        self.version = version
+        self.streaming = False
+
+    def upsert(self, data: bytes | msgspec.Raw, line: bytes | None = None) -> None:
+        """Hands an object on. `line` is the watch event it came in."""
         try:
             obj = self._decoded(data, line)
         except Exception as error:
-            return self._reject(data, line, error)[0]
+            key, _ = self._reject(data, line, error)
+            if key is not None and self._listed is not None:
+                self._listed.add(key.uid)
+            return
         meta = obj.metadata
-        key = ObjectKey(meta.namespace, meta.name, meta.uid)
-        if line is not None and self.streaming is None and not self.advance(meta.resource_version):
+        if self._listed is not None:
+            self._listed.add(meta.uid)
+        if line is not None and not self.streaming and not self.advance(meta.resource_version):
             self.stale_events += 1
-            return key
+            return
+        self._blank = False
         try:
             self._sink.upsert(obj)
         except Exception as error:
-            _log.exception("%s: %s/%s could not be taken in", self._path, key.namespace, key.name)
-            self._malformed(key, error)
-        return key
+            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "in")
 
-    def delete(self, data: bytes, line: bytes) -> ObjectKey | None:
-        """Takes an object out; its key, or None if it cannot be told."""
+    def delete(self, data: bytes, line: bytes) -> None:
+        """Takes an object out."""
         try:
             obj = self._decoded(data, line)
         except Exception as error:
             key, is_new = self._reject(data, line, error)
+            if key is not None and self._listed is not None:
+                self._listed.discard(key.uid)
             if key is not None and is_new:
-                self._sink.delete_key(key)
-            return key
+                self._take_out(key)
+            return
         meta = obj.metadata
-        key = ObjectKey(meta.namespace, meta.name, meta.uid)
-        if self.streaming is None and not self.advance(meta.resource_version):
+        if self._listed is not None:
+            self._listed.discard(meta.uid)
+        if not self.streaming and not self.advance(meta.resource_version):
             # Its name may have been taken again since.
             self.stale_events += 1
-            return key
+            return
         try:
             self._sink.delete(obj)
         except Exception as error:
-            _log.exception("%s: %s/%s could not be taken out", self._path, key.namespace, key.name)
-            self._malformed(key, error)
-        return key
+            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "out")
+
+    def _take_out(self, key: ObjectKey) -> None:
+        try:
+            self._sink.delete_key(key)
+        except Exception as error:
+            self._failed(key, error, "out")
+
+    def _failed(self, key: ObjectKey, error: Exception, direction: str) -> None:
+        _log.exception("%s: %s/%s could not be taken %s", self._path, key.namespace, key.name, direction)
+        self._malformed(key, error)
 
     def _decoded(self, data: bytes | msgspec.Raw, line: bytes | None) -> T:
         """The typed object. Raises whatever `decode` raises."""
@@ -99,7 +142,7 @@ class Intake(Generic[T]):
         meta = meta_of(data)
         key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
         self._malformed(key, error)
-        if line is None or self.streaming is not None or meta is None:
+        if line is None or self.streaming or meta is None:
             return key, True
         return key, self.advance(meta.resource_version)
 

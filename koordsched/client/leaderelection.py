@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -354,22 +354,23 @@ class _LeaseSink:
         self._name = name
         self._changed = changed
         self._removed = removed
+        self._known: ObjectKey | None = None
 
     def upsert(self, obj: Lease) -> None:
-        if obj.metadata.name == self._name:
+        meta = obj.metadata
+        if meta.name == self._name:
+            self._known = ObjectKey(meta.namespace, meta.name, meta.uid)
             self._changed(obj)
 
     def delete(self, obj: Lease) -> None:
-        if obj.metadata.name == self._name:
-            self._removed()
+        meta = obj.metadata
+        self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
 
     def delete_key(self, key: ObjectKey) -> None:
         if key.name == self._name:
+            if key == self._known:
+                self._known = None
             self._removed()
 
-    def replace_begin(self) -> None:
-        """A single object needs no bookkeeping."""
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        if not any(key.name == self._name for key in present):
-            self._removed()
+    def known(self) -> Iterator[ObjectKey]:
+        return iter(() if self._known is None else (self._known,))

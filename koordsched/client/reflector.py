@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from enum import Enum
 from random import Random
@@ -25,8 +25,9 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.intake import Decode, Intake, OnMalformed, is_older
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.client.sink import KubeObject, Sink
 from koordsched.client.transport import Transport
+from koordsched.client.turns import Turns
 from koordsched.client.watchstream import (
     INITIAL_EVENTS_END,
     LineSplitter,
@@ -42,6 +43,9 @@ T = TypeVar("T", bound=KubeObject)
 
 PAGE_SIZE = 500
 """Objects per list request (client-go tools/pager uses the same); doubled when paging was too slow for compaction."""
+
+LONGEST_PAGE = 2_000
+"""To which it may grow: a page is split into its objects in one piece, which takes about 10 µs for a pod of 5 KB."""
 
 LIST_TIMEOUT = 60.0
 """Seconds for one page."""
@@ -66,9 +70,6 @@ STREAMING_REFUSED = (400, 405, 415, 422)
 
 STREAMED_LIST_ATTEMPTS = 2
 """Streamed lists that may break off before their end until pages are used instead."""
-
-TIME_SLICE = 0.005
-"""Seconds of work after which other tasks get their turn."""
 
 
 class State(Enum):
@@ -101,6 +102,10 @@ class Reflector(Generic[T]):
     predecessor wrote, and a scheduler that starts from the past binds into occupied room. Later lists ask for nothing
     older than what was seen, which caches can serve. Events no newer than what was handled (duplicates after a
     disturbed connection) are skipped; resource versions of one resource are ordered numbers.
+
+    A listing is taken in slices of the loop's time, of which `turns` says whose they are, while the scheduler goes on
+    with what it knows. Watching begins when all of it has been handled, so no event can be undone by a listed object,
+    and a listing that broke off is followed by one of the newest state.
     """
 
     def __init__(
@@ -117,9 +122,9 @@ class Reflector(Generic[T]):
         on_state: OnState | None = None,
         watch_list: bool = False,
         page_size: int = PAGE_SIZE,
+        turns: Turns | None = None,
     ) -> None:
         self._transport = transport
-        self._sink = sink
         self._intake = Intake(path, decode, sink, on_malformed)
         self._clock = clock
         self._rng = rng
@@ -133,7 +138,7 @@ class Reflector(Generic[T]):
         self._streams_cut = 0
         self._listed = False
         self._newest_only = True
-        self._slice_end = 0.0
+        self._turns = turns or Turns(clock.monotonic)
         self._interruption: asyncio.Timeout | None = None
         self._outdated = False
         self._refreshing = False
@@ -207,13 +212,13 @@ class Reflector(Generic[T]):
             self.failures += 1
             self._listed = False
             if isinstance(error, NotFound):
-                self._vanished()
+                await self._vanished()
             self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
             return self._unavailable_backoff.next()
         except ClientError as error:
             return self._failed(error)
         finally:
-            self._intake.streaming = None
+            self._intake.streaming = False
         # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
         if self._clock.monotonic() - began < SETTLED:
             return self._backoff.next()
@@ -221,15 +226,14 @@ class Reflector(Generic[T]):
         self._relist_backoff.reset()
         return 0.0
 
-    def _vanished(self) -> None:
+    async def _vanished(self) -> None:
         """The server does not have the resource (any more), so there are no such objects.
 
         The core group is always there: who denies it is no API server, and nothing is to be learnt from it.
         """
         if self.state is not State.NOT_FOUND and not self.path.startswith("/api/"):
-            self._sink.replace_begin()
-            self._sink.replace_end(set())
-            self._intake.version = ""
+            await self._paced(self._intake.begin(streamed=False))
+            await self._paced(self._intake.complete(""))
 
     def _failed(self, error: ClientError) -> float:
         """Reports an error that time may cure and returns how long to give it, in seconds."""
@@ -250,20 +254,21 @@ class Reflector(Generic[T]):
     # --- listing ---
 
     async def _list(self) -> None:
-        """Hands every object to the sink, page by page, and says which exist."""
+        """Hands every object to the sink, page by page, and takes out those that are gone."""
         query = {**self._selectors, "limit": str(self._page_size)}
         if self._intake.version and not self._newest_only:
             query |= {"resourceVersion": self._intake.version, "resourceVersionMatch": "NotOlderThan"}
-        present: set[ObjectKey] = set()
         self.lists += 1
-        self._sink.replace_begin()
+        await self._paced(self._intake.begin(streamed=False))
         while True:
             try:
                 response = await self._transport.request("GET", self.path, query=query, timeout=LIST_TIMEOUT)
+                await self._breathe()
                 page = decode_page(raise_for_status(response).body)
             except Gone:
                 # Compacted while we were paging: fewer, larger pages make it in time.
-                self._page_size *= 2 if "continue" in query else 1
+                if "continue" in query:
+                    self._page_size = max(self._page_size, min(self._page_size * 2, LONGEST_PAGE))
                 raise
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
@@ -271,21 +276,18 @@ class Reflector(Generic[T]):
                 # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
                 self._newest_only = True
                 raise _Relist(f"an answer from the past ({page.metadata.resource_version})")
-            for raw in page.items or ():
-                key = self._intake.upsert(raw)
-                if key is not None:
-                    present.add(key)
-                await self._breathe()
+            # From here on the sink may be ahead of the version that we can name.
+            self._newest_only = True
+            await self._paced(map(self._intake.upsert, page.items or ()))
             if not page.metadata.continue_:
                 break
             query = {**self._selectors, "limit": str(self._page_size), "continue": page.metadata.continue_}
-        self._replaced(present, page.metadata.resource_version)
+        await self._replaced(page.metadata.resource_version)
 
-    def _replaced(self, present: set[ObjectKey], version: str) -> None:
-        self._sink.replace_end(present)
+    async def _replaced(self, version: str) -> None:
+        await self._paced(self._intake.complete(version))
         self._backoff.reset()
         self._unavailable_backoff.reset()
-        self._intake.version = version
         self._listed, self._newest_only = True, False
         self.synced.set()
         if self._refreshing:
@@ -315,50 +317,52 @@ class Reflector(Generic[T]):
                 self._report(State.SYNCED, None)
             else:
                 self.lists += 1
-                self._intake.streaming = set()
-                self._sink.replace_begin()
+                self._newest_only = True
+                await self._paced(self._intake.begin(streamed=True))
             lines = LineSplitter()
             try:
                 async for chunk in chunks:
                     for line in lines.feed(chunk):
-                        self._handle(line)
-                        await self._breathe()
+                        if version := self._handle(line):
+                            await self._replaced(version)
+                        if self._turns.over():
+                            await self._turns.next()
             except ConnectionFailure as error:
                 log.debug("%s: the watch was cut: %s", self.path, error)
         if not self._listed:
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
 
-    def _handle(self, line: bytes) -> None:
-        """Handles one event. Raises Gone or _Relist when the watch cannot go on."""
+    def _handle(self, line: bytes) -> str:
+        """Handles one event. Returns the version of a streamed state that is complete with it, otherwise nothing.
+
+        Raises Gone or _Relist when the watch cannot go on.
+        """
         try:
             kind, data = split_event(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _Relist(f"an unreadable event: {error}") from error
         self.events += 1
         if kind == "ADDED" or kind == "MODIFIED":
-            key = self._intake.upsert(data, line)
-            if self._intake.streaming is not None and key is not None:
-                self._intake.streaming.add(key)
+            self._intake.upsert(data, line)
         elif kind == "DELETED":
-            key = self._intake.delete(data, line)
-            if self._intake.streaming is not None and key is not None:
-                self._intake.streaming.discard(key)
+            self._intake.delete(data, line)
         elif kind == "BOOKMARK":
-            self._bookmark(meta_of(data) or Meta())
+            return self._bookmark(meta_of(data) or Meta())
         elif kind == "ERROR":
             failure = error_from_status(data)
             raise failure if isinstance(failure, Gone) else _Relist(str(failure))
         else:
             raise _Relist(f"an event of unknown type {kind!r}")
+        return ""
 
-    def _bookmark(self, meta: Meta) -> None:
-        if self._intake.streaming is None:
+    def _bookmark(self, meta: Meta) -> str:
+        if not self._intake.streaming:
             self._intake.advance(meta.resource_version)
         elif (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-            present, self._intake.streaming = self._intake.streaming, None
             self._streams_cut = 0
-            self._replaced(present, meta.resource_version)
+            return meta.resource_version
+        return ""
 
     def _report(self, state: State, error: ClientError | None) -> None:
         changed = state is not self.state
@@ -366,8 +370,13 @@ class Reflector(Generic[T]):
         if changed and self._on_state is not None:
             self._on_state(state, error)
 
+    async def _paced(self, steps: Iterable[object]) -> None:
+        """Carries the steps out, and lets other tasks run whenever the time slice is used up."""
+        over = self._turns.over
+        for _ in steps:
+            if over():
+                await self._turns.next()
+
     async def _breathe(self) -> None:
-        """Lets other tasks run once the time slice is used up."""
-        if self._clock.monotonic() >= self._slice_end:
-            await asyncio.sleep(0)
-            self._slice_end = self._clock.monotonic() + TIME_SLICE
+        if self._turns.over():
+            await self._turns.next()

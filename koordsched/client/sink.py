@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 from koordsched.api.meta import ObjectMeta
@@ -28,8 +29,8 @@ T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
 class Sink(Protocol[T_contra]):
     """Receives the state of one kind of object.
 
-    Between `replace_begin` and `replace_end` every existing object is upserted, whether known or not; a `replace_begin`
-    without its end means that the listing starts over. Methods are synchronous; an exception is reported like a
+    A listing upserts every existing object, whether known or not; then whatever was `known` and is not among them is
+    deleted, one key after the other, with pauses in between. Methods are synchronous; an exception is reported like a
     malformed object and the object skipped.
     """
 
@@ -42,13 +43,12 @@ class Sink(Protocol[T_contra]):
         ...
 
     def delete_key(self, key: ObjectKey) -> None:
-        """The object is gone and its last state could not be decoded. It may never have been seen here."""
+        """The object is gone and nothing but its key can be told. It may never have been seen here."""
         ...
 
-    def replace_begin(self) -> None:
-        """A complete listing starts."""
-        ...
+    def known(self) -> Iterator[ObjectKey]:
+        """Every object that exists as far as was heard until this call, in whatever way it is remembered.
 
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        """The listing is complete: whatever is not in `present` is gone."""
+        What happens while the iterator is used does not disturb it. A key may come twice.
+        """
         ...

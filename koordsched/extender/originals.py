@@ -52,12 +52,6 @@ class Originals(Generic[T]):
         """An object is gone."""
         self._kept.pop(self._key_of(key), None)
 
-    def retain(self, present: set[ObjectKey]) -> None:
-        """After a relist: what is not present is gone."""
-        keys = {self._key_of(key) for key in present}
-        for key in self._kept.keys() - keys:
-            del self._kept[key]
-
 
 class _Tap(InboxSink[T]):
     """Sees an object's JSON when it is decoded and the object right after; the inbox gets both together."""
@@ -85,10 +79,6 @@ class _Tap(InboxSink[T]):
     def delete_key(self, key: ObjectKey) -> None:
         self._inbox.put(self._originals.drop, key)
         super().delete_key(key)
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        self._inbox.put(self._originals.retain, present)
-        super().replace_end(present)
 
 
 def _without_managed_fields(data: bytes) -> bytes:

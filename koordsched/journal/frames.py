@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 
-FORMAT = 1
+FORMAT = 2
 _TITLE = b"koordsched journal "
 MAGIC = _TITLE + b"%d\n" % FORMAT
 

@@ -10,12 +10,11 @@ NODES = "/api/v1/nodes"
 
 
 class Change(NamedTuple):
-    """What a record means for the objects of a collection: of which identity, and which of all remain (None: all)."""
+    """What a record means for the objects of a collection: which one it is about, and whether that is gone."""
 
     path: str
     identity: str = ""
     gone: bool = False
-    present: frozenset[str] | None = None
 
 
 def identity_of(path: str, namespace: str, name: str, uid: str) -> str:
@@ -32,10 +31,7 @@ class NewestObjects:
     def apply(self, record: bytes, change: Change) -> None:
         """Takes note of a record."""
         records = self._records.setdefault(change.path, {})
-        if change.present is not None:
-            for identity in [identity for identity in records if identity not in change.present]:
-                del records[identity]
-        elif change.gone:
+        if change.gone:
             records.pop(change.identity, None)
         else:
             records[change.identity] = record

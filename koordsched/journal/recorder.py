@@ -7,7 +7,7 @@ kept, and whoever writes needs to know nothing of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
@@ -34,7 +34,6 @@ from koordsched.journal.records import (
     Gone,
     Hidden,
     Leading,
-    Listed,
     Record,
     Refused,
     Released,
@@ -262,11 +261,5 @@ class _NotedSink(Generic[T]):
         change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
         self._recorder.note(Gone(self._path, namespace, name, uid), change)
 
-    def replace_begin(self) -> None:
-        self._sink.replace_begin()
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        identities = frozenset(identity_of(self._path, *key) for key in present)
-        self._recorder.pause()
-        self._recorder.note(Listed(self._path, tuple(present)), Change(self._path, present=identities))
-        self._sink.replace_end(present)
+    def known(self) -> Iterator[ObjectKey]:
+        return self._sink.known()

@@ -31,13 +31,6 @@ class Gone(Record, frozen=True, tag=2):
     uid: str
 
 
-class Listed(Record, frozen=True, tag=3):
-    """A listing is complete: these exist (namespace, name, uid), and no others."""
-
-    path: str
-    present: tuple[tuple[str, str, str], ...]
-
-
 class Hidden(Record, frozen=True, tag=17):
     """The API server does not let us read this collection; with an empty reason, it does again."""
 
@@ -199,21 +192,7 @@ class Closed(Record, frozen=True, tag=16):
     """The scheduler ended in good order."""
 
 
-Step = (
-    Upsert
-    | Gone
-    | Listed
-    | Hidden
-    | Timers
-    | Attempt
-    | Binding
-    | Bound
-    | Undone
-    | Released
-    | Evicted
-    | Activated
-    | Leading
-)
+Step = Upsert | Gone | Hidden | Timers | Attempt | Binding | Bound | Undone | Released | Evicted | Activated | Leading
 Outcome = Chosen | Evicting | Refused
 AnyRecord = Step | Outcome | Answer | Header | Checkpoint | Closed
 

@@ -156,11 +156,15 @@ class Repeater(NotRecording):
 
 
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:
-    """Whether both refuse a pod in the same way. One that takes over the refusal of a twin has the twin's words."""
+    """Whether both refuse a pod in the same way.
+
+    One that takes over the refusal of a twin has the twin's words, and the plugins that it named: the nodes that these
+    had refused may be gone since.
+    """
     if not isinstance(one, Refused) or not isinstance(other, Refused):
         return False
-    return replace(one, message="", nominated=one.nominated or "") == replace(
-        other, message="", nominated=other.nominated or ""
+    return replace(one, message="", plugins=(), nominated=one.nominated or "") == replace(
+        other, message="", plugins=(), nominated=other.nominated or ""
     )
 
 

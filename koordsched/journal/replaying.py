@@ -35,7 +35,6 @@ from koordsched.journal.records import (
     Gone,
     Hidden,
     Leading,
-    Listed,
     Released,
     Step,
     Timers,
@@ -112,7 +111,6 @@ class World:
         self._steps: dict[type[Any], Callable[[Any], None]] = {
             Upsert: self._upsert,
             Gone: self._gone,
-            Listed: self._listed,
             Hidden: self._hidden,
             Binding: self._binding,
             Bound: self._bound,
@@ -140,10 +138,6 @@ class World:
     def _gone(self, record: Gone) -> None:
         if (sink := self._sinks.get(record.path)) is not None:
             self._apply(sink.delete_key, ObjectKey(record.namespace, record.name, record.uid))
-
-    def _listed(self, record: Listed) -> None:
-        if (sink := self._sinks.get(record.path)) is not None:
-            self._apply(sink.replace_end, {ObjectKey(*key) for key in record.present})
 
     def _hidden(self, record: Hidden) -> None:
         if record.reason:

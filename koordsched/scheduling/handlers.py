@@ -7,11 +7,14 @@ are reported where their owner looks and otherwise left alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Protocol
 
 from koordsched.api import core
+from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
+from koordsched.client.sink import ObjectKey
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.podevents import (
     ASSIGNED_ADD,
@@ -54,6 +57,8 @@ class NodeHandler:
         table = self._cluster.table
         row = table.row_of.get(node.metadata.name)
         before = table.nodes[row] if row is not None else None
+        if before is not None and is_same_version(before.metadata, node.metadata):
+            return
         problems = table.problems[row] if row is not None else ()
         changed, is_new = self._cluster.upsert_node(node)
         row = table.row_of[node.metadata.name]
@@ -76,16 +81,10 @@ class NodeHandler:
             self._queue.move_all(NODE_DELETE, self._cluster.table.nodes[row], None)
             self._cluster.remove_node(name)
 
-    def retain(self, uids: Mapping[str, str]) -> None:
-        """After a relist: nodes that were not in it are gone; `uids` by name.
-
-        Where a name belongs to another node by now, one that cannot be decoded, nothing is known of the node at all.
-        """
-        table = self._cluster.table
-        for name, row in list(table.row_of.items()):
-            node = table.nodes[row]
-            if name not in uids or (node is not None and node.metadata.uid != uids[name]):
-                self.forget(name)
+    def known(self) -> Iterator[ObjectKey]:
+        """All nodes; see `Sink.known`."""
+        held = list(self._cluster.table.nodes)
+        return (ObjectKey("", node.metadata.name, node.metadata.uid) for node in held if node is not None)
 
 
 class PodHandler:
@@ -110,9 +109,10 @@ class PodHandler:
         self._complaints = complaints
         self._profiles = frozenset(profiles)
         self._reject_waiting = reject_waiting
-        self._unreadable: dict[str, str] = {}
-        self._foreign: set[str] = set()
-        """uids of pending pods of other schedulers, kept only while somebody wants to hear of them."""
+        self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
+        """uid -> what is wrong with a pending pod that cannot be understood."""
+        self._foreign: dict[str, ObjectKey] = {}
+        """By uid, pending pods of other schedulers, kept only while somebody wants to hear of them."""
 
     def is_new(self, wire: core.Pod) -> bool:
         """Whether the pod was not known before: as one that waits, or as one that has its node for certain."""
@@ -129,6 +129,8 @@ class PodHandler:
             return
         if not wire.spec.node_name and wire.spec.scheduler_name not in self._profiles:
             self._foreign_pod(wire)
+            return
+        if self._is_settled(wire):
             return
         try:
             pod = self._cluster.pods.build(wire)
@@ -149,7 +151,7 @@ class PodHandler:
     def forget(self, uid: str) -> None:
         """The pod of that uid is gone."""
         self._unreadable.pop(uid, None)
-        self._foreign.discard(uid)
+        self._foreign.pop(uid, None)
         pending = self._pending.by_uid.pop(uid, None)
         self._cluster.pod_gone(uid)
         assumed = self._cluster.is_assumed(uid)
@@ -166,12 +168,25 @@ class PodHandler:
         if gone is not None:
             self._queue.move_all(ASSIGNED_DELETE, gone, None)
 
-    def retain(self, uids: Collection[str]) -> None:
-        """After a relist: pods that were not in it are gone."""
-        known = [*self._pending.by_uid, *self._cluster.assigned, *self._unreadable, *self._foreign]
-        for uid in dict.fromkeys(known):
-            if uid not in uids:
-                self.forget(uid)
+    def known(self) -> Iterator[ObjectKey]:
+        """All pods, in whatever state; see `Sink.known`."""
+        others = [*self._foreign.values(), *(key for key, _ in self._unreadable.values())]
+        held = [*self._pending.by_uid.values(), *self._cluster.assigned.values()]
+        held.reverse()
+        return chain(others, _keys_of(held))
+
+    def _is_settled(self, wire: core.Pod) -> bool:
+        """Whether just this version of the pod is known to be on its node, as that of most pods in a listing is.
+
+        Then there is nothing to do: the pod that we have stays, and a listing of a million costs no new ones.
+        """
+        uid = wire.metadata.uid
+        known = self._cluster.assigned.get(uid)
+        return (
+            known is not None
+            and known.resource_version == wire.metadata.resource_version != ""
+            and not self._cluster.is_assumed(uid)
+        )
 
     def _foreign_pod(self, wire: core.Pod) -> None:
         """A pod that another scheduler will place: nothing to us, but plugins that count all pods count it."""
@@ -182,11 +197,11 @@ class PodHandler:
         except QuantityError:
             self.forget(wire.metadata.uid)  # its own scheduler says so where its owner looks
             return
-        self._foreign.add(pod.uid)
+        self._foreign[pod.uid] = _key_of(pod)
         self._cluster.pod_seen(pod)
 
     def _assigned(self, pod: Pod) -> None:
-        self._foreign.discard(pod.uid)
+        self._foreign.pop(pod.uid, None)
         waiting = self._pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
             self._complaints.gone(pod.uid)
@@ -230,17 +245,29 @@ class PodHandler:
             self._queue.move_all(ASSIGNED_DELETE, gone, None)
 
     def _refuse(self, wire: core.Pod, problem: str) -> None:
-        uid = wire.metadata.uid
+        meta = wire.metadata
         if wire.spec.node_name:
             _log.warning(
-                "pod %s/%s on node %s cannot be accounted: %s",
-                wire.metadata.namespace,
-                wire.metadata.name,
-                wire.spec.node_name,
-                problem,
+                "pod %s/%s on node %s cannot be accounted: %s", meta.namespace, meta.name, wire.spec.node_name, problem
             )
             return
-        self.forget(uid)
-        if self._unreadable.get(uid) != problem:
-            self._unreadable[uid] = problem
+        self.forget(meta.uid)
+        refusal = (ObjectKey(meta.namespace, meta.name, meta.uid), problem)
+        if self._unreadable.get(meta.uid) != refusal:
+            self._unreadable[meta.uid] = refusal
             self._complaints.pod(wire, problem)
+
+
+def is_same_version(a: ObjectMeta, b: ObjectMeta) -> bool:
+    """Whether both are the same state of the same object; one without a version may be any."""
+    return a.resource_version == b.resource_version != "" and a.uid == b.uid
+
+
+def _key_of(pod: Pod) -> ObjectKey:
+    return ObjectKey(pod.namespace, pod.name, pod.uid)
+
+
+def _keys_of(pods: list[Pod]) -> Iterator[ObjectKey]:
+    """Keys of the pods, the last first; the list is used up, so that it is not freed in one go."""
+    while pods:
+        yield _key_of(pods.pop())

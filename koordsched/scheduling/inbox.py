@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.client.turns import TIME_SLICE
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
 _AT_ONCE = 200
-"""Changes applied between two turns of the loop."""
+"""Changes applied between two turns of the loop, at most; fewer if they take longer than a time slice."""
 
 
 class Inbox:
@@ -40,16 +42,24 @@ class Inbox:
         else:
             change(*args)
 
+    def waiting(self, change: Callable[[T], None]) -> list[T]:
+        """What `change` is going to be called with when the inbox is released."""
+        return [args[0] for due, args in self._waiting if due == change]
+
     def hold(self) -> None:
         """From now on changes wait."""
         self._held = True
 
     async def release(self) -> None:
         """Applies what has waited, including what arrives while it does so."""
+        now = asyncio.get_running_loop().time
         try:
             while self._waiting:
+                end = now() + TIME_SLICE
                 for _ in range(min(_AT_ONCE, len(self._waiting))):
                     self._apply_first()
+                    if now() >= end:
+                        break
                 await asyncio.sleep(0)
         finally:
             self.release_now()
@@ -85,8 +95,7 @@ class InboxSink(Generic[T]):
     def delete_key(self, key: ObjectKey) -> None:
         self._inbox.put(self._sink.delete_key, key)
 
-    def replace_begin(self) -> None:
-        self._inbox.put(self._sink.replace_begin)
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        self._inbox.put(self._sink.replace_end, present)
+    def known(self) -> Iterator[ObjectKey]:
+        waiting = [obj.metadata for obj in self._inbox.waiting(self._sink.upsert)]
+        arriving = [ObjectKey(meta.namespace, meta.name, meta.uid) for meta in waiting]
+        return chain(arriving, self._sink.known())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
@@ -66,11 +66,8 @@ class TimedSink(Generic[T]):
     def delete_key(self, key: ObjectKey) -> None:
         self._sink.delete_key(key)
 
-    def replace_begin(self) -> None:
-        self._sink.replace_begin()
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        self._sink.replace_end(present)
+    def known(self) -> Iterator[ObjectKey]:
+        return self._sink.known()
 
     def _of(self, obj: T, action: ActionType) -> Histogram:
         key = (self._resource_of(obj), action)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from koordsched.client.intake import Decode
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.transport import Transport
+from koordsched.client.turns import Turns
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import HasMetadata, Store
 from koordsched.cluster.pod import Pod
@@ -29,7 +30,7 @@ from koordsched.extender.objects import ExtenderObjects
 from koordsched.extender.originals import Originals
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from koordsched.scheduling.handlers import NodeHandler, PodHandler, is_same_version
 from koordsched.scheduling.inbox import Inbox, InboxSink
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.timing import TimedSink
@@ -58,11 +59,8 @@ class NodeSink:
     def delete_key(self, key: ObjectKey) -> None:
         self._handler.forget(key.name)
 
-    def replace_begin(self) -> None:
-        """Nothing to prepare: vanished nodes show when the listing is complete."""
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        self._handler.retain({key.name: key.uid for key in present})
+    def known(self) -> Iterator[ObjectKey]:
+        return self._handler.known()
 
 
 class PodSink:
@@ -80,11 +78,8 @@ class PodSink:
     def delete_key(self, key: ObjectKey) -> None:
         self._handler.forget(key.uid)
 
-    def replace_begin(self) -> None:
-        """Nothing to prepare: vanished pods show when the listing is complete."""
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        self._handler.retain({key.uid for key in present})
+    def known(self) -> Iterator[ObjectKey]:
+        return self._handler.known()
 
 
 class ObjectSink(Generic[T]):
@@ -104,6 +99,9 @@ class ObjectSink(Generic[T]):
         )
 
     def upsert(self, obj: T) -> None:
+        known = self._store.get(obj.metadata.namespace, obj.metadata.name)
+        if known is not None and is_same_version(known.metadata, obj.metadata):
+            return
         before = self._store.upsert(obj)
         if before is None:
             self._tell(ActionType.ADD, None, obj)
@@ -111,28 +109,26 @@ class ObjectSink(Generic[T]):
             self._tell(ActionType.UPDATE, before, obj)
 
     def delete(self, obj: T) -> None:
-        meta = obj.metadata
-        self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
+        self.delete_key(_key_of(obj))
 
     def delete_key(self, key: ObjectKey) -> None:
         before = self._store.delete(key.namespace, key.name)
         if before is not None:
             self._tell(ActionType.DELETE, before, None)
 
-    def replace_begin(self) -> None:
-        """Nothing to prepare: vanished objects show when the listing is complete."""
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        uids = {(key.namespace, key.name): key.uid for key in present}
-        for obj in list(self._store):
-            meta = obj.metadata
-            if uids.get((meta.namespace, meta.name)) != meta.uid:
-                self.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
+    def known(self) -> Iterator[ObjectKey]:
+        held = list(self._store)
+        return (_key_of(obj) for obj in held)
 
     def _tell(self, action: ActionType, old: T | None, new: T | None) -> None:
         event = self._events.get(action)
         if event is not None:
             self._queue.move_all(event, old, new)
+
+
+def _key_of(obj: HasMetadata) -> ObjectKey:
+    meta = obj.metadata
+    return ObjectKey(meta.namespace, meta.name, meta.uid)
 
 
 class Watches:
@@ -165,6 +161,7 @@ class Watches:
         self._recorder = recorder
         self._unreadable = unreadable
         self._watch_list = watch_list
+        self._turns = Turns(clock.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.sinks: dict[str, Sink[Any]] = {}
@@ -223,6 +220,7 @@ class Watches:
             on_malformed=malformed,
             on_state=changed,
             watch_list=self._watch_list,
+            turns=self._turns,
         )
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:

@@ -129,5 +129,7 @@ def test_observation() -> None:
     seen.upsert(pod("z", "n2", "Succeeded"))
     assert seen.tallies()["Pod ns/z"] == Tally(succeeded=1, nodes={"n2"})
     seen.delete(pod("z"))
-    seen.replace_end(set())
+    assert sorted(key.name for key in seen.known()) == ["x", "y"]
+    for key in seen.known():
+        seen.delete_key(key)
     assert seen.tallies() == {}

@@ -168,12 +168,12 @@ async def test_metrics_of_a_scheduled_and_a_rejected_pod():
         embedded.insert(pod("big", container(cpu="99")))
         await until(is_bound(embedded, "p"), "the binding")
         await until(is_rejected(embedded, "big"), "the rejection")
+        first = running.scheduler.cluster.table.nodes[0]
         running.scheduler.node_handler.upsert(
             msgspec.structs.replace(
-                running.scheduler.cluster.table.nodes[0],
-                status=msgspec.structs.replace(
-                    running.scheduler.cluster.table.nodes[0].status, allocatable={"cpu": "5", "pods": "9"}
-                ),
+                first,
+                metadata=msgspec.structs.replace(first.metadata, resource_version="999999"),
+                status=msgspec.structs.replace(first.status, allocatable={"cpu": "5", "pods": "9"}),
             )
         )
         text = (await running.client.get("/metrics"))[1]

@@ -1,9 +1,15 @@
 """Changes wait while the inbox is held, and come in order."""
 
 import asyncio
+from itertools import groupby
+from types import SimpleNamespace
 
+from koordsched.client.sink import ObjectKey
 from koordsched.scheduling.inbox import Inbox, InboxSink
+from tests.simulation.loop import SimulationLoop
 from tests.virtualtime import run
+
+KEYS = [ObjectKey("ns", name, f"uid-{name}") for name in "abc"]
 
 
 class Recorder:
@@ -26,22 +32,18 @@ def test_held_changes_are_applied_in_order_including_late_ones():
         recorder, inbox = Recorder(), Inbox()
         sink = InboxSink(inbox, recorder)
         inbox.hold()
-        sink.replace_begin()
         for number in range(500):
             sink.upsert(number)
-        sink.replace_end({"k"})
         sink.delete("x")
         sink.delete_key("y")
-        assert (recorder.seen, len(inbox)) == ([], 504)
+        assert (recorder.seen, len(inbox)) == ([], 502)
         releasing = asyncio.create_task(inbox.release())
         await asyncio.sleep(0)
-        assert 0 < len(recorder.seen) < 504
+        assert 0 < len(recorder.seen) < 502
         sink.upsert("late")
         await releasing
         assert recorder.seen == [
-            ("replace_begin",),
             *(("upsert", number) for number in range(500)),
-            ("replace_end", {"k"}),
             ("delete", "x"),
             ("delete_key", "y"),
             ("upsert", "late"),
@@ -66,3 +68,45 @@ def test_a_change_that_fails_does_not_keep_the_others_out(caplog):
     assert "could not be taken in" in caplog.text
     inbox.put(seen.append, 2)
     assert seen == [1, 2]
+
+
+def test_what_waits_is_known():
+    """A listing that lacks it comes after it, also if both wait."""
+
+    class Known(Recorder):
+        def upsert(self, obj):
+            raise AssertionError("not yet")
+
+        def known(self):
+            return iter([KEYS[0]])
+
+    thing = SimpleNamespace(metadata=SimpleNamespace(**KEYS[1]._asdict()))
+    inbox = Inbox()
+    sink, other = InboxSink(inbox, Known()), InboxSink(inbox, Known())
+    inbox.hold()
+    sink.upsert(thing)
+    sink.delete_key(KEYS[2])
+    assert (list(sink.known()), list(other.known())) == ([KEYS[1], KEYS[0]], [KEYS[0]])
+
+
+def test_the_inbox_is_emptied_in_slices_of_time():
+    async def main():
+        loop, seen, turns = asyncio.get_running_loop(), [], []
+
+        def slow(number):
+            loop.burn(0.002)
+            seen.append(number)
+
+        inbox = Inbox()
+        inbox.hold()
+        for number in range(10):
+            inbox.put(slow, number)
+        releasing = asyncio.create_task(inbox.release())
+        while not releasing.done():
+            await asyncio.sleep(0)
+            turns.append(len(seen))
+        assert [turn for turn, _ in groupby(turns)] == [3, 6, 9, 10]
+        assert seen == list(range(10))
+
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        runner.run(main())

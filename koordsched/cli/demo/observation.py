@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from koordsched.api import core
@@ -65,13 +65,10 @@ class Observation:
         """The same, known by name."""
         self._drop(key.uid)
 
-    def replace_begin(self) -> None:
-        """Nothing to prepare."""
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        """The listing is complete."""
-        for uid in self._pods.keys() - {key.uid for key in present}:
-            self._drop(uid)
+    def known(self) -> Iterator[ObjectKey]:
+        """The pods that are there."""
+        held = [pod.metadata for pod in self._pods.values()]
+        return (ObjectKey(meta.namespace, meta.name, meta.uid) for meta in held)
 
     def _drop(self, uid: str) -> None:
         self._pods.pop(uid, None)
