@@ -10,6 +10,7 @@ import click
 import orjson
 import yaml
 
+from koordsched.cli.objectfiles import InputError
 from koordsched.config import (
     IN_TREE,
     ConfigError,
@@ -33,15 +34,22 @@ _VERBS = ("filter", "preempt", "prioritize", "bind")
 
 
 def build_check_config(
-    built_plugins: Callable[[], Collection[str]] | None = None, catalog: PluginCatalog = IN_TREE
+    built_plugins: Callable[[], Collection[str]] | None = None,
+    catalog: PluginCatalog = IN_TREE,
+    attempt: Callable[[Resolved], None] | None = None,
 ) -> click.Command:
-    """The command. `built_plugins` names the plugins that have code behind them, for the warnings; None = all."""
+    """The command. `built_plugins` names the plugins that have code behind them, for the warnings; None = all.
+
+    `attempt` makes what the scheduler makes of its configuration; it raises ConfigError if that cannot be done.
+    """
 
     def run(file: str, output: str, feature_gates: tuple[str, ...]) -> None:
         try:
             gates = FeatureGates.parse(feature_gates)
             source = sys.stdin.buffer.read() if file == "-" else read_file(file)
             resolved = resolve(load(source, catalog=catalog, gates=gates), catalog=catalog, gates=gates)
+            if attempt is not None:
+                attempt(resolved)
         except ConfigError as error:
             if output != "table":
                 _print({"valid": False, "error": str(error), "errors": list(error.errors)}, output)
@@ -73,7 +81,16 @@ def _built() -> Collection[str]:
     return factories.keys()
 
 
-check_config = build_check_config(_built)
+def _attempt(resolved: Resolved) -> None:
+    """Builds the profiles as `run` does."""
+    offline = importlib.import_module("koordsched.cli.offline")
+    try:
+        offline.empty_scheduler(resolved)
+    except InputError as error:
+        raise ConfigError(str(error)) from error
+
+
+check_config = build_check_config(_built, attempt=_attempt)
 
 
 def _report(resolved: Resolved, notes: list[str]) -> dict[str, Any]:

@@ -51,6 +51,14 @@ def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
     return [Sourced(f"{where}: node {number}", node_object(node, now)) for number, node in enumerate(planned, start=1)]
 
 
+def empty_scheduler(resolved: config.Resolved, seed: int = 0) -> OfflineScheduler:
+    """The profiles, on a cluster without anything. Raises InputError if they cannot be built."""
+    try:
+        return OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=Random(seed))
+    except ProfileError as error:
+        raise InputError(str(error)) from error
+
+
 def prepare(
     objects: Sequence[Sourced], resolved: config.Resolved, *, seed: int = 0, lifted: str | None = None
 ) -> Offline:
@@ -62,10 +70,7 @@ def prepare(
     stored = admission.admit_all(objects)
     notes = [f"{count} of kind {kind} ignored" for kind, count in sorted(admission.strangers.items())]
     made = _pods_of_workloads(stored, admission, notes)
-    try:
-        scheduler = OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=Random(seed))
-    except ProfileError as error:
-        raise InputError(str(error)) from error
+    scheduler = empty_scheduler(resolved, seed)
     foreign: Counter[str] = Counter()
     for sourced in (*stored, *made):
         obj = sourced.obj

@@ -82,16 +82,20 @@ class Profile:
                 ) from error
         self.pre_enqueue = self._at(spec, "preEnqueue", PreEnqueue)
         self.queue_sort = self._at(spec, "queueSort", QueueSort)
-        if not self.queue_sort and (named := spec.points.get("queueSort")):
-            raise ProfileError(
-                "initializing profiles: creating profile for scheduler name "
-                f'{spec.name}: queueSort plugin "{named[0]}" is not built yet, and nothing else orders the queue'
-            )
         self.post_filters = self._at(spec, "postFilter", PostFilter)
         self.reserve_plugins = self._at(spec, "reserve", Reserve)
         self.permit_plugins = self._at(spec, "permit", Permit)
         self.pre_bind_plugins = self._at(spec, "preBind", PreBind)
         self.bind_plugins = self._at(spec, "bind", Bind)
+        for point, built, purpose in (
+            ("queueSort", self.queue_sort, "orders the queue"),
+            ("bind", self.bind_plugins, "binds pods"),
+        ):
+            if not built and (named := spec.points.get(point)):
+                raise ProfileError(
+                    "initializing profiles: creating profile for scheduler name "
+                    f'{spec.name}: {point} plugin "{named[0]}" is not built yet, and nothing else {purpose}'
+                )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, NodePreFilter)),

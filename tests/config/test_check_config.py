@@ -122,3 +122,18 @@ def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
     assert 'plugin "DeviceShare" is not built yet: it is accepted and does nothing' in result.output
+
+
+@pytest.mark.parametrize(
+    "point, plugin, purpose", [("queueSort", "Coscheduling", "orders the queue"), ("bind", "Reservation", "binds pods")]
+)
+def test_what_the_scheduler_would_not_start_with_is_refused(point: str, plugin: str, purpose: str) -> None:
+    """A plugin that is not built and cannot be done without."""
+    plugins = {point: {"disabled": [{"name": "*"}], "enabled": [{"name": plugin}]}}
+    text = document(profiles=[{"schedulerName": "koord-scheduler", "plugins": plugins}])
+    result = CliRunner().invoke(check_config, ["-"], input=text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
+        f'{point} plugin "{plugin}" is not built yet, and nothing else {purpose}\n'
+    )
