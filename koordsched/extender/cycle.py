@@ -97,7 +97,7 @@ class ExtendedCycle(SchedulingCycle):
             outcome = partial(self._give_up, cycle, profile, queued, started, error)
         finally:
             self._said.clear()
-        await self._inbox.release()
+        await self._recorder.let_in(self._inbox.release)
         if outcome is None or isinstance(outcome, Placement):
             return outcome
         outcome()
@@ -191,7 +191,7 @@ class ExtendedCycle(SchedulingCycle):
                 totals = totals + added
             at = pick(totals, self._rng)
             row, total = int(rows[at]), totals.item(at)
-        row = self._recorder.chosen(cycle, table, verdicts, row, total)
+        row = self._recorder.chosen(cycle, table, verdicts, row, total, added)
         now = self._clock()
         self._metrics.scheduling_algorithm_duration.observe(now - started)
         self._decisions.record(cycle, table, verdicts, row, total, now, profile.chains, added)
@@ -249,7 +249,11 @@ class ExtendedCycle(SchedulingCycle):
         cluster = self._cluster
         try:
             left = await self._extenders.preempt(
-                cycle.pod, offer.candidates(), lambda node: cluster.pods_on(cluster.table.row_of[node]), interested
+                cycle.pod,
+                cluster.table,
+                offer.candidates(),
+                lambda node: cluster.pods_on(cluster.table.row_of[node]),
+                interested,
             )
         except ExtenderError as error:
             return PostFilterResult(Status(Code.ERROR, (str(error),)))

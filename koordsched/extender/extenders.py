@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,13 +16,14 @@ from koordsched.config.wire import Extender
 from koordsched.extender.client import ExtenderError, HttpExtender, in_order
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.extender.refusals import Refusals
-from koordsched.extender.wire import MetaVictims, node_arguments, victim_arguments
+from koordsched.extender.wire import FilterReply, MetaVictims, node_arguments, victim_arguments
 from koordsched.framework.evaluation import Totals
 from koordsched.framework.interface import MAX_SCORE
 from koordsched.framework.preemption import Victims
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.instruments import exponential_buckets
 from koordsched.observability.metrics import Metrics
+from koordsched.scheduling.recording import NOT_RECORDING, Question, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Extenders:
         *,
         is_bound: Callable[[Pod, str], Awaitable[bool]],
         fence: Callable[[], bool],
+        recorder: Recorder = NOT_RECORDING,
         bindings: WritesElsewhere,
     ) -> None:
         """Raises ExtenderConfigError."""
@@ -76,6 +79,7 @@ class Extenders:
         self._prioritizing = metrics.running("prioritizing_extender")
         self._is_bound = is_bound
         self._fence = fence
+        self._recorder = recorder
         self._bindings = bindings
 
     def interested_in(self, pod: Pod) -> list[HttpExtender]:
@@ -102,7 +106,8 @@ class Extenders:
                 continue
             by_name = {table.names[row]: row for row in left}
             try:
-                reply = await extender.filter(self._node_arguments(extender, pod, table, left))
+                question = Question("filter", (extender.url,), table, left)
+                reply = await self._recorder.consult(question, partial(self._filter_with, extender, pod, table, left))
                 unknown = next((name for name in reply.kept if name not in by_name), None)
                 if unknown is not None:
                     raise ExtenderError(
@@ -119,6 +124,11 @@ class Extenders:
             left = [row for name, row in by_name.items() if name in kept]
         return left, refusals
 
+    async def _filter_with(
+        self, extender: HttpExtender, pod: Pod, table: NodeTable, rows: Sequence[int]
+    ) -> FilterReply:
+        return await extender.filter(self._node_arguments(extender, pod, table, rows))
+
     # --- prioritize --------------------------------------------------------------------------------
 
     async def prioritize(
@@ -129,7 +139,10 @@ class Extenders:
         if not asked:
             return None
         position = {table.names[row]: at for at, row in enumerate(rows)}
-        answers = await asyncio.gather(*(self._scores_of(extender, pod, table, rows) for extender in asked))
+        question = Question("prioritize", tuple(extender.url for extender in asked), table, rows)
+        answers = await self._recorder.consult(
+            question, lambda: asyncio.gather(*(self._scores_of(extender, pod, table, rows) for extender in asked))
+        )
         added = [0] * len(rows)
         for extender, answer in zip(asked, answers, strict=True):
             factor = extender.weight * (MAX_SCORE // MAX_EXTENDER_SCORE)
@@ -157,6 +170,7 @@ class Extenders:
     async def preempt(
         self,
         pod: Pod,
+        table: NodeTable,
         candidates: Mapping[str, Victims],
         pods_on: Callable[[str], Mapping[str, Pod]],
         interested: Sequence[HttpExtender],
@@ -171,13 +185,20 @@ class Extenders:
             if not extender.preempts:
                 continue
             try:
-                reply = await extender.preempt(self._victim_arguments(extender, pod, candidates))
+                rows = [table.row_of[node] for node in candidates]
+                question = Question("preempt", (extender.url,), table, rows, candidates)
+                reply = await self._recorder.consult(question, partial(self._preempt_with, extender, pod, candidates))
                 candidates = self._agreed(extender, candidates, reply, pods_on)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 _log.warning("extender %s is skipped, its failure may be ignored: %s", extender.url, error)
         return candidates
+
+    async def _preempt_with(
+        self, extender: HttpExtender, pod: Pod, candidates: Mapping[str, Victims]
+    ) -> dict[str, MetaVictims]:
+        return await extender.preempt(self._victim_arguments(extender, pod, candidates))
 
     @staticmethod
     def _agreed(

@@ -7,7 +7,7 @@ kept, and whoever writes needs to know nothing of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
@@ -34,6 +35,7 @@ from koordsched.journal.records import (
     Gone,
     Hidden,
     Leading,
+    Listed,
     Record,
     Refused,
     Released,
@@ -45,8 +47,10 @@ from koordsched.journal.records import (
 from koordsched.journal.redaction import redacted
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NominatingInfo, NominatingMode
+from koordsched.scheduling.recording import Question
 
 A = TypeVar("A", bool, int, float)
+C = TypeVar("C")
 T = TypeVar("T", bound=KubeObject)
 
 _log = logging.getLogger(__name__)
@@ -118,6 +122,14 @@ class JournalRecorder:
         """The same generator; what is drawn from it is noted."""
         return _NotedChance(self, rng)
 
+    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
+        """Asks. Raises ExtenderError."""
+        return await ask()
+
+    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
+        """Lets them in."""
+        await changes()
+
     # --- steps -------------------------------------------------------------------------------------
 
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
@@ -167,7 +179,15 @@ class JournalRecorder:
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+    def chosen(
+        self,
+        cycle: Cycle,
+        table: NodeTable,
+        verdicts: Verdicts,
+        row: int,
+        total: int | None,
+        added: Totals | None = None,
+    ) -> int:
         """A row was chosen, and stays so."""
         self.note(Chosen(table.names[row], verdicts.feasible, total))
         return row
@@ -261,5 +281,11 @@ class _NotedSink(Generic[T]):
         change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
         self._recorder.note(Gone(self._path, namespace, name, uid), change)
 
-    def known(self) -> Iterator[ObjectKey]:
-        return self._sink.known()
+    def replace_begin(self) -> None:
+        self._sink.replace_begin()
+
+    def replace_end(self, present: set[ObjectKey]) -> None:
+        identities = frozenset(identity_of(self._path, *key) for key in present)
+        self._recorder.pause()
+        self._recorder.note(Listed(self._path, tuple(present)), Change(self._path, present=identities))
+        self._sink.replace_end(present)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
@@ -102,7 +103,15 @@ class Repeater(NotRecording):
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+    def chosen(
+        self,
+        cycle: Cycle,
+        table: NodeTable,
+        verdicts: Verdicts,
+        row: int,
+        total: int | None,
+        added: Totals | None = None,
+    ) -> int:
         """Takes the recorded node if it is among the best: which of them it was had been left to chance."""
         recorded = self._stream.skip_answers()
         if isinstance(recorded, Chosen) and recorded.node != table.names[row] and total is not None:
@@ -156,15 +165,11 @@ class Repeater(NotRecording):
 
 
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:
-    """Whether both refuse a pod in the same way.
-
-    One that takes over the refusal of a twin has the twin's words, and the plugins that it named: the nodes that these
-    had refused may be gone since.
-    """
+    """Whether both refuse a pod in the same way. One that takes over the refusal of a twin has the twin's words."""
     if not isinstance(one, Refused) or not isinstance(other, Refused):
         return False
-    return replace(one, message="", plugins=(), nominated=one.nominated or "") == replace(
-        other, message="", plugins=(), nominated=other.nominated or ""
+    return replace(one, message="", nominated=one.nominated or "") == replace(
+        other, message="", nominated=other.nominated or ""
     )
 
 

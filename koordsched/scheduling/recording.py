@@ -2,29 +2,49 @@
 
 Between two scheduling cycles the state changes only by what is told here, in the order in which it takes effect:
 changes of objects, the timers of the queue, and what becomes of bindings and evictions. Within a step the outside is
-asked for nothing but the time and chance, through `Recorder.clock` and `Recorder.chance`. So whoever has all of it can
-repeat every decision; `koordsched.journal` writes it down and does.
+asked for nothing but the time and chance, through `Recorder.clock` and `Recorder.chance`, and what HTTP extenders say,
+through `Recorder.consult`. An attempt that consults them is the one step within which others happen: while it waits for
+an answer, and while changes that had to wait for it are let in. So whoever has all of it can repeat every decision;
+`koordsched.journal` writes it down and does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
+from koordsched.framework.preemption import Victims
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NominatingInfo
 
 A = TypeVar("A", bool, int, float)
+C = TypeVar("C")
 T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What extenders are asked, in one go: about the nodes on these rows of the table.
+
+    `extenders`: their URLs. `victims`: for "preempt", who would have to leave each of the nodes, in their order.
+    """
+
+    verb: Literal["filter", "prioritize", "preempt"]
+    extenders: tuple[str, ...]
+    table: NodeTable
+    rows: Sequence[int]
+    victims: Mapping[str, Victims] | None = None
 
 
 class Recorder(Protocol):
@@ -41,47 +61,66 @@ class Recorder(Protocol):
     def chance(self, rng: Random) -> Random:
         """The generator that plugins are to draw from."""
 
+    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
+        """What extenders answer; `ask` asks them. Raises ExtenderError if that does.
+
+        To "filter" a `FilterReply`, to "prioritize" for each its list of (node, score), to "preempt" the candidates it
+        agrees to: node -> `MetaVictims`.
+        """
+
+    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
+        """Awaits `changes`, those that had to wait for an attempt that consulted extenders."""
+
     # --- steps -------------------------------------------------------------------------------------
 
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
         """The sink that objects of this collection are to go through, on their way into the given one."""
 
-    def hidden(self, path: str, reason: str) -> None:
+    def hidden(self, path: str, reason: str, /) -> None:
         """We must not read this collection, for this reason; with an empty one we may again."""
 
-    def leading(self, leads: bool) -> None:
+    def leading(self, leads: bool, /) -> None:
         """Scheduling begins or ends."""
 
     def timers(self) -> None:
         """The queue looks for pods whose time has come."""
 
-    def attempt(self, queued: QueuedPod[Pod]) -> None:
+    def attempt(self, queued: QueuedPod[Pod], /) -> None:
         """The pod was taken from the queue and is scheduled now."""
 
-    def binding(self, uid: str) -> None:
+    def binding(self, uid: str, /) -> None:
         """The pod is on its way to be bound: it needs no replay of events any more."""
 
-    def bound(self, uid: str) -> None:
+    def bound(self, uid: str, /) -> None:
         """The API server has the binding."""
 
-    def undone(self, uid: str, status: Status) -> None:
+    def undone(self, uid: str, status: Status, /) -> None:
         """The binding failed, and the placement is taken back."""
 
-    def released(self, uid: str) -> None:
+    def released(self, uid: str, /) -> None:
         """The placement is taken back, and we do not try again."""
 
-    def evicted(self, uid: str) -> None:
+    def evicted(self, uid: str, /) -> None:
         """All victims of this preemptor were told to go, or cannot be."""
 
-    def activated(self, uid: str) -> None:
+    def activated(self, uid: str, /) -> None:
         """The pod is to be tried at once."""
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
-        """A row was chosen, of this total (None if it is the only feasible one). Returns the row to take."""
+    def chosen(
+        self,
+        cycle: Cycle,
+        table: NodeTable,
+        verdicts: Verdicts,
+        row: int,
+        total: int | None,
+        added: Totals | None = None,
+    ) -> int:
+        """A row was chosen, of this total (None if it is the only feasible one). `added`: what extenders gave each
+        feasible row. Returns the row to take."""
 
-    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
 
     def refused(
@@ -92,12 +131,16 @@ class Recorder(Protocol):
         plugins: AbstractSet[str],
         pending_plugins: AbstractSet[str],
         nominating: NominatingInfo,
+        /,
     ) -> None:
         """The pod got no node, or lost it; arguments as of `FailureHandler.handle`."""
 
 
 class NotRecording:
     """Nobody listens."""
+
+    def _ignore(self, *told: object) -> None:
+        pass
 
     def ask(self, question: Callable[[], A]) -> A:
         return question()
@@ -108,43 +151,29 @@ class NotRecording:
     def chance(self, rng: Random) -> Random:
         return rng
 
+    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
+        return await ask()
+
+    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
+        await changes()
+
     def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
         return sink
 
-    def hidden(self, path: str, reason: str) -> None:
-        pass
+    hidden = leading = timers = attempt = binding = bound = undone = released = evicted = activated = _ignore
 
-    def leading(self, leads: bool) -> None:
-        pass
-
-    def timers(self) -> None:
-        pass
-
-    def attempt(self, queued: QueuedPod[Pod]) -> None:
-        pass
-
-    def binding(self, uid: str) -> None:
-        pass
-
-    def bound(self, uid: str) -> None:
-        pass
-
-    def undone(self, uid: str, status: Status) -> None:
-        pass
-
-    def released(self, uid: str) -> None:
-        pass
-
-    def evicted(self, uid: str) -> None:
-        pass
-
-    def activated(self, uid: str) -> None:
-        pass
-
-    def chosen(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, total: int | None) -> int:
+    def chosen(
+        self,
+        cycle: Cycle,
+        table: NodeTable,
+        verdicts: Verdicts,
+        row: int,
+        total: int | None,
+        added: Totals | None = None,
+    ) -> int:
         return row
 
-    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         pass
 
     def refused(
@@ -155,6 +184,7 @@ class NotRecording:
         plugins: AbstractSet[str],
         pending_plugins: AbstractSet[str],
         nominating: NominatingInfo,
+        /,
     ) -> None:
         pass
 

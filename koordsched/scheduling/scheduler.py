@@ -171,6 +171,7 @@ class Scheduler:
                 clock.monotonic,
                 is_bound=self.writes.is_bound,
                 fence=fence,
+                recorder=recorder,
                 bindings=lanes.elsewhere,
             )
             extended = ExtendedCycle(
@@ -267,7 +268,7 @@ class Scheduler:
                 while True:
                     await self.queue.wait_nonempty()
                     if self._extended is not None:
-                        await self._schedule_with(self._extended)
+                        await self._schedule_waiting()
                     elif not self._schedule_for_a_while():
                         for _ in range(FUTILE_ROUNDS):
                             await asyncio.sleep(0)
@@ -323,18 +324,23 @@ class Scheduler:
             return None
         return self.cycle.schedule_one(queued)
 
-    async def _schedule_with(self, cycle: ExtendedCycle) -> None:
-        """The same with extenders, for which a cycle has to wait."""
+    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> Placement | None:
+        """The same where there are extenders, for which an attempt has to wait."""
+        assert self._extended is not None, "there are extenders"
+        self._recorder.attempt(queued)
+        if self.unreadable and self._must_wait(queued):
+            return None
+        return await self._extended.schedule_with_extenders(queued)
+
+    async def _schedule_waiting(self) -> None:
+        """Scheduling cycles that wait for extenders, for a time slice."""
         now = self._clock.monotonic
         end = now() + TIME_SLICE
         while self.binding.pressing < self._max_binding:
             queued = self.queue.pop()
             if queued is None:
                 return
-            self._recorder.attempt(queued)
-            if self.unreadable and self._must_wait(queued):
-                continue
-            placement = await cycle.schedule_with_extenders(queued)
+            placement = await self.schedule_with_extenders(queued)
             if placement is not None:
                 self.binding.start(placement)
             if now() >= end:
