@@ -33,14 +33,11 @@ DIVERGED = 3
 DAMAGED = 4
 """Exit codes: a decision came out otherwise; the journal is damaged."""
 
-_EXTENDED = (
-    "note: HTTP extenders took part. They cannot be asked again: what they decided is taken from the journal, and "
-    "compared with what the plugins say by themselves."
-)
+_EXTENDED = "note: HTTP extenders took part. Nobody knows what they would say now; this is what the plugins say."
 
 _EPILOG = (
     f"Exit code: 0 every decision came out the same (with --config: whatever the differences), {DIVERGED} one did not, "
-    f"{DAMAGED} the journal is damaged and was replayed up to there, 1 it cannot be used."
+    f"{DAMAGED} a part of it is damaged or missing and the rest was replayed, 1 it cannot be used."
 )
 
 
@@ -82,10 +79,10 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         raise click.UsageError("--pod and --config cannot be used together")
     try:
         journal = Journal(file)
-        extended = _tell_origin(journal.header())
+        _tell_origin(_header_of(journal), asks_plugins=pod is not None or config_file is not None)
         if pod is not None:
-            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, extended, top, output)
-        elif config_file is not None or extended:
+            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, top, output)
+        elif config_file is not None:
             _compare(journal, config_file, limit, output)
         else:
             _repeat(journal, limit, output)
@@ -97,18 +94,24 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         raise click.exceptions.Exit(DAMAGED)
 
 
-def _tell_origin(header: Header | None) -> bool:
-    """Notes what may make a difference. Returns whether extenders took part in decisions."""
+def _header_of(journal: Journal) -> Header:
+    """How the journal begins. Raises InputError if there is nothing in it."""
+    header = journal.header()
     if header is None:
-        return False
+        problems = "; ".join(f"{damage.path}: {damage.text}" for damage in journal.damages)
+        raise InputError(f"nothing can be replayed: {problems}")
+    return header
+
+
+def _tell_origin(header: Header, *, asks_plugins: bool) -> None:
+    """Notes what may make a difference."""
     here = software()
     others = [f"{name} {version}" for name, version in header.software.items() if here.get(name) != version]
     if others:
         mine = ", ".join(f"{name} {version}" for name, version in here.items())
         click.echo(f"note: recorded with {', '.join(others)}; this is {mine}", err=True)
-    if header.extended:
+    if header.extended and asks_plugins:
         click.echo(_EXTENDED, err=True)
-    return header.extended
 
 
 def _repeat(journal: Journal, limit: Limit, output: str) -> None:
@@ -117,6 +120,8 @@ def _repeat(journal: Journal, limit: Limit, output: str) -> None:
 
     began = perf_counter()
     repetition = asyncio.run(work())
+    if limit == Limit() and repetition.divergence is None and not repetition.tally.closed:
+        click.echo("note: the journal has no end: its process was killed, or is still writing", err=True)
     _print_repetition(journal, repetition, perf_counter() - began, output)
 
 
@@ -129,13 +134,10 @@ def _print_repetition(journal: Journal, repetition: Repetition, seconds: float, 
         raise click.exceptions.Exit(DIVERGED)
 
 
-def _compare(journal: Journal, config_file: str | None, limit: Limit, output: str) -> None:
-    """Without a file, with the recorded configuration."""
-    resolved = None
-    if config_file is not None:
-        resolved, warnings = load_config(config_file)
-        for warning in warnings:
-            click.echo(f"note: {warning}", err=True)
+def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> None:
+    resolved, warnings = load_config(config_file)
+    for warning in warnings:
+        click.echo(f"note: {warning}", err=True)
 
     async def work() -> Comparison:
         return Consideration(journal, IN_TREE, resolved, SystemClock()).run(limit)
@@ -149,31 +151,21 @@ def _compare(journal: Journal, config_file: str | None, limit: Limit, output: st
         print_comparison(console(), comparison, seconds)
 
 
-def _explain(journal: Journal, pod: str, limit: Limit, extended: bool, top: int, output: str) -> None:
+def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) -> None:
     found = last_attempt(journal, pod, limit)
     if found is None:
         raise InputError(f"no decision on pod {pod} in the journal{'' if limit == Limit() else ' up to there'}")
     moment, uid = found
 
-    before = Limit(decisions=moment.number - 1)
-
-    async def follow() -> Advised | None:
-        passage = Consideration(journal, IN_TREE, None, SystemClock())
-        passage.run(before)
-        return passage.explain(uid)
-
     async def repeat() -> tuple[Repetition, Advised | None]:
         course = Course(journal, IN_TREE, SystemClock())
-        return course.run(before), course.explain(uid)
+        return course.run(Limit(decisions=moment.number - 1)), course.explain(uid)
 
-    if extended:
-        answer = asyncio.run(follow())
-    else:
-        began = perf_counter()
-        repetition, answer = asyncio.run(repeat())
-        if repetition.divergence is not None:
-            _print_repetition(journal, repetition, perf_counter() - began, output)
-            return
+    began = perf_counter()
+    repetition, answer = asyncio.run(repeat())
+    if repetition.divergence is not None:
+        _print_repetition(journal, repetition, perf_counter() - began, output)
+        return
     if answer is None:
         raise InputError(f"pod {pod} is not known to the configuration of the journal")
     if output == "json":
@@ -201,5 +193,6 @@ def _fields(struct: msgspec.Struct) -> dict[str, Any]:
 def _tell_damages(journal: Journal) -> bool:
     """Says what could not be read. Returns whether that is more than the end that a crash leaves behind."""
     for damage in journal.damages:
-        click.echo(f"note: {damage.path}: {damage.text}; what comes before was replayed", err=True)
+        rest = "what comes before" if damage.truncated else "the rest"
+        click.echo(f"note: {damage.path}: {damage.text}; {rest} was replayed", err=True)
     return any(not damage.truncated for damage in journal.damages)

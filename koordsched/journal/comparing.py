@@ -73,7 +73,7 @@ class Consideration(Passage):
         self._registry = registry
         self._catalog = catalog
         self._clock = clock
-        self._resolved = replace(resolved, extenders=()) if resolved is not None else None
+        self._resolved = resolved
         self._follower: Follower | None = None
         self._verdict: Verdict | None = None
         self._evicting: Evicting | None = None
@@ -89,8 +89,9 @@ class Consideration(Passage):
     def begin(self, header: Header) -> Follower:
         """A scheduler with the other configuration."""
         setting = setting_of(header, self._catalog)
-        if self._resolved is not None:
-            setting = replace(setting, resolved=self._resolved)
+        # Extenders were asked about what the recorded configuration left: nobody knows their word on anything else.
+        resolved = replace(self._resolved or setting.resolved, extenders=())
+        setting = replace(setting, resolved=resolved)
         self._follower = Follower(setting, self._registry, self._clock, header)
         return self._follower
 
@@ -102,7 +103,7 @@ class Consideration(Passage):
         if isinstance(record, Attempt):
             self._verdict = follower.verdict(record.uid)
             self._evicting = None
-        elif follower.deciding:
+        elif follower.decides(record):
             self._judge(record)
         follower.step(record)
 

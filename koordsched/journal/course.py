@@ -48,7 +48,7 @@ class Course(Passage):
         self._registry = registry
         self._catalog = catalog
         self._clock = clock
-        self._repeater = Repeater(self.stream)
+        self._repeater = Repeater(self.stream, self._go_on)
         self._replayed: Replayed | None = None
 
     def run(self, limit: Limit) -> Repetition:
@@ -79,6 +79,13 @@ class Course(Passage):
             self._repeater.differ(text_of(record), "nothing more came of it")
         elif self._replayed is not None:
             self._replayed.step(record)
+
+    def _go_on(self) -> bool:
+        """One record more, while an attempt waits; False at the end of the process."""
+        record = self.stream.peek()
+        if isinstance(record, Header) and not self.counting.goes_on_with(record):
+            return False
+        return self.advance(Limit())
 
     def aside(self) -> AbstractContextManager[None]:
         """Inside, questions are not those of the recording."""

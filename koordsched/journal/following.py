@@ -44,7 +44,7 @@ class _Onlooker(NotRecording):
 
 
 class Follower(World):
-    """`deciding`: a pod was taken up, and what was decided about it comes next."""
+    """Sees every attempt, and lets come of it what was recorded."""
 
     def __init__(
         self, setting: Setting, registry: Mapping[str, PluginFactory], clock: clocks.Clock, header: Header
@@ -54,7 +54,7 @@ class Follower(World):
         super().__init__(setting, registry, clock, self._time)
         self._queued: QueuedPod[Pod] | None = None
         self._uid = ""
-        self.deciding = False
+        self._deciding = False
         self._steps |= {
             Timers: self._timers,
             Attempt: self._attempt,
@@ -64,6 +64,10 @@ class Follower(World):
             Undone: self._taken_back,
             Activated: lambda record: None,
         }
+
+    def decides(self, record: Step | Chosen | Evicting | Refused) -> bool:
+        """Whether this was decided about the pod that was taken up last."""
+        return self._deciding and not (isinstance(record, Refused) and record.uid != self._uid)
 
     def step(self, record: Step | Chosen | Evicting | Refused) -> None:
         """Lets happen what is recorded."""
@@ -82,13 +86,13 @@ class Follower(World):
     def _attempt(self, record: Attempt) -> None:
         self._time.latest = record.at
         self._uid = record.uid
-        self.deciding = True
+        self._deciding = True
         pod = self.scheduler.pending_pod(record.uid)
         self._queued = self.scheduler.queue.pop_pod(pod) if pod is not None else None
 
     def _chosen(self, record: Chosen) -> None:
         """Puts the pod where it was put then, whatever plugins here say of it."""
-        self.deciding = False
+        self._deciding = False
         cluster = self.scheduler.cluster
         row = cluster.table.row_of.get(record.node)
         queued = self._queued
@@ -114,9 +118,9 @@ class Follower(World):
             self.scheduler.evictions.start(pod, record.node, victims)
 
     def _refused(self, record: Refused) -> None:
-        self.deciding = False
         if record.uid != self._uid:
             return  # a binding failed, and what follows from that has been done
+        self._deciding = False
         self._uid = ""
         placement = self._placements.pop(record.uid, None)
         if placement is not None:

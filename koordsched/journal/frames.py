@@ -33,6 +33,14 @@ class NotAJournal(ValueError):
     """The file is something else, or of a format that is not understood."""
 
 
+class OtherFormat(NotAJournal):
+    """It is a journal, of a format that is not understood."""
+
+
+class NotBegun(NotAJournal):
+    """There is nothing in the file, or not even all of its first line."""
+
+
 class Damaged(Exception):
     """From `offset` on the file cannot be read. `truncated`: it ends within a frame, as after a crash."""
 
@@ -55,9 +63,9 @@ def check_title(file: BinaryIO) -> None:
         return
     if line.startswith(_TITLE) and line.endswith(b"\n"):
         version = line.removeprefix(_TITLE).strip().decode("ascii", "replace")
-        raise NotAJournal(f"a journal of format {version}; this version of koordsched reads format {FORMAT}")
+        raise OtherFormat(f"a journal of format {version}; this version of koordsched reads format {FORMAT}")
     if not line or MAGIC.startswith(line):
-        raise NotAJournal("the file is empty" if not line else "the file ends within its first line")
+        raise NotBegun("the file is empty" if not line else "the file ends within its first line")
     raise NotAJournal("this is not a journal of koordsched")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from dataclasses import replace as changed
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,6 +12,7 @@ from msgspec.structs import replace
 import koordsched
 from koordsched import config
 from koordsched.config.feature_gates import KNOWN_GATES
+from koordsched.config.secrets import without_password
 from koordsched.config.wire import Extender, KubeSchedulerConfiguration
 from koordsched.framework.handle import Clock
 from koordsched.journal.records import Header
@@ -83,14 +82,12 @@ def without_credentials(configuration: KubeSchedulerConfiguration) -> KubeSchedu
 
 
 def _without_credentials(extender: Extender) -> Extender:
-    parts = urlsplit(extender.url_prefix)
-    url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return replace(extender, url_prefix=url, tls_config=None)
+    return replace(extender, url_prefix=without_password(extender.url_prefix), tls_config=None)
 
 
 def setting_of(header: Header, catalog: config.PluginCatalog = config.IN_TREE) -> Setting:
-    """What to replay with: extenders are left out, for nobody can be called. Raises ConfigError."""
+    """What to replay with. Raises ConfigError."""
     gates = config.FeatureGates.parse(header.gates)
     source = config.load(header.configuration, catalog=catalog, gates=gates)
     resolved = config.resolve(source, catalog=catalog, gates=gates)
-    return Setting(changed(resolved, extenders=()), header.max_unschedulable, header.fair_namespaces, header.own_pod)
+    return Setting(resolved, header.max_unschedulable, header.fair_namespaces, header.own_pod)

@@ -12,7 +12,6 @@ import msgspec
 from koordsched.framework.explain import explain
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
-    Answer,
     AnyRecord,
     Attempt,
     Checkpoint,
@@ -23,6 +22,7 @@ from koordsched.journal.records import (
     Step,
     Timers,
     Upsert,
+    Within,
 )
 from koordsched.journal.replaying import World
 from koordsched.journal.tally import Counting, Tally
@@ -104,7 +104,7 @@ class Passage(ABC):
                 self._objects = {}
         elif restating:
             self._restate(record)
-        elif self.world is not None and not isinstance(record, Closed | Answer | Checkpoint):
+        elif self.world is not None and not isinstance(record, Closed | Within | Checkpoint):
             if isinstance(record, Attempt):
                 self.moment = Moment(self.tally.decisions, record.pod, self.counting.wall(record.at))
             self.step(record)

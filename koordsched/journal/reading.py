@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from koordsched.journal.frames import Damaged, NotAJournal, read_frames
-from koordsched.journal.records import Answer, AnyRecord, BadRecord, Header, decode
-from koordsched.journal.segments import segments_of
+from koordsched.journal.frames import Damaged, NotAJournal, NotBegun, read_frames
+from koordsched.journal.records import Answer, AnyRecord, BadRecord, Drawn, Header, decode
+from koordsched.journal.segments import all_segments_of
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Where a segment cannot be read on. `truncated`: it just ends there, as after a crash."""
+    """What of a segment cannot be read. `truncated`: it just ends there, as after a crash, or while it is written."""
 
     path: Path
     text: str
@@ -21,16 +24,22 @@ class Damage:
 
 
 class Journal:
-    """The segments of a journal, oldest first. `damages` fills while it is read."""
+    """The segments of a journal, oldest first. `damages` fills while it is read, which may be while it is written."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError if there is no such file."""
+        """Raises OSError if there is no such file, or if it is none."""
+        self.paths = [path]
         if not path.exists():
-            raise FileNotFoundError(f"{path}: no such file")
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a directory")
-        self.paths = segments_of(path)[::-1] or [path]
+            others = [other.name for other in all_segments_of(path)[1:]] if path.parent.is_dir() else []
+            hint = f", but there is {', '.join(others)}" if others else ""
+            raise FileNotFoundError(f"{path}: no such file{hint}")
+        if not path.is_file():
+            # A pipe, for one: it can be read once only.
+            raise OSError(f"{path} is not a regular file")
+        self.paths = all_segments_of(path)[::-1]
         self.damages: list[Damage] = []
+        # Segments move on while they are read.
+        self._files = {segment: _identity(segment.stat()) for segment in self.paths}
 
     def header(self) -> Header | None:
         """The first record; None if not even that can be read. Raises OSError, NotAJournal."""
@@ -40,13 +49,24 @@ class Journal:
     def __iter__(self) -> Iterator[AnyRecord]:
         """Every record that can be read. Raises OSError, and NotAJournal with the name of the file."""
         self.damages.clear()
+        before: Header | None = None
         for path in self.paths:
-            yield from self._segment(path)
+            for record in self._segment(path):
+                if isinstance(record, Header):
+                    self._look_for_gap(path, before, record)
+                    before = record
+                yield record
+
+    def _look_for_gap(self, path: Path, before: Header | None, header: Header) -> None:
+        if before is not None and header.run == before.run and header.segment > before.segment + 1:
+            count = header.segment - before.segment - 1
+            segments = "the segment" if count == 1 else f"{count} segments"
+            self.damages.append(Damage(path, f"{segments} before it cannot be found", False))
 
     def _segment(self, path: Path) -> Iterator[AnyRecord]:
         began = False
         try:
-            with path.open("rb") as file:
+            with self._open(path) as file:
                 for frame in read_frames(file):
                     for data in frame:
                         record = decode(data)
@@ -54,12 +74,30 @@ class Journal:
                             raise NotAJournal("the first record is no header")
                         began = True
                         yield record
+        except NotBegun as error:
+            if len(self.paths) == 1:
+                raise NotAJournal(f"{path}: {error}") from None
+            self.damages.append(Damage(path, str(error), True))
         except NotAJournal as error:
-            raise NotAJournal(f"{path}: {error}") from None
+            raise type(error)(f"{path}: {error}") from None
         except Damaged as damage:
             self.damages.append(Damage(path, str(damage), damage.truncated))
         except BadRecord as error:
             self.damages.append(Damage(path, f"a record that cannot be understood ({error})", False))
+
+    def _open(self, path: Path) -> BinaryIO:
+        """The file that was at this path when we began, wherever it is now. Raises OSError."""
+        for place in (path, *all_segments_of(self.paths[-1])):
+            with suppress(FileNotFoundError):
+                file = place.open("rb")
+                if _identity(os.fstat(file.fileno())) == self._files[path]:
+                    return file
+                file.close()
+        raise FileNotFoundError(f"{path} is gone: the journal was written on meanwhile")
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 class Stream:
@@ -83,16 +121,16 @@ class Stream:
                 self._on_taken(taken)
         return taken
 
-    def answer(self) -> Answer | None:
-        """The next record, if it is an answer."""
-        if isinstance(self._next, Answer):
-            taken = self._next
+    def answer(self, kind: type[Answer | Drawn]) -> Answer | Drawn | None:
+        """The next record, if it is an answer of this kind."""
+        taken = self._next
+        if isinstance(taken, Answer | Drawn) and isinstance(taken, kind):
             self.take()
             return taken
         return None
 
     def skip_answers(self) -> AnyRecord | None:
         """Leaves out answers that nobody asks for; returns what comes after them, without taking it."""
-        while isinstance(self._next, Answer):
+        while isinstance(self._next, Answer | Drawn):
             self.take()
         return self._next

@@ -7,7 +7,7 @@ kept, and whoever writes needs to know nothing of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
@@ -17,11 +17,13 @@ import msgspec
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.extender.client import ExtenderError
 from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import Status
+from koordsched.journal.consulting import consulted
 from koordsched.journal.objects import NODES, Change, identity_of
 from koordsched.journal.records import (
     Activated,
@@ -30,12 +32,14 @@ from koordsched.journal.records import (
     Binding,
     Bound,
     Chosen,
+    Drawn,
     Evicted,
     Evicting,
     Gone,
     Hidden,
     Leading,
-    Listed,
+    LetIn,
+    OfPod,
     Record,
     Refused,
     Released,
@@ -51,6 +55,7 @@ from koordsched.scheduling.recording import Question
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
+D = TypeVar("D", int, float)
 T = TypeVar("T", bound=KubeObject)
 
 _log = logging.getLogger(__name__)
@@ -62,6 +67,15 @@ class Put(Protocol):
     """Takes an encoded record, in order, and what it means for the objects that there are; must not block."""
 
     def __call__(self, record: bytes, change: Change | None = None, /) -> None: ...
+
+
+def _noting(kind: Callable[[str], OfPod]) -> Callable[[JournalRecorder, str], None]:
+    """A method that notes such a step of a pod, given by uid."""
+
+    def note(recorder: JournalRecorder, uid: str, /) -> None:
+        recorder.note(kind(uid))
+
+    return note
 
 
 class JournalRecorder:
@@ -76,10 +90,16 @@ class JournalRecorder:
         self._give_up = give_up
         self._monotonic = monotonic
         self.between: Callable[[], None] | None = None
+        self._waiting = False
+        """Whether an attempt waits for extenders, or for changes that waited for it: what is told now is within it."""
+        self._put_off = False
 
     def pause(self) -> None:
         """A step is over, and the next has not begun."""
-        if self.between is not None:
+        if self._waiting:
+            self._put_off = True
+        elif self.between is not None:
+            self._put_off = False
             try:
                 self.between()
             except Exception as error:
@@ -114,6 +134,12 @@ class JournalRecorder:
         self.note(Answer(answer))
         return answer
 
+    def draw(self, chance: Callable[[], D]) -> D:
+        """Draws, and notes what."""
+        drawn = chance()
+        self.note(Drawn(drawn))
+        return drawn
+
     def clock(self, clock: Clock) -> Clock:
         """The same clock; its readings are noted."""
         return _NotedClock(self, clock)
@@ -123,12 +149,29 @@ class JournalRecorder:
         return _NotedChance(self, rng)
 
     async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
-        """Asks. Raises ExtenderError."""
-        return await ask()
+        """Asks, and notes the answer. Raises ExtenderError."""
+        self._waiting = True
+        try:
+            answer = await ask()
+        except ExtenderError as error:
+            self._note_answer(question, error)
+            raise
+        self._note_answer(question, answer)
+        return answer
+
+    def _note_answer(self, question: Question, answer: object) -> None:
+        try:
+            record = consulted(question, answer)
+        except _UNENCODABLE as error:
+            self._give_up(f"what an extender said cannot be recorded: {error}")
+            return
+        self.note(record)
 
     async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
-        """Lets them in."""
+        """Notes when all of them have taken effect."""
         await changes()
+        self._waiting = False
+        self.note(LetIn())
 
     # --- steps -------------------------------------------------------------------------------------
 
@@ -151,31 +194,16 @@ class JournalRecorder:
 
     def attempt(self, queued: QueuedPod[Pod]) -> None:
         """The pod is scheduled now."""
+        if self._put_off:
+            self.pause()
         self.note(Attempt(queued.pod.uid, queued.key, self._monotonic()))
-
-    def binding(self, uid: str) -> None:
-        """The pod is on its way to be bound."""
-        self.note(Binding(uid))
-
-    def bound(self, uid: str) -> None:
-        """The API server has the binding."""
-        self.note(Bound(uid))
 
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed."""
         self.note(Undone(uid, status.code.name, tuple(status.reasons), status.plugin))
 
-    def released(self, uid: str) -> None:
-        """The placement is taken back, and we do not try again."""
-        self.note(Released(uid))
-
-    def evicted(self, uid: str) -> None:
-        """All victims of this preemptor were told to go, or cannot be."""
-        self.note(Evicted(uid))
-
-    def activated(self, uid: str) -> None:
-        """The pod is to be tried at once."""
-        self.note(Activated(uid))
+    binding, bound, released = _noting(Binding), _noting(Bound), _noting(Released)
+    evicted, activated = _noting(Evicted), _noting(Activated)
 
     # --- decisions -----------------------------------------------------------------------------------
 
@@ -248,10 +276,10 @@ class _NotedChance(Random):
         self._rng = rng
 
     def random(self) -> float:
-        return self._recorder.ask(self._rng.random)
+        return self._recorder.draw(self._rng.random)
 
     def getrandbits(self, k: int, /) -> int:
-        return self._recorder.ask(lambda: self._rng.getrandbits(k))
+        return self._recorder.draw(lambda: self._rng.getrandbits(k))
 
 
 class _NotedSink(Generic[T]):
@@ -281,11 +309,5 @@ class _NotedSink(Generic[T]):
         change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
         self._recorder.note(Gone(self._path, namespace, name, uid), change)
 
-    def replace_begin(self) -> None:
-        self._sink.replace_begin()
-
-    def replace_end(self, present: set[ObjectKey]) -> None:
-        identities = frozenset(identity_of(self._path, *key) for key in present)
-        self._recorder.pause()
-        self._recorder.note(Listed(self._path, tuple(present)), Change(self._path, present=identities))
-        self._sink.replace_end(present)
+    def known(self) -> Iterator[ObjectKey]:
+        return self._sink.known()

@@ -12,6 +12,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     """Anything in a journal."""
 
 
+class OfPod(Record, frozen=True):
+    """A step of which no more is to be said than which pod it concerns."""
+
+    uid: str
+
+
 # --- inputs: steps ---------------------------------------------------------------------------------
 
 
@@ -52,16 +58,12 @@ class Attempt(Record, frozen=True, tag=5):
     at: float
 
 
-class Binding(Record, frozen=True, tag=6):
+class Binding(OfPod, frozen=True, tag=6):
     """A placed pod is on its way to be bound."""
 
-    uid: str
 
-
-class Bound(Record, frozen=True, tag=7):
+class Bound(OfPod, frozen=True, tag=7):
     """The API server has the binding."""
-
-    uid: str
 
 
 class Undone(Record, frozen=True, tag=8):
@@ -73,22 +75,16 @@ class Undone(Record, frozen=True, tag=8):
     plugin: str
 
 
-class Released(Record, frozen=True, tag=18):
+class Released(OfPod, frozen=True, tag=18):
     """A placement was taken back for good: the scheduler ends."""
 
-    uid: str
 
-
-class Evicted(Record, frozen=True, tag=9):
+class Evicted(OfPod, frozen=True, tag=9):
     """The victims of this preemptor were told to go, or cannot be."""
 
-    uid: str
 
-
-class Activated(Record, frozen=True, tag=10):
+class Activated(OfPod, frozen=True, tag=10):
     """A pod is to be tried at once."""
-
-    uid: str
 
 
 class Leading(Record, frozen=True, tag=11):
@@ -102,9 +98,74 @@ class Leading(Record, frozen=True, tag=11):
 
 
 class Answer(Record, frozen=True, tag=12):
-    """What a step read of a clock, drew by chance, or asked."""
+    """What a step read of a clock, or asked."""
 
     value: int | float | bool
+
+
+class Drawn(Record, frozen=True, tag=26):
+    """What a step drew by chance."""
+
+    value: int | float
+
+
+# --- inputs: what extenders say, within an attempt -------------------------------------------------
+
+Rows = bytes | tuple[int, ...]
+"""Some of the rows of the node table: a bit for each, the first row's the highest of the first byte; or, few, one by
+one."""
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A question to extenders (URLs) about the nodes on these rows. `victims`: for "preempt", a digest of them."""
+
+    verb: str
+    extenders: tuple[str, ...]
+    nodes: Rows
+    victims: bytes = b""
+
+
+class Failed(Record, frozen=True, tag=22):
+    """The extender did not do what it was asked."""
+
+    text: str
+
+
+class Filtered(Record, frozen=True, tag=23):
+    """Of the nodes asked about, `gone` are not let pass. `stranger`: the first node let pass that was not asked about.
+
+    `reasons`: (text, whether the refusal is final, nodes it was said of); of the last, asked about or not.
+    """
+
+    gone: Rows
+    stranger: str | None
+    reasons: tuple[tuple[str, bool, Rows], ...]
+
+
+class Scored(Record, frozen=True, tag=24):
+    """By extender, the scores of the nodes asked about, in order of rows; empty if it gave none."""
+
+    scores: tuple[tuple[int, ...], ...]
+
+
+class Agreed(Record, frozen=True, tag=25):
+    """The candidates that may stay, in the order of the answer.
+
+    Those that are as they were offered by position in the question; others are (node, uids, broken disruption budgets).
+    """
+
+    candidates: tuple[int | tuple[str, tuple[str, ...], int], ...]
+
+
+class Consulted(Record, frozen=True, tag=20):
+    """Extenders were asked, and answered. What happened until then comes before it."""
+
+    asked: Asked
+    answer: Failed | Filtered | Scored | Agreed
+
+
+class LetIn(Record, frozen=True, tag=21):
+    """The changes that had to wait for the attempt come before this; the attempt goes on."""
 
 
 # --- decisions -------------------------------------------------------------------------------------
@@ -194,7 +255,10 @@ class Closed(Record, frozen=True, tag=16):
 
 Step = Upsert | Gone | Hidden | Timers | Attempt | Binding | Bound | Undone | Released | Evicted | Activated | Leading
 Outcome = Chosen | Evicting | Refused
-AnyRecord = Step | Outcome | Answer | Header | Checkpoint | Closed
+Within = Answer | Drawn | Consulted | LetIn
+"""What a step hears of the outside."""
+
+AnyRecord = Step | Outcome | Within | Header | Checkpoint | Closed
 
 encode = msgspec.msgpack.Encoder().encode
 """A record, or an object that goes into one, as bytes."""

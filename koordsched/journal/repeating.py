@@ -5,7 +5,8 @@ This is the recorder of a scheduler that repeats: the hooks that make the journa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,14 +22,33 @@ from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
 from koordsched.framework.scoring import totals_of
+from koordsched.journal.consulting import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream
 from koordsched.journal.recorder import evicting_record, refused_record
-from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outcome, Refused
+from koordsched.journal.records import (
+    Answer,
+    AnyRecord,
+    Attempt,
+    BadRecord,
+    Chosen,
+    Consulted,
+    Drawn,
+    Evicting,
+    Header,
+    LetIn,
+    Outcome,
+    Refused,
+)
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NominatingInfo
-from koordsched.scheduling.recording import NotRecording
+from koordsched.scheduling.recording import NotRecording, Question
 
 A = TypeVar("A", bool, int, float)
+C = TypeVar("C")
+D = TypeVar("D", int, float)
+
+_OF_ATTEMPTS = (Attempt, Chosen, Consulted, Evicting, LetIn, Refused)
+"""What is not told in the midst of an attempt, if it is not part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +66,11 @@ class Repeater(NotRecording):
     `ties`: decisions in which another node of the same total would have been taken, had chance not been recorded.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, go_on: Callable[[], bool]) -> None:
+        """`go_on` takes the next record, of what happened while an attempt waited; False if the process ended there."""
         self._stream = stream
+        self._go_on = go_on
+        self._waiting = False
         self._aside = False
         self._latest = 0.0
         self.wall_offset = 0.0
@@ -80,12 +103,23 @@ class Repeater(NotRecording):
 
     def ask(self, question: Callable[[], A]) -> A:
         """What was answered then. Without an answer there, that is a difference, and the question is asked anew."""
+        return self._answered(Answer, question)
+
+    def draw(self, chance: Callable[[], D]) -> D:
+        """What was drawn then; the same."""
+        if self.lenient:
+            # Readings that nobody asks for now must not end up as chance.
+            while not self._aside and self._stream.answer(Answer) is not None:
+                pass
+        return self._answered(Drawn, chance)
+
+    def _answered(self, kind: type[Answer | Drawn], question: Callable[[], A]) -> A:
         if not self._aside:
-            answer = self._stream.answer()
+            answer = self._stream.answer(kind)
             if answer is not None:
                 return cast(A, answer.value)
             if not self._at_end() and not self.lenient:
-                self.differ(text_of(self._stream.peek()), "asked for the time or for chance")
+                self.differ(text_of(self._stream.peek()), f"asks for {'the time' if kind is Answer else 'chance'}")
         return question()
 
     def clock(self, clock: Clock) -> Clock:
@@ -100,6 +134,44 @@ class Repeater(NotRecording):
     def latest(self) -> float:
         """The monotonic time of the step."""
         return self._latest
+
+    # --- what extenders say --------------------------------------------------------------------------
+
+    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
+        """What was answered then, if the same was asked. Lets happen what happened meanwhile, so nothing is awaited."""
+        repeated = asked(question)
+        recorded = self._meanwhile()
+        if not isinstance(recorded, Consulted) or recorded.asked != repeated:
+            words = difference(question, recorded) if isinstance(recorded, Consulted) else None
+            self.differ(*(words or (text_of(recorded), question_text(repeated))))
+            raise asyncio.CancelledError
+        self._stream.take()
+        try:
+            return cast(C, answer_to(question, recorded))
+        except BadRecord as error:
+            raise asyncio.CancelledError from error
+
+    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
+        """Lets in what was let in then. If more was asked first, what comes of the attempt now differs from that."""
+        if isinstance(self._meanwhile(), LetIn):
+            self._stream.take()
+
+    def _meanwhile(self) -> AnyRecord | None:
+        """Goes on to the next record of the attempt that waits, or to what comes after it, and returns that.
+
+        Raises CancelledError, as for whoever waits when a process ends, if the process ended there, or if a record
+        cannot be understood, which is the cause then.
+        """
+        self._waiting = True
+        try:
+            while not isinstance(record := self._stream.peek(), _OF_ATTEMPTS):
+                if self.difference is not None or not self._go_on():
+                    raise asyncio.CancelledError
+            return record
+        except BadRecord as error:
+            raise asyncio.CancelledError from error
+        finally:
+            self._waiting = False
 
     # --- decisions -----------------------------------------------------------------------------------
 
@@ -118,7 +190,7 @@ class Repeater(NotRecording):
             wanted = table.row_of.get(recorded.node, -1)
             at = (verdicts.rows == wanted).nonzero()[0]
             with self.aside():
-                if len(at) and totals_of(cycle, table, verdicts).item(at[0]) == total:
+                if len(at) and _total_at(at.item(0), totals_of(cycle, table, verdicts), added) == total:
                     row = wanted
                     self.ties += 1
         self._compare(Chosen(table.names[row], verdicts.feasible, total))
@@ -149,7 +221,7 @@ class Repeater(NotRecording):
     def step_over(self) -> None:
         """The step came to its end; an outcome that was recorded for it and did not come is a difference."""
         left = self._stream.skip_answers()
-        if isinstance(left, Chosen | Evicting | Refused):
+        if isinstance(left, Chosen | Evicting | Refused) or (isinstance(left, Consulted) and not self._waiting):
             self.differ(text_of(left), "nothing more came of it")
 
     def _at_end(self) -> bool:
@@ -164,17 +236,25 @@ class Repeater(NotRecording):
             self.differ(text_of(recorded), text_of(outcome))
 
 
+def _total_at(at: int, totals: Totals, added: Totals | None) -> int:
+    return totals.item(at) + (added.item(at) if added is not None else 0)
+
+
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:
-    """Whether both refuse a pod in the same way. One that takes over the refusal of a twin has the twin's words."""
+    """Whether both refuse a pod in the same way.
+
+    One that takes over the refusal of a twin has the twin's words, and the plugins that it named: the nodes that these
+    had refused may be gone since.
+    """
     if not isinstance(one, Refused) or not isinstance(other, Refused):
         return False
-    return replace(one, message="", nominated=one.nominated or "") == replace(
-        other, message="", nominated=other.nominated or ""
+    return replace(one, message="", plugins=(), nominated=one.nominated or "") == replace(
+        other, message="", plugins=(), nominated=other.nominated or ""
     )
 
 
 def text_of(record: AnyRecord | None) -> str:
-    """An outcome in words."""
+    """What came of an attempt, or what it came to, in words."""
     if isinstance(record, Chosen):
         score = "" if record.total is None else f", score {record.total}"
         return f"placed on {record.node} ({record.feasible} feasible{score})"
@@ -184,6 +264,14 @@ def text_of(record: AnyRecord | None) -> str:
         promised = f"; nominated to {record.nominated}" if record.nominated else ""
         by = f" [{', '.join(record.plugins)}]" if record.plugins else ""
         return f"{record.reason}: {record.message}{by}{promised}"
+    if isinstance(record, Consulted):
+        return question_text(record.asked)
+    if isinstance(record, LetIn):
+        return "asks nobody, and has come to a decision"
+    if isinstance(record, Attempt):
+        return f"nothing; the next pod is {record.pod}"
+    if isinstance(record, Answer | Drawn):
+        return "asks for the time" if isinstance(record, Answer) else "asks for chance"
     return "nothing"
 
 
@@ -204,7 +292,7 @@ class _RecordedChance(Random):
         self._repeater = repeater
 
     def random(self) -> float:
-        return self._repeater.ask(lambda: 0.0)
+        return self._repeater.draw(lambda: 0.0)
 
     def getrandbits(self, k: int, /) -> int:
-        return self._repeater.ask(lambda: 0)
+        return self._repeater.draw(lambda: 0)

@@ -6,10 +6,11 @@ writes are not sent, and nothing runs in the background: all that comes from the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -52,6 +53,8 @@ from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _TYPES: Mapping[str, type[Any]] = {
     "/api/v1/nodes": core.Node,
     "/api/v1/pods": core.Pod,
@@ -68,6 +71,13 @@ def _decoded(record: Upsert) -> Any:
         raise BadRecord(f"an object of {record.path} that cannot be understood: {error}") from None
 
 
+def _code(name: str) -> Code:
+    try:
+        return Code[name]
+    except KeyError:
+        raise BadRecord(f"a binding that failed with the unknown status {name!r}") from None
+
+
 async def _unreachable(*request: object) -> Any:
     raise NotSent("a replay sends nothing")
 
@@ -75,6 +85,17 @@ async def _unreachable(*request: object) -> Any:
 def _leave(work: Coroutine[Any, Any, None]) -> None:
     """What an eviction comes to is in the journal."""
     work.close()
+
+
+def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("something is waited for that is not in the journal")
 
 
 class World:
@@ -165,7 +186,7 @@ class World:
     def _undone(self, record: Undone) -> None:
         placement = self._placements.pop(record.uid, None)
         if placement is not None:
-            status = Status(Code[record.code], record.reasons, record.plugin)
+            status = Status(_code(record.code), record.reasons, record.plugin)
             self.scheduler.binding.undo(placement, status, placement.started)
 
     def _released(self, record: Released) -> None:
@@ -183,6 +204,7 @@ class Replayed(World):
         """Raises ProfileError."""
         super().__init__(setting, registry, clock, repeater)
         self._repeater = repeater
+        self._extended = bool(setting.resolved.extenders)
         self._steps |= {Timers: self._timers, Attempt: self._attempt, Activated: self._activated}
 
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
@@ -207,9 +229,19 @@ class Replayed(World):
             now = queued.key if queued is not None else "none"
             self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
             return
-        placement = self.scheduler.schedule(queued)
+        placement = self._schedule(queued)
         if placement is not None:
             self._placements[record.uid] = placement
+
+    def _schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
+        if not self._extended:
+            return self.scheduler.schedule(queued)
+        try:
+            return _finished(self.scheduler.schedule_with_extenders(queued))
+        except asyncio.CancelledError as ended:
+            if isinstance(ended.__cause__, BadRecord):
+                raise ended.__cause__ from None
+            return None
 
     def _undone(self, record: Undone) -> None:
         known = record.uid in self._placements

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import BinaryIO
 
-from koordsched.journal.frames import MAGIC, NotAJournal, check_title, frame_of
+from koordsched.journal.frames import MAGIC, NotAJournal, NotBegun, OtherFormat, check_title, frame_of
+
+_NUMBER = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+"""Of a segment. What is longer is a date, of a copy that somebody made."""
 
 
 class Segments:
@@ -54,12 +58,14 @@ class Segments:
 
 
 def check_replaceable(path: Path) -> None:
-    """A file that is not empty must be a journal, to be moved away. Raises OSError, NotAJournal."""
-    if not path.exists() or (path.is_file() and not path.stat().st_size):
+    """What is there must be a journal, begun or not, of whatever format: it is moved. Raises OSError, NotAJournal."""
+    if not path.exists():
         return
     with path.open("rb") as file:
         try:
             check_title(file)
+        except (NotBegun, OtherFormat):
+            return
         except NotAJournal as error:
             raise NotAJournal(f"{path} is in the way: {error}") from None
 
@@ -80,8 +86,22 @@ def shift(path: Path, keep: int) -> None:
 
 
 def segments_of(path: Path) -> list[Path]:
-    """The segments that are there, newest first. A numbered one named by itself stands for itself."""
+    """The segments that are there up to the first that is not, newest first."""
     found: list[Path] = []
     while (segment := numbered(path, len(found))).is_file():
         found.append(segment)
     return found
+
+
+def all_segments_of(path: Path) -> list[Path]:
+    """The segments that are there, newest first, also beyond those that are missing. Raises OSError.
+
+    A numbered one named by itself stands for itself.
+    """
+    beginning = f"{path.name}."
+    older = {
+        int(other.suffix[1:]): other
+        for other in path.parent.iterdir()
+        if other.name.startswith(beginning) and _NUMBER.fullmatch(other.name, len(beginning)) and other.is_file()
+    }
+    return [path, *(older[number] for number in sorted(older))]

@@ -12,9 +12,12 @@ from koordsched.journal.records import (
     Checkpoint,
     Chosen,
     Closed,
+    Consulted,
+    Drawn,
     Evicting,
     Header,
     Leading,
+    LetIn,
     Refused,
     Timers,
     Undone,
@@ -66,12 +69,17 @@ class Counting:
         self._run = ""
         self._records = 0
         self._offset = 0.0
-        self._deciding = False
+        self._deciding = ""
+        """The uid of the pod whose attempt has no end yet; what comes of bindings may be told within it."""
         self._placed = False
 
     def wall(self, monotonic: float) -> float:
         """Seconds since the epoch of a time in the journal."""
         return monotonic + self._offset
+
+    def goes_on_with(self, header: Header) -> bool:
+        """Whether nothing is missing between the last record and this one."""
+        return header.continues and header.run == self._run and header.records == self._records
 
     def count(self, record: AnyRecord) -> None:
         """One more."""
@@ -86,7 +94,7 @@ class Counting:
         match record:
             case Attempt():
                 tally.decisions += 1
-                self._deciding = True
+                self._deciding = record.uid
                 self._placed = False
                 self._seen(record.at)
             case Chosen():
@@ -95,33 +103,36 @@ class Counting:
             case Evicting():
                 tally.preemptions += 1
                 tally.victims += len(record.victims)
-            case Refused() if self._deciding:
+            case Refused() if record.uid == self._deciding:
                 tally.placed -= self._placed  # a plugin refused the node that had been chosen
                 if record.reason == SCHEDULER_ERROR:
                     tally.errors += 1
                 else:
                     tally.unschedulable += 1
-            case Answer() | Refused():
+            case Answer() | Drawn() | Consulted() | LetIn() | Refused():
                 pass
             case Closed():
                 tally.closed = True
             case _:
-                self._deciding = False
                 tally.inputs += 1
                 tally.bound += isinstance(record, Bound)
-                tally.unbound += isinstance(record, Undone)
+                if isinstance(record, Undone):
+                    tally.unbound += 1
+                    if record.uid == self._deciding:
+                        self._deciding = ""  # what is refused now is the binding
                 if isinstance(record, Timers | Leading):
                     self._seen(record.at)
 
     def _begin(self, header: Header) -> None:
         known = header.run == self._run
         self.restating = header.continues
-        self.intact = header.continues and known and header.records == self._records
+        self.intact = self.goes_on_with(header)
         self.tally.resumed |= header.continues and not self.intact
         self.tally.runs += not known
         self.tally.closed = False
         self._run, self._records = header.run, header.records
-        self._deciding = False
+        if not self.intact:
+            self._deciding = ""
         self._offset = header.wall - header.monotonic
         self._seen(header.monotonic)
 

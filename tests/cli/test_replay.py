@@ -1,18 +1,25 @@
 """`koordsched replay` on the command line, and a journal of real processes."""
 
+import errno
 import json
+import os
 import re
 import ssl
 import stat
+import threading
 import time
 import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
 import yaml
 
 from koordsched.journal.frames import MAGIC, frame_of
-from koordsched.journal.records import Attempt, Chosen, Refused, decode, encode
+from koordsched.journal.reading import Journal
+from koordsched.journal.records import Attempt, Chosen, Consulted, Filtered, Refused, decode, encode
 from tests.cli.clusters import run, run_json
 from tests.cli.test_daemon import DEADLINE, free_port, options, running
 from tests.embedded import Embedded
@@ -163,19 +170,6 @@ def test_a_damaged_file(journal):
     assert "a damaged frame (wrong checksum) at byte " in result.stderr
 
 
-def test_extenders_are_not_asked_again(segments, tmp_path):
-    records = [decode(data) for segment in segments[:1] for data in segment]
-    journal = tmp_path / "journal"
-    write(journal, [encode(replace_struct(records[0], extended=True)), *segments[0][1:]])
-    result = run("replay", str(journal))
-    assert result.exit_code == 0, result.output
-    assert "note: HTTP extenders took part." in result.stderr
-    decisions = sum(isinstance(record, Attempt) for record in records)
-    assert f"{decisions} of {decisions} decisions the same" in result.stdout
-    code, answer = run_json("replay", str(journal), "--pod", "w1")
-    assert (code, answer["pod"]) == (0, "default/w1")
-
-
 def test_other_versions_are_named(segments, tmp_path):
     journal = tmp_path / "journal"
     header = replace_struct(decode(segments[0][0]), software={"koordsched": "0.0.1", "numpy": "1.0"})
@@ -190,7 +184,7 @@ def test_other_versions_are_named(segments, tmp_path):
     [
         (b"", "the file is empty"),
         (b"kind: Pod\n", "this is not a journal of koordsched"),
-        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 1"),
+        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 2"),
     ],
 )
 def test_other_files(tmp_path, data, complaint):
@@ -201,8 +195,56 @@ def test_other_files(tmp_path, data, complaint):
 
 
 def test_no_file(tmp_path):
-    result = run("replay", str(tmp_path / "journal"))
-    assert (result.exit_code, result.stderr) == (1, f"error: {tmp_path / 'journal'}: no such file\n")
+    path = tmp_path / "journal"
+    result = run("replay", str(path))
+    assert (result.exit_code, result.stderr) == (1, f"error: {path}: no such file\n")
+    (tmp_path / "journal.1").write_bytes(b"")
+    result = run("replay", str(path))
+    assert (result.exit_code, result.stderr) == (1, f"error: {path}: no such file, but there is journal.1\n")
+
+
+def test_no_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        result = run("replay", str(path))
+        assert (result.exit_code, result.stderr) == (1, f"error: {path} is not a regular file\n")
+
+
+def test_a_file_that_may_not_be_read(journal, monkeypatch):
+    def refuse(path, mode):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    result = run("replay", str(journal))
+    assert (result.exit_code, result.stderr) == (1, f"error: [Errno 13] Permission denied: '{journal}.3'\n")
+
+
+def test_nothing_but_the_beginning_of_a_frame(tmp_path, segments):
+    path = tmp_path / "journal"
+    path.write_bytes(MAGIC + frame_of(segments[0][:1])[:-1])
+    result = run("replay", str(path))
+    assert result.exit_code == 1
+    where = f"{path}: the file ends within a frame at byte {len(MAGIC)}"
+    assert result.stderr == f"error: nothing can be replayed: {where}\n"
+
+
+def test_a_journal_that_is_still_written(journal):
+    data = journal.read_bytes()
+    journal.write_bytes(data[:-1])
+    result = run("replay", str(journal))
+    assert result.exit_code == 0
+    open_end, cut, *_ = result.stderr.splitlines()
+    assert open_end == "note: the journal has no end: its process was killed, or is still writing"
+    assert cut.startswith(f"note: {journal}: the file ends within a frame at byte ")
+
+
+def test_a_missing_segment(journal, segments):
+    assert len(segments) > 2
+    journal.with_name("journal.1").unlink()
+    result = run("replay", str(journal))
+    assert result.exit_code == 4
+    assert result.stderr == f"note: {journal}: the segment before it cannot be found; the rest was replayed\n"
+    assert "Every decision came out the same" in result.stdout
 
 
 # --- real processes ----------------------------------------------------------------------------------
@@ -273,6 +315,87 @@ def test_a_journal_of_real_processes(tmp_path):
     assert (tally["runs"], tally["closed"], tally["errors"]) == (2, False, 0)
     assert tally["decisions"] >= 20
     assert tally["bound"] == tally["placed"] > 0
+
+
+class Extender(BaseHTTPRequestHandler):
+    """Answers in a thread of this process: refuses node-0, prefers node-2."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        names = json.loads(self.rfile.read(int(self.headers["content-length"])))["NodeNames"]
+        if self.path.endswith("/filter"):
+            kept = [name for name in names if name != "node-0"]
+            answer = {"NodeNames": kept, "FailedNodes": {"node-0": "not this one"} if "node-0" in names else {}}
+        else:
+            answer = [{"Host": name, "Score": 10 if name == "node-2" else 1} for name in names]
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *line):
+        pass
+
+
+@contextmanager
+def extender():
+    """The URL of one that runs until the end of the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Extender)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/ext"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_journal_of_a_process_with_an_extender(tmp_path):
+    kubeconfig, journal, configuration = tmp_path / "kubeconfig", tmp_path / "journal", tmp_path / "config.yaml"
+    with extender() as url, running("fakecluster", "--nodes", "3", "--kubeconfig-out", str(kubeconfig)) as server:
+        server.wait_for("fakecluster ready")
+        asked = {"urlPrefix": url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 2}
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig)},
+            "leaderElection": {"leaderElect": False},
+            "extenders": [{**asked, "nodeCacheCapable": True}],
+        }
+        configuration.write_text(yaml.safe_dump(document))
+        command = ("run", "--config", str(configuration), "--journal", str(journal))
+        api = Api(kubeconfig)
+        with running(*command, *options(free_port())) as scheduler:
+            scheduler.wait_for("watching 3 nodes")
+            api.create_pods("a", 12, "1")
+            api.create_pods("huge", 1, "1000")
+            api.wait(lambda pods: len(pods) == 13 and settled(pods))
+            nodes = {pod["spec"].get("nodeName") for pod in api("GET", "/api/v1/pods")["items"]}
+            assert scheduler.end(SIGTERM)[0] == 0
+    assert "node-2" in nodes
+    assert "node-0" not in nodes
+    # Nobody answers any more.
+    code, answer = run_json("replay", str(journal))
+    assert (code, answer["divergence"]) == (0, None)
+    tally = answer["tally"]
+    assert (tally["placed"], tally["closed"], tally["errors"]) == (12, True, 0)
+    assert tally["unschedulable"] >= 1
+    records = list(Journal(journal))
+    at = next(number for number, record in enumerate(records) if isinstance(record, Consulted))
+    said = Filtered((), None, ())  # nobody is refused
+    records[at] = replace_struct(records[at], answer=said)
+    write(journal, [encode(record) for record in records])
+    code, answer = run_json("replay", str(journal))
+    assert code == 3
+    assert answer["divergence"]["recorded"] == f"asks {url} to prioritize 2 nodes"
+    assert answer["divergence"]["repeated"] == f"asks {url} to prioritize 3 nodes, among them node-0"
+    result = run("replay", str(journal), "--pod", "a0")
+    assert result.exit_code == 0, result.output
+    assert "note: HTTP extenders took part." in result.stderr
 
 
 # --- starting ------------------------------------------------------------------------------------------

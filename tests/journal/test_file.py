@@ -6,6 +6,7 @@ import struct
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from koordsched.journal.frames import MAGIC, Damaged, NotAJournal, frame_of, read_frames
 from koordsched.journal.objects import PODS, Change, NewestObjects
@@ -65,6 +66,64 @@ def test_an_impossible_length(tmp_path):
         list(read_frames(file))
 
 
+def test_a_segment_that_was_not_begun(tmp_path):
+    """A full disk may leave an empty file; what is in the others counts."""
+    path = written(tmp_path / "journal.1", BINDINGS[:4]).with_name("journal")
+    for left in (b"", MAGIC[:8]):
+        path.write_bytes(left)
+        journal = Journal(path)
+        assert len(list(journal)) == 5
+        (damage,) = journal.damages
+        assert damage.truncated
+        assert damage.path == path
+
+
+def headed(path, run, segment):
+    """A segment of a process."""
+    path.write_bytes(MAGIC + frame_of([encode(replace(HEADER, run=run, segment=segment, continues=segment > 0))]))
+
+
+GAPS = {
+    "none": ([("a", 0), ("a", 1), ("b", 0), ("b", 1)], []),
+    "at the beginning": ([("a", 2), ("a", 3)], []),
+    "one": ([("a", 0), ("a", 1), ("a", 3)], ["the segment before it cannot be found"]),
+    "several": ([("a", 0), ("a", 4), ("a", 5)], ["3 segments before it cannot be found"]),
+}
+
+
+@pytest.mark.parametrize("case", GAPS)
+def test_missing_segments(tmp_path, case):
+    headers, texts = GAPS[case]
+    path = tmp_path / "journal"
+    for number, (run, segment) in enumerate(reversed(headers)):
+        # The last of the series has a number twice as high: others before it were deleted.
+        headed(path.with_name(f"journal.{number * 2}") if number else path, run, segment)
+    (tmp_path / "journal.20260101").write_text("a copy of somebody's")
+    journal = Journal(path)
+    assert [(record.run, record.segment) for record in journal] == headers
+    assert [(damage.text, damage.truncated) for damage in journal.damages] == [(text, False) for text in texts]
+
+
+def test_segments_that_move_on_while_they_are_read(tmp_path):
+    path = tmp_path / "journal"
+    segments = Segments(path, encode(HEADER), keep=9)
+    for number in range(3):
+        segments.write(frame_of([encode(Binding(str(number)))]))
+        segments.next(encode(HEADER))
+    seen = []
+    for record in Journal(path):
+        if isinstance(record, Binding):
+            seen.append(record.uid)
+            segments.next(encode(HEADER))
+    segments.close()
+    assert seen == ["0", "1", "2"]
+    journal = Journal(path)
+    for segment in journal.paths:
+        segment.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone: the journal was written on meanwhile"):
+        list(journal)
+
+
 FOREIGN = {
     "nothing": (b"", "the file is empty"),
     "something else": (b"apiVersion: v1\nkind: List\n", "this is not a journal of koordsched"),
@@ -104,6 +163,16 @@ def test_segments_move_on_and_the_oldest_goes(tmp_path):
     assert [record.uid for record in Journal(path) if isinstance(record, Binding)] == ["2", "3", "4"]
     assert [record.uid for record in Journal(tmp_path / "journal.1") if isinstance(record, Binding)] == ["3"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("data", [b"", MAGIC[:5], b"koordsched journal 1\nabc", b"koordsched journal 99\n"])
+def test_journals_of_other_formats_move_on(tmp_path, data):
+    """A new version of the scheduler starts where an old one recorded."""
+    path = tmp_path / "journal"
+    path.write_bytes(data)
+    Segments(path, encode(HEADER)).close()
+    assert (tmp_path / "journal.1").read_bytes() == data
+    assert path.read_bytes().startswith(MAGIC)
 
 
 def test_what_is_no_journal_is_left_alone(tmp_path):

@@ -3,7 +3,7 @@
 from random import Random
 
 from koordsched.journal.recorder import JournalRecorder
-from koordsched.journal.records import Answer, Hidden, decode
+from koordsched.journal.records import Answer, Drawn, Hidden, decode
 
 
 class Journal:
@@ -21,7 +21,7 @@ def test_answers_are_passed_on_and_noted():
     chance, plain = journal.recorder.chance(Random(1)), Random(1)
     drawn = [chance.randrange(100), chance.random(), chance.choice("abc")]
     assert drawn == [plain.randrange(100), plain.random(), plain.choice("abc")]
-    assert all(isinstance(record, Answer) for record in journal.records)
+    assert all(isinstance(record, Drawn) for record in journal.records)
     assert journal.recorder.ask(lambda: True) is True
     assert journal.records[-1] == Answer(True)
     assert journal.problems == []

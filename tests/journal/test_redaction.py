@@ -101,10 +101,11 @@ async def test_the_configuration_is_recorded_without_credentials():
     recorded = encode(header).decode("latin-1")
     assert SECRET not in recorded
     assert base64.b64encode(SECRET.encode()).decode() not in recorded
-    assert "https://extender.test/x" in recorded
+    assert "https://user:CLASSIFIED@extender.test/x" in recorded
     again = setting_of(header)
     assert header.extended
-    assert again.resolved.extenders == ()
+    (extender,) = again.resolved.extenders
+    assert (extender.filter_verb, extender.enable_https, extender.tls_config) == ("filter", True, None)
     assert again.resolved.features == resolved.features
     assert again.resolved.profiles == resolved.profiles
     assert again.resolved.pod_initial_backoff == 3.0

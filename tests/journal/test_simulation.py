@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from koordsched.journal.header import Setting
+from koordsched.journal.records import Consulted
 from koordsched.scheduling.scheduler import Scheduler
 from tests.journal.recording import ListJournal, consider, repeat
 from tests.simulation import replica, simulation
@@ -41,12 +42,26 @@ def journals_of(seed, monkeypatch):
     return outcome, journals
 
 
+def is_repeatable(journal):
+    """While an attempt waits for extenders, controllers read quotas, and settle them. A replay has no controllers."""
+    header = journal.records()[0]
+    return not (header.extended and "ElasticQuota" in header.configuration)
+
+
 def follow(journal):
-    """Where extenders had the last word, decisions are judged and not repeated."""
+    """Decisions are judged and not repeated."""
     for segment in range(len(journal.segments)):
         comparison = consider(journal.records(segment), None, None, PLUGINS, CATALOG)
         assert sum(comparison.kinds.values()) <= comparison.tally.decisions
         assert "not ours" not in comparison.kinds
+
+
+def repetitions(journal, seed):
+    """What comes of a journal, from its beginning and from each of its segments on."""
+    for segment in range(len(journal.segments)):
+        repetition, _ = repeat(journal.records(segment), None, PLUGINS, CATALOG)
+        assert repetition.divergence is None, f"seed {seed}, from segment {segment}"
+        yield repetition
 
 
 CHUNKS = [
@@ -61,16 +76,31 @@ def test_what_was_decided_under_faults_is_decided_again(first, monkeypatch):
     decisions = checkpoints = 0
     for seed in range(first, first + CHUNK):
         for journal in journals_of(seed, monkeypatch)[1]:
-            if journal.records()[0].extended:
+            if not is_repeatable(journal):
                 follow(journal)
                 continue
-            for segment in range(len(journal.segments)):
-                repetition, _ = repeat(journal.records(segment), None, PLUGINS, CATALOG)
-                assert repetition.divergence is None, f"seed {seed}, from segment {segment}"
+            for repetition in repetitions(journal, seed):
                 decisions += repetition.tally.decisions
                 checkpoints += repetition.tally.resumed
     assert decisions > 5 * CHUNK
     assert checkpoints > CHUNK
+
+
+EXTENDED = [(24, 26), pytest.param((3, 15, 19, 21, 49, 60, 69, 72), marks=pytest.mark.slow)]
+"""Worlds with extenders that fail, answer late, and change their mind."""
+
+
+@pytest.mark.parametrize("seeds", EXTENDED)
+def test_what_extenders_said_is_heard_again(seeds, monkeypatch):
+    consulted = decisions = 0
+    for seed in seeds:
+        for journal in journals_of(seed, monkeypatch)[1]:
+            assert journal.records()[0].extended
+            assert is_repeatable(journal)
+            consulted += sum(isinstance(record, Consulted) for record in journal.records())
+            decisions += sum(repetition.tally.decisions for repetition in repetitions(journal, seed))
+    assert decisions > 50
+    assert consulted > 20
 
 
 def test_recording_changes_nothing(monkeypatch):
