@@ -26,6 +26,6 @@ class WritesElsewhere:
         if not answered:
             self.in_doubt_at = self._clock.monotonic()
 
-    def quiet_for(self, seconds: float) -> bool:
-        """Whether every one has been answered, and none was left in doubt in the last `seconds`."""
-        return not self.in_flight and self._clock.monotonic() - self.in_doubt_at > seconds
+    def quiet_since(self, time: float) -> bool:
+        """Whether every one has been answered, and none was left in doubt at that time or later."""
+        return not self.in_flight and self.in_doubt_at < time

@@ -231,8 +231,8 @@ class Lanes:
 
         Those made elsewhere on our behalf included.
         """
-        answered = not self.in_flight and self._clock.monotonic() - self.doubtful_at > seconds
-        return answered and self.elsewhere.quiet_for(seconds)
+        since = self._clock.monotonic() - seconds
+        return not self.in_flight and self.doubtful_at < since and self.elsewhere.quiet_since(since)
 
     def refresh_waiting(self) -> None:
         """Brings `waiting` in the statistics up to date; called when metrics are read."""
