@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import orjson
 
+from koordsched.client import reflector
 from koordsched.client.errors import Ambiguous, ClientError
 from koordsched.client.intake import Intake
 from koordsched.client.lanes import Lane, Lanes
@@ -33,6 +34,7 @@ from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.queue.inflight import InFlight
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.queue.timers import QueueTimers
 from koordsched.scheduling import handlers
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.binding import BindingCycle
@@ -153,7 +155,7 @@ def the_end_of_pods_wakes_nobody(original):
     return move_all
 
 
-@mutation(SchedulingQueue, "flush_backoff")
+@mutation(QueueTimers, "flush_backoff")
 def back_off_never_ends(original):
     return lambda self: 0
 
@@ -387,6 +389,11 @@ def stale_watch_events_applied(original):
         return True
 
     return advance
+
+
+@mutation(reflector, "is_older")
+def lists_from_the_past_believed(original):
+    return lambda version, other: False
 
 
 @mutation(Elector, "is_leader")

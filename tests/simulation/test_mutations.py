@@ -27,6 +27,16 @@ def test_a_defect_is_caught(name):
     print(f"{name}: seed {caught[0]}: {caught[1]}")
 
 
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_there_is_something_to_spoil(name):
+    """Code moves on; its defects have to follow."""
+    where, attribute, _ = MUTATIONS[name]
+    sound = getattr(where, attribute)
+    with mutated(name):
+        assert getattr(where, attribute) is not sound
+    assert getattr(where, attribute) is sound
+
+
 def test_the_coarsest_defects_are_caught_at_once():
     for name in ("assumed-twice", "unschedulable-pods-never-woken", "confirmation-of-an-assumed-pod-ignored"):
         with mutated(name):
