@@ -97,7 +97,7 @@ def main(
         with ExitStack() as stack:
             if kubeconfig is None:
                 directory = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
-                kubeconfig = stack.enter_context(embedded(directory, tls=tls, emulate=emulate_apiserver))
+                kubeconfig = stack.enter_context(embedded(directory, tls=tls, emulate=emulate_apiserver)).kubeconfig
                 server = f"embedded{', TLS' if tls else ''}{', emulated service times' if emulate_apiserver else ''}"
             else:
                 server = kubeconfig.name

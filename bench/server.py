@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import select
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 KOORDSCHED = (sys.executable, "-m", "koordsched")
 """The command of this very project, whatever is installed elsewhere."""
@@ -27,9 +29,20 @@ class ServerFailed(Exception):
     """The embedded server did not start; the message is ready for the user."""
 
 
+class Embedded(NamedTuple):
+    """The embedded server: its kubeconfig and its process."""
+
+    kubeconfig: Path
+    process: subprocess.Popen[str]
+
+    def forget_history(self) -> None:
+        """Has it end all watches, and answer 410 to who would resume one."""
+        self.process.send_signal(signal.SIGUSR1)
+
+
 @contextmanager
-def embedded(directory: Path, *, tls: bool, emulate: bool) -> Iterator[Path]:
-    """Runs the embedded server without nodes of its own; the kubeconfig of it. Raises ServerFailed.
+def embedded(directory: Path, *, tls: bool, emulate: bool) -> Iterator[Embedded]:
+    """Runs the embedded server without nodes of its own. Raises ServerFailed.
 
     Bound pods never start: what kubelets write about pods is not what is measured.
     """
@@ -42,7 +55,7 @@ def embedded(directory: Path, *, tls: bool, emulate: bool) -> Iterator[Path]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             _await_ready(process, directory / "server.log")
-            yield kubeconfig
+            yield Embedded(kubeconfig, process)
         finally:
             process.terminate()
             try:

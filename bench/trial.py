@@ -28,7 +28,7 @@ EVENTS_WITHIN = 120.0
 """Seconds for a started scheduler to bind the first pod, to come to rest, and to write its last events."""
 
 _EVENTS_WAITING = "koordsched_events_pending"
-_BLOCK = "koordsched_event_loop_block_max_seconds"
+BLOCK = "koordsched_event_loop_block_max_seconds"
 
 BARE_BINDER = Path(__file__).with_name("bare_binder.py")
 
@@ -229,8 +229,8 @@ class Trial:
             peak_rss_mib=process.peak_rss_mib,
             events_written=written,
             events_dropped=int(sum(dropped)) if dropped else None,
-            block_ms=_milliseconds(metrics.get(f'{_BLOCK}{{clock="wall"}}')),
-            block_cpu_ms=_milliseconds(metrics.get(f'{_BLOCK}{{clock="cpu"}}')),
+            block_ms=_milliseconds(metrics.get(f'{BLOCK}{{clock="wall"}}')),
+            block_cpu_ms=_milliseconds(metrics.get(f'{BLOCK}{{clock="cpu"}}')),
             gc_pause_ms=_milliseconds(metrics.get("koordsched_gc_pause_max_seconds")),
             distinct_nodes=len(set(observer.nodes.values())),
             curve=results.curve_of(moments, origin),

@@ -46,8 +46,8 @@ def main(workload: str, nodes: int, pods: int, emulate_apiserver: bool, warm_up:
                 shlex.join([sys.executable, "-m", "bench.profiling.sampler", str(samples), str(warm_up), "--"])
                 + " --config {config} --secure-port 0",
             )
-            with embedded(out, tls=True, emulate=emulate_apiserver) as kubeconfig:
-                result = uvloop.run(_run(catalog, workload, chosen, command, kubeconfig, out))
+            with embedded(out, tls=True, emulate=emulate_apiserver) as server:
+                result = uvloop.run(_run(catalog, workload, chosen, command, server.kubeconfig, out))
             breakdown = Breakdown.load(samples)
     except (WorkloadError, ServerFailed, CommandFailed, RequestRefused) as error:
         raise SystemExit(f"bench: {error}") from error

@@ -120,7 +120,8 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 def fakecluster(**flags: object) -> None:
     """Run an embedded Kubernetes API server with controllers and hollow nodes.
 
-    It speaks the Kubernetes API (kubectl works against it), keeps its state in memory and ends on SIGTERM or Ctrl-C.
+    It speaks the Kubernetes API (kubectl works against it), keeps its state in memory and ends on SIGTERM or Ctrl-C. On
+    SIGUSR1 it forgets its history: all watches end, and clients that resume one get 410 and have to list.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type
@@ -159,6 +160,7 @@ async def _run(options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, registry.store.begin_anew)
     url = f"{'https' if tls else 'http'}://{f'[{options.host}]' if ':' in options.host else options.host}:{port}"
     _announce(options, url, authority, len(hollow))
     await stop.wait()

@@ -216,6 +216,12 @@ class Store:
         if dropped is not None:
             dropped.end()
 
+    def begin_anew(self) -> None:
+        """Keep all objects and forget what was before: every watch ends, and who would resume one has to list."""
+        rv = self.next_rv()
+        for collection in self._collections.values():
+            collection.begin_anew(rv)
+
     def next_rv(self) -> int:
         """Take the next resourceVersion."""
         self.rv += 1

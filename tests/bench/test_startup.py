@@ -31,7 +31,7 @@ def test_running_pods(unique_labels, label_sets, stored):
 
 @pytest.mark.slow
 def test_a_small_start(tmp_path):
-    command = [sys.executable, "-m", "bench.startup", "--nodes", "6", "--pods", "600", "--rounds", "1"]
+    command = [sys.executable, "-m", "bench.startup", "--nodes", "6", "--pods", "600", "--rounds", "1", "--relist"]
     done = subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "startup.json").read_text())
@@ -40,3 +40,19 @@ def test_a_small_start(tmp_path):
     assert start["listing"]["objects"] == 6 + 600
     assert start["x"] == pytest.approx(start["first_binding"] / start["listing"]["seconds"], rel=0.01)
     assert start["peak_rss_mib"] > 50
+    relist = start["relist"]
+    assert relist["seconds"] > 0
+    for before, after in (relist["block_ms"], relist["block_cpu_ms"]):
+        assert 0 < before <= after
+    assert "listed anew in" in done.stdout
+
+
+def test_only_the_embedded_server_can_be_told_to_forget(tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{}")
+    command = [sys.executable, "-m", "bench.startup", "--relist", "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "bench: --relist is for the embedded server: no other can be told to forget its history\n"

@@ -72,6 +72,21 @@ def refusal(*flags):
     return done.returncode, done.stdout, done.stderr.strip()
 
 
+def test_it_forgets_its_history_when_told():
+    with running("--nodes", "2") as (process, line):
+        url = line.split()[2].rstrip(",")
+        listed = fetch(url, "/api/v1/nodes")
+        watch = f"{url}/api/v1/nodes?watch=1&resourceVersion={listed['metadata']['resourceVersion']}"
+        with urllib.request.urlopen(watch, timeout=DEADLINE) as events:
+            process.send_signal(signal.SIGUSR1)
+            assert all(json.loads(event)["type"] == "MODIFIED" for event in events)
+        with urllib.request.urlopen(watch, timeout=DEADLINE) as events:
+            told = [json.loads(event) for event in events]
+        assert [(event["type"], event["object"]["code"]) for event in told] == [("ERROR", 410)]
+        anew = fetch(url, "/api/v1/nodes")
+        assert [each["metadata"]["uid"] for each in anew["items"]] == [n["metadata"]["uid"] for n in listed["items"]]
+
+
 def test_a_port_in_use_is_one_clear_line():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
