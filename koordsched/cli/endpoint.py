@@ -9,7 +9,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+
+import msgspec
 
 from koordsched.client.clock import SystemClock
 from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
@@ -17,11 +20,17 @@ from koordsched.client.settings import ConnectionConfigError, parse_server, read
 TIMEOUT = 30.0
 """Seconds an answer may take."""
 
-_LONGEST_EXCERPT = 500
+_LONGEST_EXCERPT = 2000
 
 
 class EndpointError(Exception):
     """The scheduler cannot be asked; the message is ready for the user."""
+
+
+class _Status(msgspec.Struct):
+    """An error in the form of the Kubernetes API."""
+
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,8 @@ class Endpoint:
 
     @staticmethod
     def _hint(code: int, text: str) -> str:
+        with suppress(msgspec.MsgspecError):
+            text = msgspec.json.decode(text, type=_Status).message
         if code in (401, 403):
             return f": {text or 'not allowed'} (credentials: --token or --kubeconfig)"
         return f": {text}" if text else ""

@@ -216,6 +216,8 @@ class _Scheduler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.headers.get("Authorization") != "Bearer secret":
             self._answer(401, b"Unauthorized")
+        elif self.path.startswith("/debug/explain?pod=ns%2Fsecret"):
+            self._answer(403, b'{"kind":"Status","apiVersion":"v1","message":"forbidden: User \\"u\\"","code":403}')
         elif self.path != "/debug/explain?pod=ns%2Fp&advice=true":
             self._answer(404, b'no pending pod "x"')
         else:
@@ -288,6 +290,10 @@ def test_credentials_of_a_kubeconfig(endpoint: tuple[str, str], tmp_path: Path) 
             "401 Unauthorized: Unauthorized (credentials: --token or --kubeconfig)",
         ),
         (["ns/x", "--insecure-skip-tls-verify", "--token", "secret"], '404 Not Found: no pending pod "x"'),
+        (
+            ["ns/secret", "--insecure-skip-tls-verify", "--token", "secret"],
+            '/debug/explain: 403 Forbidden: forbidden: User "u" (credentials: --token or --kubeconfig)\n',
+        ),
         (["ns/p", "--ca-file", "/nowhere"], "cannot load the certificates: [Errno 2] No such file or directory"),
         (["ns/p", "--kubeconfig", "/nowhere"], "kubeconfig /nowhere: No such file or directory"),
     ],

@@ -240,6 +240,9 @@ def test_bad_input_of_other_kinds(tmp_path: Path) -> None:
     config = run("simulate", "-f", good, "--config", str(tmp_path / "config.yaml"))
     assert config.exit_code == 1
     assert config.stderr == f'error: {tmp_path / "config.yaml"}: strict decoding error: unknown field "bogus"\n'
+    (tmp_path / "deep.yaml").write_text("[" * 100_000)
+    deep = run("simulate", "-f", good, "--node-template", str(tmp_path / "deep.yaml"))
+    assert (deep.exit_code, deep.stderr.startswith(f"error: {tmp_path / 'deep.yaml'}: not valid YAML: ")) == (1, True)
     template = run("simulate", "-f", good, "--node-template", str(tmp_path / "none.yaml"))
     assert (template.exit_code, template.stderr) == (1, f"error: {tmp_path / 'none.yaml'}: No such file or directory\n")
 

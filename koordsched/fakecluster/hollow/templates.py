@@ -93,7 +93,7 @@ def load_templates(source: Path | str | Mapping[str, Any] | None) -> list[NodeTe
         raise TemplateError(f"{source}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TemplateError(f"{source}: not UTF-8 text: {error.reason}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TemplateError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     return _decode(content, str(source))
 
