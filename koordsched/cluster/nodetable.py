@@ -19,7 +19,7 @@ from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
 from koordsched.cluster.ports import HostPorts
-from koordsched.cluster.resources import FIRST_SCALAR, ResourceNames, allocatable_of
+from koordsched.cluster.resources import FIRST_SCALAR, ResourceName, ResourceNames, allocatable_of
 
 T = TypeVar("T", bound=Hashable)
 
@@ -59,7 +59,7 @@ class NodeTable:
         """Name of the node on each row, "" where there is none."""
         self.problems: list[tuple[str, ...]] = []
         """Per row, what could not be read of the node."""
-        self._resources_on: list[tuple[int, ...]] = []
+        self._resources_on: list[tuple[ResourceName, ...]] = []
         self._capacity = _INITIAL_CAPACITY
         self._free: list[int] = []
         self.log = ChangeLog(self._capacity)
@@ -280,14 +280,16 @@ class NodeTable:
                 del self._labels[key]
 
     def _store_allocatable(self, row: int, node: Node) -> None:
-        amounts, slots, problems = allocatable_of(node.status.allocatable, self.resource_names)
+        written = node.status.allocatable
+        resources = tuple(self.resource_names.hold(name) for name in written if name != "pods")
+        amounts, slots, problems = allocatable_of(written, self.resource_names)
         # Not every column: there may be thousands of resources, each on a few nodes.
-        for index in self._resources_on[row]:
-            self.allocatable[index].data[row] = 0
+        for resource in self._resources_on[row]:
+            self.allocatable[resource.index].data[row] = 0
         for index, amount in amounts.items():
             self.count_resource(index)
             self.allocatable[index].data[row] = amount
-        self._resources_on[row] = tuple(amounts)
+        self._resources_on[row] = resources
         self.pods_allocatable.data[row] = slots
         self.problems[row] = tuple(problems)
 

@@ -7,6 +7,7 @@ Source: component-helpers `resource/helpers.go`; default-plugins spec 3.1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from weakref import WeakValueDictionary
 
 from koordsched.api.core import Container, ContainerStatus, PodSpec, PodStatus, Quantities
 from koordsched.api.quantity import LIMIT, NANO, QuantityError, nano_value
@@ -22,22 +23,65 @@ DEFAULT_MEMORY = 200 << 20
 _NANO_PER_MILLI = NANO // 1000
 
 
-class ResourceNames:
-    """Interns resource names; cpu, memory and ephemeral-storage have fixed indices."""
+class ResourceName:
+    """A resource name and its index, which is the name's for as long as somebody holds this object."""
 
-    __slots__ = ("index", "names")
+    __slots__ = ("__weakref__", "_given_up", "index", "name")
+
+    def __init__(self, name: str, index: int, given_up: list[int]) -> None:
+        self.name = name
+        self.index = index
+        self._given_up = given_up
+
+    def __del__(self) -> None:
+        self._given_up.append(self.index)  # nothing more: this may happen anywhere, in a garbage collection too
+
+
+class ResourceNames:
+    """Resource names as small integers; cpu, memory and ephemeral-storage have fixed indices.
+
+    Users may ask for resources of any name. So an index is given back when nobody holds its name any more: no node
+    that offers the resource and no pod that requests it. `names[index]` is the name, `index` the opposite.
+    """
+
+    __slots__ = ("_free", "_given_up", "_held", "_kept", "index", "names")
 
     def __init__(self) -> None:
-        self.names: list[str] = ["cpu", "memory", "ephemeral-storage"]
-        self.index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+        self.names: list[str] = []
+        self.index: dict[str, int] = {}
+        self._held: WeakValueDictionary[str, ResourceName] = WeakValueDictionary()
+        self._kept: dict[str, ResourceName] = {}
+        self._given_up: list[int] = []
+        self._free: list[int] = []
+        for name in ("cpu", "memory", "ephemeral-storage"):
+            self.intern(name)
 
     def intern(self, name: str) -> int:
-        """The index of a name, given out on first sight."""
-        found = self.index.get(name)
+        """The index of a name, which it has from now on for good: for names of the configuration."""
+        return self._kept.setdefault(name, self.hold(name)).index
+
+    def hold(self, name: str) -> ResourceName:
+        """The name with its index, given out on first sight."""
+        found = self._held.get(name)
         if found is None:
-            found = self.index[name] = len(self.names)
-            self.names.append(name)
+            self._take_back()
+            if self._free:
+                index = self._free.pop()
+                self.names[index] = name
+            else:
+                index = len(self.names)
+                self.names.append(name)
+            self.index[name] = index
+            found = self._held[name] = ResourceName(name, index, self._given_up)
         return found
+
+    def _take_back(self) -> None:
+        while self._given_up:
+            index = self._given_up.pop()
+            if self.index.get(self.names[index]) == index:
+                del self.index[self.names[index]]
+            self.names[index] = ""
+            self._free.append(index)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -48,14 +92,20 @@ class Requests:
 
     `amounts`: (resource index, amount) for every resource with a non-zero request; milli-CPU for cpu,
     whole units for the rest. `nonzero`: (milli-CPU, bytes) with defaults for containers that request
-    nothing, as accounted on the node for scoring.
+    nothing, as accounted on the node for scoring. `names`: what keeps the indices of extended resources.
     """
 
-    __slots__ = ("amounts", "nonzero")
+    __slots__ = ("amounts", "names", "nonzero")
 
-    def __init__(self, amounts: tuple[tuple[int, int], ...], nonzero: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        amounts: tuple[tuple[int, int], ...],
+        nonzero: tuple[int, int],
+        names: tuple[ResourceName, ...] = (),
+    ) -> None:
         self.amounts = amounts
         self.nonzero = nonzero
+        self.names = names
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Requests) and (self.amounts, self.nonzero) == (other.amounts, other.nonzero)
@@ -175,7 +225,7 @@ class PodDemand:
 
     `requests`: what it counts against a node. `scored`: the amounts that NodeResourcesFit scores an
     incoming pod with, by resource index: container defaults applied and pod-level resources ignored, as
-    upstream does (default-plugins spec 3.6, quirk).
+    upstream does (default-plugins spec 3.6, quirk). Their indices are kept by `requests`.
     """
 
     __slots__ = ("requests", "scored")
@@ -219,9 +269,10 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
     _add(scored, overhead)
     _add(nonzero, overhead)
 
+    held = {name: names.hold(name) for name in (plain | scored) if name != "pods"}
     amounts = tuple(
         sorted(
-            (names.intern(name), rounded)
+            (held[name].index, rounded)
             for name, nano in plain.items()
             if name != "pods" and (rounded := _round_up(name, nano)) > 0
         )
@@ -230,15 +281,17 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
         Requests(
             amounts,
             (_round_up("cpu", nonzero.get("cpu", 0)), _round_up("memory", nonzero.get("memory", 0))),
+            tuple(name for name in held.values() if name.index >= FIRST_SCALAR),
         ),
-        {names.intern(name): _round_up(name, nano) for name, nano in scored.items() if name != "pods"},
+        {held[name].index: _round_up(name, nano) for name, nano in scored.items() if name != "pods"},
     )
 
 
 def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[int, int], int, list[str]]:
     """A node's allocatable by resource index, its pod slots, and what could not be read.
 
-    A garbage quantity counts as zero (nothing is placed on what we do not understand) and is reported.
+    Names without an index are left out: nobody asks for what they name. A garbage quantity counts as zero (nothing is
+    placed on what we do not understand) and is reported.
     """
     amounts: dict[int, int] = {}
     slots = 0
@@ -251,6 +304,6 @@ def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[i
             amount = 0
         if name == "pods":
             slots = amount
-        else:
-            amounts[names.intern(name)] = amount
+        elif (index := names.index.get(name)) is not None:
+            amounts[index] = amount
     return amounts, slots, problems

@@ -67,6 +67,7 @@ class Autoscaler:
             "host names": len(table.label_column(HOSTNAME).values),
             "racks": len(table.label_column(RACK).values),
             "sets of taints": len(table.taint_sets),
+            "resources": len(table.resource_names),
             "groups of pods": sum(len(groups) for groups in self.cluster.shared(PodIndex)._groups.values()),
             "counters": len(self.cluster.shared(PodIndex)),
             "shapes": len(self.cluster.shapes),
