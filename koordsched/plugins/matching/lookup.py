@@ -112,17 +112,18 @@ class LabelTest:
 
 
 class MembershipTest(LabelTest):
-    """An In requirement: looks its own values up instead of judging every value that any node has.
+    """An In or NotIn requirement: looks its own values up instead of judging every value that any node has.
 
     Most selectors name one or two of what may be as many values as there are nodes (host names).
     """
 
-    __slots__ = ("_wanted",)
+    __slots__ = ("_inverted", "_values")
 
-    def __init__(self, key: str, values: tuple[str, ...]) -> None:
-        """Raises SelectorError without values."""
-        super().__init__(key, value_test("In", values))
-        self._wanted = values
+    def __init__(self, key: str, values: tuple[str, ...], *, inverted: bool = False) -> None:
+        """`inverted`: NotIn. Raises SelectorError without values."""
+        super().__init__(key, value_test("NotIn" if inverted else "In", values))
+        self._values = values
+        self._inverted = inverted
 
     def passes_row(self, table: NodeTable, row: int) -> bool:
         """The verdict on the node of one row."""
@@ -133,9 +134,9 @@ class MembershipTest(LabelTest):
         """The verdict on each row."""
         column = table.label_column(self.key)
         ids = column.ids.data[rows]
-        numbers = [number for value in self._wanted if (number := column.index.get(value)) is not None]
+        numbers = [number for value in self._values if (number := column.index.get(value)) is not None]
         if len(numbers) == 1:
-            return np.asarray(ids == numbers[0])
-        wanted = np.zeros(len(column.values), dtype=np.bool_)
-        wanted[numbers] = True
-        return wanted.take(ids)
+            return np.asarray(ids != numbers[0] if self._inverted else ids == numbers[0])
+        verdicts = np.full(len(column.values), self._inverted, dtype=np.bool_)
+        verdicts[numbers] = not self._inverted
+        return verdicts.take(ids)

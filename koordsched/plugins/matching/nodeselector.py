@@ -183,6 +183,9 @@ class NodeSelectors:
         identity = (key, operator, values)
         found = self._tests.get(identity)
         if found is None:
-            found = MembershipTest(key, values) if operator == "In" else LabelTest(key, value_test(operator, values))
+            if operator in ("In", "NotIn"):
+                found = MembershipTest(key, values, inverted=operator == "NotIn")
+            else:
+                found = LabelTest(key, value_test(operator, values))
             self._tests[identity] = found
         return found

@@ -17,6 +17,8 @@ REQUIREMENTS = (
     ("In", ("n1",)),
     ("In", ("n1", "n4", "n7", "nowhere")),
     ("NotIn", ("n2", "n3")),
+    ("NotIn", ("n2",)),
+    ("NotIn", ("nowhere", "neither")),
     ("Exists", ()),
     ("DoesNotExist", ()),
     ("Gt", ("5",)),
@@ -24,7 +26,9 @@ REQUIREMENTS = (
 
 
 def label_test(operator, values):
-    return MembershipTest(KEY, values) if operator == "In" else LabelTest(KEY, value_test(operator, values))
+    if operator in ("In", "NotIn"):
+        return MembershipTest(KEY, values, inverted=operator == "NotIn")
+    return LabelTest(KEY, value_test(operator, values))
 
 
 class Histories(RuleBasedStateMachine):
