@@ -17,11 +17,13 @@ from koordsched.scheduling.offline import OfflineScheduler
 
 @click.command("explain")
 @click.argument("pod", metavar="[NAMESPACE/]POD")
+@click.option("-n", "--namespace", help="The namespace, if it is not part of POD.  [default: default]")
 @state_options
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Table: feasible nodes to show.")
 @output_option
 def explain(
     pod: str,
+    namespace: str | None,
     filenames: tuple[str, ...],
     config_file: str | None,
     nodes: int | None,
@@ -39,7 +41,9 @@ def explain(
     Asks a running scheduler, or, with -f, evaluates on files. A pod that is on a node already is explained as if it
     were pending (with -f).
     """
-    key = pod if "/" in pod else f"default/{pod}"
+    if namespace and "/" in pod:
+        raise click.UsageError(f"the namespace is given twice: {pod} and -n {namespace}")
+    key = pod if "/" in pod else f"{namespace or 'default'}/{pod}"
     notes: list[str] = []
     try:
         if filenames:

@@ -183,6 +183,15 @@ def test_five_thousand_nodes_fit_on_a_screen(tmp_path: Path) -> None:
     assert "5000  NodeResourcesFit  Insufficient cpu  node-0000, node-0001, node-0002 and 4997 more" in result.stdout
 
 
+def test_the_namespace_may_be_given_as_to_kubectl(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", node("n1"), pod("a", namespace="shop"))
+    for arguments in (["shop/a"], ["a", "-n", "shop"], ["a", "--namespace=shop"]):
+        assert run_json("explain", *arguments, "-f", file)[1]["pod"] == "shop/a"
+    twice = run("explain", "shop/a", "-n", "shop", "-f", file)
+    assert twice.exit_code == 2
+    assert "the namespace is given twice: shop/a and -n shop" in twice.stderr
+
+
 def test_unknown_pod(cluster: str) -> None:
     result = run("explain", "default/bi", "-f", cluster)
     assert result.exit_code == 1
