@@ -201,7 +201,7 @@ class BindingCycle:
             if status.code is Code.SKIP:
                 continue
             self._metrics.extension_point("Bind", profile.name, status.code.text).observe(self._clock() - began)
-            return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"')
+            return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"', bind.name)
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
     async def _pre_bind(self, placement: Placement, plugin: PreBind) -> Status:
@@ -271,9 +271,22 @@ class BindingCycle:
                 nominating=override(""),
             )
         else:
-            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=override(""))
+            promise = override(placement.node if self._keeps_promise(placement, status) else "")
+            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=promise)
+
+    def _keeps_promise(self, placement: Placement, status: Status) -> bool:
+        """Whether the node stays promised to a pod whose binding failed.
+
+        Nothing speaks against the node if it was only the binding that was refused. If others took the room that was
+        made for the pod there, it would make pods go elsewhere, over and over.
+        """
+        newest = self._failures.newest(placement.pod)
+        shown = newest is not None and newest.nominated_node == placement.node
+        return (shown or placement.promised) and any(
+            status.plugin == bind.name for bind in placement.profile.bind_plugins
+        )
 
 
-def _named(status: Status, step: str) -> Status:
-    """Failures after the wait name the step and carry no plugin: they back off as errors."""
-    return Status(Code.ERROR, (f"{step}: {status.message}",)) if status.code is not Code.SUCCESS else SUCCESS
+def _named(status: Status, step: str, plugin: str = "") -> Status:
+    """Failures after the wait name the step: they back off as errors, whichever `plugin` they come from."""
+    return Status(Code.ERROR, (f"{step}: {status.message}",), plugin) if status.code is not Code.SUCCESS else SUCCESS

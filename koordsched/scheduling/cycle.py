@@ -37,9 +37,12 @@ NO_PROMISE = override("")
 
 
 class Placement:
-    """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds."""
+    """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
-    __slots__ = ("cycle", "feasible", "node", "profile", "queued", "row", "started", "waits")
+    `promised`: the node had been promised to it, perhaps by a word that its status does not tell of yet.
+    """
+
+    __slots__ = ("cycle", "feasible", "node", "profile", "promised", "queued", "row", "started", "waits")
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Placement:
         waits: dict[str, float],
         started: float,
         feasible: int,
+        promised: bool = False,
     ) -> None:
         self.cycle = cycle
         self.profile = profile
@@ -60,6 +64,7 @@ class Placement:
         self.waits = waits
         self.started = started
         self.feasible = feasible
+        self.promised = promised
 
     @property
     def pod(self) -> Pod:
@@ -178,6 +183,7 @@ class SchedulingCycle:
         pod = cycle.pod
         node = self._cluster.table.names[row]
         self._cluster.assume(pod, row)
+        promised = self._queue.nominator.node_of(pod.uid)
         self._queue.nominator.delete(pod.uid)
         began = self._clock()
         status = profile.run_reserve(cycle, pod, row)
@@ -193,7 +199,7 @@ class SchedulingCycle:
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
                 self._waiting.add(pod, waits)
-            return Placement(cycle, profile, queued, row, node, waits, started, feasible)
+            return Placement(cycle, profile, queued, row, node, waits, started, feasible, promised == node)
         profile.run_unreserve(cycle, pod, row)
         self._cluster.forget(pod)
         if status.code.rejects:

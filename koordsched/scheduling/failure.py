@@ -51,6 +51,10 @@ class FailureHandler:
         self._voice = voice
         self._recorder = recorder
 
+    def newest(self, pod: Pod) -> Pod | None:
+        """The newest version of a pod; None if there is nothing to retry."""
+        return self._pending.newest(pod)
+
     def handle(
         self,
         queued: QueuedPod[Pod],
@@ -73,7 +77,11 @@ class FailureHandler:
             self._queue.done(queued.pod.uid)
         else:
             self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest, refusal=refusal)
-            self._queue.nominator.add(newest, nominating)
+            if nominating.mode is NominatingMode.OVERRIDE:
+                self._queue.nominator.add(newest, nominating)
+            else:
+                # Its status may not yet tell of a promise made a moment ago.
+                self._queue.nominator.update(newest, newest)
         pod = newest or queued.pod
         self._voice.failed(pod, message)
         if newest is not None:

@@ -111,7 +111,8 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             return "not eligible due to preemptionPolicy=Never."
         if hidden := why_not(self._handle.cluster):
             return hidden
-        row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
+        # What was promised a moment ago counts, also if the pod's status does not tell of it yet.
+        row = self._handle.cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             evicting = self._handle.evictions.evicting
             others = self._handle.cluster.pods_on(row).values()

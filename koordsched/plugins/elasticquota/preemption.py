@@ -123,7 +123,8 @@ class QuotaPreemption:
             return messages.NOT_ELIGIBLE_NEVER
         if hidden := why_not(self._handle.cluster):
             return hidden
-        row = self._handle.cluster.table.row_of.get(pod.nominated_node) if pod.nominated_node else None
+        # What was promised a moment ago counts, also if the pod's status does not tell of it yet.
+        row = self._handle.cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             own = claimant.quota if claimant is not None else None
             evicting = self._handle.evictions.evicting
