@@ -38,6 +38,15 @@ def test_shortages_of_any_number_of_resources_row_by_row_and_all_at_once(resourc
         assert set(reasons[int(codes[row])].texts) == lacking, name
 
 
+@pytest.mark.parametrize("resources", [1, 62, 300])
+def test_nothing_is_short(resources):
+    names = [f"ex.com/r{i}" for i in range(resources)]
+    table = Bench(*(node(f"n{i}", **dict.fromkeys(names, "3")) for i in range(3))).cluster.table
+    known = table.resource_names
+    insufficiency = Insufficiency("Fit", tuple((known.intern(n), 3) for n in names), known.names, ReasonTable())
+    assert insufficiency.of_rows(table, table.all_rows) is None
+
+
 def test_nodes_that_constraints_look_at_are_determined_once_for_all_of_them(monkeypatch):
     asked = []
     eligible = Topology.eligible

@@ -58,6 +58,8 @@ class Insufficiency:
 
     def of_rows(self, table: NodeTable, rows: Rows) -> Codes | None:
         """The same for many rows; None if the pod fits on all."""
+        if len(self._texts) > _PATTERN_BITS:
+            return self._of_rows_wide(table, rows)
         full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
         shortages = [full]
         free = [table.allocatable[index].data[rows] - table.requested[index].data[rows] for index, _ in self.amounts]
@@ -71,20 +73,39 @@ class Insufficiency:
             if short.any():
                 final |= table.allocatable[index].data[rows] < amount
         shortages.append(final)
-        if len(shortages) > _PATTERN_BITS + 1:
-            return self._wide_codes(shortages)
         patterns = np.zeros(len(full), dtype=np.int64)
         for bit, short in enumerate(shortages):
             patterns |= short.astype(np.int64) << bit
         distinct, which = np.unique(patterns, return_inverse=True)
         return np.array([self._code(pattern) for pattern in distinct.tolist()], dtype=np.int32)[which]
 
-    def _wide_codes(self, shortages: list[npt.NDArray[np.bool_]]) -> Codes:
-        """For patterns of any width: such pods exist only to annoy, and must not get far with it."""
-        packed = np.packbits(np.array(shortages), axis=0, bitorder="little").T.copy()
-        distinct, which = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).ravel(), return_inverse=True)
-        patterns = (int.from_bytes(pattern.tobytes(), "little") for pattern in distinct)
-        return np.array([self._code(pattern) for pattern in patterns], dtype=np.int32)[which]
+    def _of_rows_wide(self, table: NodeTable, rows: Rows) -> Codes | None:
+        """For patterns of any width, kept as bytes, resource by resource.
+
+        Such pods exist only to annoy, and should get neither far nor large with it.
+        """
+        full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
+        last = len(self._texts)
+        patterns = np.zeros((last // 8 + 1, len(full)), dtype=np.uint8)
+        final = np.zeros(len(full), dtype=np.bool_)
+
+        def mark(bit: int, where: npt.NDArray[np.bool_]) -> None:
+            patterns[bit >> 3] |= where.view(np.uint8) << (bit & 7)
+
+        mark(0, full)
+        for bit, (index, amount) in enumerate(self.amounts, start=1):
+            allocatable = table.allocatable[index].data[rows]
+            short = allocatable - table.requested[index].data[rows] < amount
+            if short.any():
+                mark(bit, short)
+                final |= allocatable < amount
+        mark(last, final)
+        if not patterns.any():
+            return None
+        by_row = np.ascontiguousarray(patterns.T).view(np.dtype((np.void, len(patterns)))).ravel()
+        distinct, which = np.unique(by_row, return_inverse=True)
+        codes = [self._code(int.from_bytes(pattern.tobytes(), "little")) for pattern in distinct]
+        return np.array(codes, dtype=np.int32)[which]
 
     def _code(self, pattern: int) -> int:
         code = self._codes.get(pattern)
