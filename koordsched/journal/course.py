@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from koordsched.client.clock import Clock
-from koordsched.config import IN_TREE, PluginCatalog
+from koordsched.config import IN_TREE, PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
 from koordsched.journal.passage import Limit, Moment, Passage
@@ -16,6 +16,17 @@ from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outc
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replaying import Replayed
 from koordsched.journal.tally import Tally
+
+_BOOKKEEPER = "ElasticQuota"
+
+
+def _is_looked_into(resolved: Resolved) -> bool:
+    """Whether others than steps decide when something becomes news.
+
+    The books of quotas are brought up to date when somebody looks: while an attempt waits for extenders these are the
+    quota controllers, and whoever reads metrics. A replay has neither, so pods may be woken later there.
+    """
+    return bool(resolved.extenders) and any(_BOOKKEEPER in profile.plugins.names() for profile in resolved.profiles)
 
 
 class Divergence(msgspec.Struct, rename="camel"):
@@ -67,8 +78,8 @@ class Course(Passage):
         """A scheduler as it was."""
         self._repeater.wall_offset = header.wall - header.monotonic
         self._repeater.at(header.monotonic)
-        self._repeater.lenient = False
         setting = setting_of(header, self._catalog)
+        self._repeater.lenient = _is_looked_into(setting.resolved)
         with self._repeater.aside() if header.continues else nullcontext():
             self._replayed = Replayed(setting, self._registry, self._clock, self._repeater)
         return self._replayed

@@ -77,8 +77,8 @@ class Repeater(NotRecording):
         """Wall clock minus monotonic clock of the recorded process, seconds."""
         self.difference: Difference | None = None
         self.lenient = False
-        """Whether the queue's past is unknown. Then its questions are others, and whether a pod was evaluated or shares
-        the refusal of a twin, with the numbers of nodes of a moment before, may be otherwise."""
+        """Whether the queue's past is unknown, or when it wakes pods. Then its questions are others, and whether a pod
+        was evaluated or shares the refusal of a twin, with the numbers of nodes of before, may be otherwise."""
         self.ties = 0
 
     @contextmanager
