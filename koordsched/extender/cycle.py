@@ -229,15 +229,15 @@ class ExtendedCycle(SchedulingCycle):
     ) -> PostFilterResult:
         """As `Profile.run_post_filter`, with the extenders asked about what preemption offers."""
         texts: list[str] = []
-        nominated: str | None = None
+        nominated: str | None = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             result = plugin.post_filter(cycle, cycle.pod, verdicts.codes)
             if isinstance(result, PreemptionOffer):
                 result = await self._agreed(cycle, result, interested)
+            if result.status.code is not Code.UNSCHEDULABLE:
+                return result
             if result.nominated_node is not None:
                 nominated = result.nominated_node
-            if result.status.code is not Code.UNSCHEDULABLE:
-                return PostFilterResult(result.status, nominated, result.victims, result.actuate)
             texts.extend(result.status.reasons)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated)
 
