@@ -28,7 +28,6 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if there is no such file, or if it is none."""
-        self.paths = [path]
         if not path.exists():
             others = [other.name for other in all_segments_of(path)[1:]] if path.parent.is_dir() else []
             hint = f", but there is {', '.join(others)}" if others else ""

@@ -169,6 +169,7 @@ class JournalRecorder:
 
     async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
         """Notes when all of them have taken effect."""
+        self._waiting = True
         await changes()
         self._waiting = False
         self.note(LetIn())

@@ -1,9 +1,10 @@
 """What cannot be recorded ends the journal, and is nobody else's trouble."""
 
 from random import Random
+from types import SimpleNamespace
 
 from koordsched.journal.recorder import JournalRecorder
-from koordsched.journal.records import Answer, Drawn, Hidden, decode
+from koordsched.journal.records import Answer, Attempt, Drawn, Hidden, LetIn, Timers, decode
 
 
 class Journal:
@@ -47,3 +48,18 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal(caplog):
     assert journal.problems == ["no new segment can be begun: no state"]
     assert len(journal.records) == 1
     assert caplog.messages == ["no new segment of the journal can be begun"]
+
+
+async def test_no_segment_begins_within_an_attempt_that_waits():
+    """It would begin with half of the attempt; it begins with the next one."""
+    journal = Journal()
+    journal.recorder.between = lambda: journal.records.append("a new segment")
+
+    async def meanwhile():
+        journal.recorder.timers()
+
+    await journal.recorder.let_in(meanwhile)
+    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid"), key="default/p"))
+    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid"), key="default/p"))
+    attempt = Attempt("uid", "default/p", 1.0)
+    assert journal.records == [Timers(1.0), LetIn(), "a new segment", attempt, attempt]
