@@ -263,10 +263,10 @@ def moved_pod_counted_in_both_quotas(original):
 
 
 @mutation(QuotaBooks, "pod_seen")
-def usage_counted_once_more_when_listed_again(original):
+def usage_counted_once_more_when_seen_again(original):
     def pod_seen(self, pod, assigned):
         known = self._members.get(pod.uid)
-        again = known is not None and known.assigned and known.pod.resource_version == pod.resource_version
+        again = known is not None and known.assigned and assigned
         original(self, pod, assigned)
         if again:
             accounting.place(known.group.tally, 1)

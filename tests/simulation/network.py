@@ -31,7 +31,7 @@ CALM, FLAKY, REFUSING, SILENT = "calm", "flaky", "refusing", "silent"
 class Network:
     """Faults of every request and watch of one replica. `weather` may be changed at any time."""
 
-    def __init__(self, name, plan, trace, state_at):
+    def __init__(self, name, plan, trace, state_at, fail):
         self.name = name
         self.plan = plan
         self.trace = trace
@@ -44,6 +44,9 @@ class Network:
         """Under way right now."""
         self.dead = False
         self._state_at = state_at
+        self._fail = fail
+        self._known = {}
+        """Path -> the version that was last watched from."""
         self._healed = asyncio.Event()
 
     # --- weather -----------------------------------------------------------------------------------
@@ -88,6 +91,8 @@ class Network:
         rng, flaky = self.rng, self.weather == FLAKY
         name = f"{self.name} {call.method} {call.path.rpartition('/api')[2]}"
         watch = call.query.get("watch") == "1"
+        if watch:
+            self._note_progress(call)
         self._check(False)
         fate = self._fate(call, watch) if flaky else "fine"
         if fate != "fine":
@@ -122,6 +127,14 @@ class Network:
         if not isinstance(body, bytes):
             body = _Stream(self, body) if watch else body
         return status, headers, body
+
+    def _note_progress(self, call):
+        """What a replica knows of a resource never goes back in time."""
+        version = int(call.query.get("resourceVersion", "0"))
+        before = self._known.get(call.path, 0)
+        if version < before:
+            self._fail(f"{self.name} watches {call.path} from {version} after it was at {before}")
+        self._known[call.path] = version
 
     def _fate(self, call, watch):
         draw = self.rng.random()

@@ -46,7 +46,7 @@ class Process:
         self.simulation = simulation
         self.plan = plan = simulation.plan
         self.trace = simulation.trace
-        self.network = Network(name, plan, simulation.trace, simulation.server.state_at)
+        self.network = Network(name, plan, simulation.trace, simulation.server.state_at, simulation.invariants.fail)
         self.clock = WorkingClock(asyncio.get_running_loop(), wall_offset, plan.cycle_cost)
         self.scheduler = None
         self.elector = None

@@ -31,7 +31,7 @@ class _Started(Simulation):
         """A scheduler that acts if the network is slow; what it believed when it made its first decision."""
         slow = network is SlowLists
         process = Process(name, self, 0.0, observes=not slow)
-        process.network = network(name, self.plan, self.trace, self.server.state_at)
+        process.network = network(name, self.plan, self.trace, self.server.state_at, self.invariants.fail)
         decided = asyncio.get_running_loop().create_future()
         await asyncio.sleep(0)  # the scheduler is made in the first step of the process
         cycle, watches = process.scheduler.cycle, process.scheduler.watches
