@@ -104,6 +104,8 @@ class Running:
         self.scheduler = scheduler
         self.lanes = lanes
         self.transport = transport
+        self.work = None
+        """The task that schedules."""
         self.attempts = {}
         """namespace/name -> scheduling attempts so far."""
         original = scheduler.cycle.schedule_one
@@ -142,13 +144,13 @@ async def scheduler_on(
     )
     scheduler.start()
     running = Running(scheduler, lanes, transport)
-    loop_task = asyncio.create_task(scheduler.run())
+    running.work = asyncio.create_task(scheduler.run())
     await scheduler.wait_synced()
     try:
         yield running
     finally:
-        loop_task.cancel()
-        await asyncio.gather(loop_task, return_exceptions=True)
+        running.work.cancel()
+        await asyncio.gather(running.work, return_exceptions=True)
         await scheduler.stop()
         await lanes.close()
         await transport.close()

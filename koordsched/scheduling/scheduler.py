@@ -259,12 +259,16 @@ class Scheduler:
         await self.watches.catch_up()
 
     async def run(self) -> None:
-        """Schedules until cancelled."""
+        """Schedules until cancelled.
+
+        Ends with an exception group when scheduling or the queue's timers do: without the timers pods would wait for
+        ever, and nobody would hear of it.
+        """
         await self.wait_synced()
-        timers = asyncio.get_running_loop().create_task(self._run_timers(), name="queue timers")
         self._recorder.leading(True)
         try:
-            async with running(self._controllers):
+            async with asyncio.TaskGroup() as group, running(self._controllers):
+                group.create_task(self._run_timers(), name="queue timers")
                 while True:
                     await self.queue.wait_nonempty()
                     if self._extended is not None:
@@ -276,7 +280,6 @@ class Scheduler:
                     await self.binding.pressing_below(self._max_binding)
         finally:
             self._recorder.leading(False)
-            timers.cancel()
 
     async def stop(self, within: float = 5.0) -> None:
         """Lets bindings, status and events that are under way finish, for a limited time; then ends the watches."""

@@ -1,0 +1,49 @@
+"""Scheduling ends in the open: what keeps it from going on ends the process, and the next replica takes over."""
+
+import asyncio
+
+import pytest
+
+from tests.embedded import Embedded, scheduler_on
+from tests.plugins.objects import pod
+from tests.virtualtime import run
+
+
+class Broken(Exception):
+    """Something that nobody has thought of."""
+
+
+def fail(*given):
+    raise Broken
+
+
+@pytest.mark.parametrize(
+    "part", ["queue.timers.run", "queue.pop", "_overcommitment.tick"], ids=["timers", "queue", "reports"]
+)
+def test_whatever_breaks_ends_scheduling_with_its_name(part):
+    async def main():
+        embedded = Embedded()
+        async with scheduler_on(embedded) as running:
+            owner = running.scheduler
+            *path, last = part.split(".")
+            for name in path:
+                owner = getattr(owner, name)
+            setattr(owner, last, fail)
+            embedded.insert(pod("p"))
+            with pytest.raises(ExceptionGroup) as ended:
+                await asyncio.wait_for(running.work, 5)
+            assert ended.group_contains(Broken)
+
+    run(main())
+
+
+def test_it_ends_without_a_word_when_it_is_cancelled():
+    async def main():
+        async with scheduler_on(Embedded()) as running:
+            await asyncio.sleep(3)
+            running.work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running.work
+            assert not [task for task in asyncio.all_tasks() if task.get_name() == "queue timers"]
+
+    run(main())
