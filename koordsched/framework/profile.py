@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -36,6 +37,8 @@ PluginFactory = Callable[[Any, Handle], Plugin]
 """Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
 
 P = TypeVar("P", bound=Plugin)
+
+_log = logging.getLogger(__name__)
 
 
 class ProfileError(ValueError):
@@ -153,9 +156,12 @@ class Profile:
         return SUCCESS
 
     def run_unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
-        """Unreserve for all, in reverse."""
+        """Unreserve for all, in reverse; one that fails keeps neither the others from theirs nor the pod there."""
         for plugin in reversed(self.reserve_plugins):
-            plugin.unreserve(cycle, pod, row)
+            try:
+                plugin.unreserve(cycle, pod, row)
+            except Exception:
+                _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.key)
 
     def run_permit(self, cycle: Cycle, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
         """SUCCESS, WAIT with the plugins to wait for (name -> seconds), or the first rejection or error."""

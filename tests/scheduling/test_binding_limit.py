@@ -211,3 +211,20 @@ def test_nothing_is_left_of_a_binding_however_it_ends(picky, end, conflicts, vol
             assert scheduler.queue.in_flight_pods() == []
 
     run(main())
+
+
+def test_a_plugin_that_cannot_take_back_its_reservation_does_not_keep_the_pod(picky, monkeypatch):
+    async def main():
+        embedded = cluster(1)
+
+        def fail(cycle, pod, row):
+            raise RuntimeError("books are lost")
+
+        async with scheduler_on(embedded, fault=Bindings(1, 0.0)) as running:
+            monkeypatch.setattr(picky[0], "unreserve", fail)
+            embedded.insert(pod("p", container(cpu="64")))
+            await asyncio.sleep(10)
+            assert bound(embedded, "p") == 1
+            assert running.attempts == {"default/p": 2}
+
+    run(main())
