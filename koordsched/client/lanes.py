@@ -50,9 +50,9 @@ ATTEMPTS = {Lane.LEASE: 1, Lane.BINDING: 6, Lane.EVICTION: 6, Lane.STATUS: 4, La
 
 CYCLE = 64
 OUT_OF_TURN = {**dict.fromkeys(range(7, CYCLE, 8), Lane.EVICTION), 16: Lane.STATUS, 48: Lane.STATUS, 32: Lane.EVENT}
-"""Of `CYCLE` writes, those that go to a less urgent lane if something waits there. While bindings wait without end, every
-eighth write is an eviction (whoever preempts is more urgent than most of what is bound), every 32nd a status, every
-64th an event."""
+"""Of `CYCLE` writes, those that go to a less urgent lane if something waits there. While bindings wait without end,
+every eighth write is an eviction (whoever preempts is more urgent than most of what is bound), every 32nd a status,
+every 64th an event."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
