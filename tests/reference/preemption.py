@@ -73,8 +73,9 @@ def dry_run(pod, node, world, filters, nominated, now):
 
 
 def importance(pod, now):
-    """Sorts the most important pod first."""
-    return -priority(pod), started(pod, now)
+    """Sorts the most important pod first; of those that have not started, the ones that are going are last."""
+    waiting = not pod.get("status", {}).get("startTime")
+    return -priority(pod), started(pod, now), waiting and "deletionTimestamp" in pod["metadata"]
 
 
 def started(pod, now):

@@ -108,10 +108,15 @@ def _seconds_of(text: str) -> float:
 
 
 def by_importance(pods: Iterable[Pod], now: float) -> list[Pod]:
-    """Most important first: higher priority, then longer running; a pod that has not started counts as starting now."""
+    """Most important first: higher priority, then longer running; a pod that has not started counts as starting now.
 
-    def order(pod: Pod) -> tuple[int, float]:
+    Upstream leaves the order of those that have not started to chance; here the ones that are going already are last.
+    """
+
+    def order(pod: Pod) -> tuple[int, float, bool]:
         started = started_at(pod)
-        return -pod.priority, now if started == NOT_STARTED else started
+        if started == NOT_STARTED:
+            return -pod.priority, now, pod.deleting
+        return -pod.priority, started, False
 
     return sorted(pods, key=order)

@@ -111,7 +111,8 @@ class VictimTable:
         # Pods that have not started count as starting now: after all others, unless some are to start in the future.
         ahead = np.bincount(position[(starts > now) & (starts < NOT_STARTED)], minlength=len(rows)) > 0
         since = np.where(ahead[position] & (starts == NOT_STARTED), now, starts)
-        order = np.lexsort((since, -self.kinds.priorities[kinds], position))
+        going = np.array([pod.deleting for pod in listed], dtype=np.bool_) & (starts == NOT_STARTED)
+        order = np.lexsort((going, since, -self.kinds.priorities[kinds], position))
         stamps[ahead] = _NEVER
         self._keep(rows, counts, [listed[k] for k in order.tolist()], kinds[order], starts[order])
         self._read_at[rows] = stamps
