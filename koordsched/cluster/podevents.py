@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 
@@ -41,6 +43,16 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
     if old.shape is not new.shape and len(old.shape.spec.tolerations) != len(new.shape.spec.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
     return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
+
+
+def leaving(pod: Pod, promised: str, row: int = -1) -> Pod:
+    """The pod as if it had been on the node promised to it, for the event that it is not, or not any more.
+
+    Whom the promise kept out may have the room. `row`: that of the node, if known.
+    """
+    gone = copy(pod)
+    gone.node, gone.row = promised, row
+    return gone
 
 
 def gates_eliminated(old: Pod, new: Pod) -> bool:

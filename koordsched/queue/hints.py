@@ -47,6 +47,9 @@ class Strategy(IntEnum):
 #: counts as QUEUE: better an attempt in vain than a pod that is stuck.
 HintFn: TypeAlias = Callable[[P, Any, Any], QueueingHint]
 
+#: fn(pod, node, old, new): the same for a pod that was promised a node.
+PromisedHintFn: TypeAlias = Callable[[P, str, Any, Any], QueueingHint]
+
 
 class Scope(Enum):
     """Which pods one answer holds for; see the module."""
@@ -85,12 +88,17 @@ class ByKey(Generic[P]):
 
 @dataclass(frozen=True, eq=False)
 class HintRegistration(Generic[P]):
-    """A plugin waits for an event; `fn` None means that every such event is worth an attempt."""
+    """A plugin waits for an event; `fn` None means that every such event is worth an attempt.
+
+    `promised`, if given, is asked instead for pods that wait for a node promised to them, one by one. It may only
+    refuse what `fn` would not.
+    """
 
     plugin: str
     event: ClusterEvent
     fn: HintFn[P] | None = None
     scope: Scope | GroupBy[P] | ByKey[P] = Scope.POD
+    promised: PromisedHintFn[P] | None = None
 
 
 class HintObserver(Protocol):
@@ -157,6 +165,7 @@ class HintTable(Generic[P]):
             own.extend(_taint_mitigation(plugin, own))
         self._observer = observer
         self._matched: dict[ClusterEvent, Matched[P]] = {}
+        self._mindful: dict[ClusterEvent, bool] = {}
         self._group_keys = {
             plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, GroupBy)))
             for plugin, own in self._by_plugin.items()
@@ -194,15 +203,31 @@ class HintTable(Generic[P]):
             return None
         return self._group_keys.get(plugin, ())
 
-    def answer(self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any) -> bool:
-        """Ask one hint. True: the event is worth an attempt."""
-        fn = registration.fn
-        if fn is None:
+    def minds_promises(self, event: ClusterEvent) -> bool:
+        """Whether such an event may be worth less to pods that were promised a node."""
+        found = self._mindful.get(event)
+        if found is None:
+            hints = self.matching(event).values()
+            found = any(r.promised is not None for plugin_hints in hints for r in plugin_hints.registered)
+            self._mindful[event] = found
+        return found
+
+    def answer(
+        self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any, promised: str = ""
+    ) -> bool:
+        """Ask one hint. True: the event is worth an attempt. `promised`: the node that the pod waits for, if any."""
+        fn, with_promise = registration.fn, registration.promised if promised else None
+        if fn is None and with_promise is None:
             return True
         observer = self._observer
         start = observer.clock() if observer else 0.0
         try:
-            queue = fn(pod, old, new) is QueueingHint.QUEUE
+            if with_promise is not None:
+                hint = with_promise(pod, promised, old, new)
+            else:
+                assert fn is not None
+                hint = fn(pod, old, new)
+            queue = hint is QueueingHint.QUEUE
             result = QueueingHint.QUEUE.value if queue else QueueingHint.SKIP.value
         except Exception:
             # A broken hint must not strand the pod; what is wrong is in the log and in the metric.
@@ -214,8 +239,10 @@ class HintTable(Generic[P]):
             observer.observe(registration.plugin, event.label, result, observer.clock() - start)
         return queue
 
-    def strategy(self, queued: QueuedPod[P], event: ClusterEvent, old: Any, new: Any, *, own: bool) -> Strategy:
-        """What an event is worth to one pod; `own`: the event is a change of this pod itself."""
+    def strategy(
+        self, queued: QueuedPod[P], event: ClusterEvent, old: Any, new: Any, *, own: bool, promised: str = ""
+    ) -> Strategy:
+        """What an event is worth to one pod; `own`: it is a change of this pod itself, `promised`: see `answer`."""
         if not queued.unschedulable_plugins or event.is_wildcard:
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
@@ -232,7 +259,7 @@ class HintTable(Generic[P]):
                     scope is Scope.OWN_POD or (isinstance(scope, ByKey) and not scope.concerns(pod, old, new))
                 ):
                     continue
-                if self.answer(registration, event, pod, old, new):
+                if self.answer(registration, event, pod, old, new, promised):
                     best = worth
         return best
 

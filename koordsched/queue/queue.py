@@ -280,9 +280,10 @@ class SchedulingQueue(Generic[P]):
         table = self._tables[queued.profile]
         most = Strategy.IMMEDIATELY if queued.waits_for else Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
+        promised = self.nominator.node_of(queued.pod.uid)
         for own, recorded in ((True, flight.own_events), (False, events)):
             for event, old, new in recorded:
-                best = max(best, table.strategy(queued, event, old, new, own=own))
+                best = max(best, table.strategy(queued, event, old, new, own=own, promised=promised))
                 if best is most:
                     return best
         return best
@@ -310,6 +311,8 @@ class SchedulingQueue(Generic[P]):
         if not interesting:
             return 0
         chosen = self._queues.unschedulable.concerned(event, old, new, self._clock(), exclude_uid)
+        if chosen and len(self.nominator):
+            chosen = self._as_promised(chosen, event, old, new)
         if max_priority is not None or exclude_uid is not None:
             chosen = {
                 queued: strategy
@@ -320,6 +323,26 @@ class SchedulingQueue(Generic[P]):
             self._queues.move(chosen, event.label)
         self._in_flight.record(event, old, new)
         return len(chosen)
+
+    def _as_promised(
+        self, chosen: dict[QueuedPod[P], Strategy], event: ClusterEvent, old: Any, new: Any
+    ) -> dict[QueuedPod[P], Strategy]:
+        """Of the pods that wait for a node promised to them only those that may go elsewhere now.
+
+        Hundreds may wait for their victims to go, and each victim of each would wake all of them.
+        """
+        mindful = {profile for profile, table in self._tables.items() if table.minds_promises(event)}
+        if not mindful or event.is_wildcard:
+            return chosen
+        kept = {}
+        for queued, strategy in chosen.items():
+            promised = self.nominator.node_of(queued.pod.uid) if queued.profile in mindful else ""
+            if promised:
+                table = self._tables[queued.profile]
+                strategy = table.strategy(queued, event, old, new, own=False, promised=promised)
+            if strategy:
+                kept[queued] = strategy
+        return kept
 
     def activate(self, pods: Iterable[P]) -> None:
         """Try these pods at once, whatever back-off they are in; PreEnqueue plugins may still refuse them.

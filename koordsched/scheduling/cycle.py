@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from copy import copy
 from random import Random
 
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE
+from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
@@ -213,9 +212,8 @@ class SchedulingCycle:
         return None
 
     def _leave(self, pod: Pod, promised: str) -> None:
-        """A pod goes elsewhere than to the node that was promised to it: whom it kept out there may have the room."""
-        gone = copy(pod)
-        gone.node, gone.row = promised, self._cluster.table.row_of.get(promised, -1)
+        """A pod goes elsewhere than to the node that was promised to it."""
+        gone = leaving(pod, promised, self._cluster.table.row_of.get(promised, -1))
         self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
     def _no_node(

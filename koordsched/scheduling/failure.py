@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
 from koordsched.queue.queue import SchedulingQueue
@@ -78,7 +79,16 @@ class FailureHandler:
         else:
             self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest, refusal=refusal)
             if nominating.mode is NominatingMode.OVERRIDE:
+                promised = self._queue.nominator.node_of(newest.uid)
                 self._queue.nominator.add(newest, nominating)
+                if promised not in ("", nominating.node):
+                    self._queue.move_all(
+                        ASSIGNED_DELETE,
+                        leaving(newest, promised),
+                        None,
+                        max_priority=newest.priority,
+                        exclude_uid=newest.uid,
+                    )
             else:
                 # Its status may not yet tell of a promise made a moment ago.
                 self._queue.nominator.update(newest, newest)

@@ -6,7 +6,7 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.events import NODE, POD, ActionType
 from koordsched.queue.hints import QueueingHint
-from tests.plugins.harness import Bench
+from tests.plugins.harness import Bench, NoNominations
 from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, spread, term
 
 
@@ -227,3 +227,48 @@ def test_node_events_of_pod_plugins(plugin, action, waiting, old, new, expected)
 )  # fmt: skip
 def test_pod_events_of_pod_plugins(plugin, action, waiting, old, new, expected):
     assert ask(plugin, POD, action, waiting, old, new) is expected
+
+
+class Promised(NoNominations):
+    """Pods promised a node, by its name."""
+
+    def __init__(self, **pods):
+        self._pods = pods
+
+    def nominated_on(self, node, priority):
+        return [other for other in self._pods.get(node, ()) if other.priority >= priority]
+
+
+@pytest.mark.parametrize(
+    "left_on, coming, expected",
+    [
+        ("home", [], True),  # whatever it leaves: now it must be seen what has become of the promise
+        ("roomy", [], True),
+        ("", [], True),  # it was on no node that is known
+        ("full", [], False),
+        ("slots", [], False),
+        ("unknown", [], False),
+        ("roomy", [pod("other", container(cpu="1"), priority=10)], False),
+        ("roomy", [pod("lower", container(cpu="1"), priority=9)], True),
+        ("roomy", [pod("small", container(cpu="500m"), priority=11)], True),
+        ("roomy", [pod("p", container(cpu="2"), priority=10)], True),  # itself
+    ],
+)
+def test_who_was_promised_a_node_is_woken_by_room_elsewhere_only_if_it_is_enough(left_on, coming, expected):
+    """Two of three CPUs are free on `roomy`, one less than asked for on `full`, no place for a pod on `slots`."""
+    bench = Bench(
+        node("home", cpu="1"),
+        node("roomy", cpu="3"),
+        pod("a", container(cpu="500m"), on="roomy"),
+        node("full", cpu="2"),
+        pod("b", container(cpu="1"), on="full"),
+        node("slots", cpu="8", pods="0"),
+    )
+    bench.handle.nominations = Promised(roomy=[bench.pod(item) for item in coming])
+    plugin = bench.plugin("NodeResourcesFit")
+    registration = next(r for r in plugin.events_to_register() if r.event.resource == POD)
+    waiting = bench.pod(pod("p", container(cpu="2"), priority=10))
+    gone = bench.pod(pod("gone", container(cpu="100m"), on=left_on))
+    assert registration.fn(waiting, gone, None) is (QueueingHint.QUEUE if left_on else QueueingHint.SKIP)
+    answer = registration.promised(waiting, "home", gone, None)
+    assert answer is (QueueingHint.QUEUE if expected and left_on else QueueingHint.SKIP)

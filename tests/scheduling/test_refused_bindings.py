@@ -134,3 +134,47 @@ def test_a_promise_that_the_pod_gives_up_by_its_end_is_everybodys():
             assert embedded.get("Pod", "low")["spec"]["nodeName"] == "alder"
 
     run(main())
+
+
+def test_victims_that_go_wake_whom_they_went_for():
+    """Each of a node's three victims ends at a time of its own; none of them concerns the other preemptors."""
+
+    async def main():
+        embedded = Embedded()
+        LeisurelyKubelet(embedded, 10.0)
+        for i in range(PREEMPTORS):
+            embedded.insert(node(f"n{i}", cpu="3"))
+            for j in range(3):
+                embedded.insert(pod(f"v{i}-{j}", container(cpu="1"), on=f"n{i}"))
+        async with scheduler_on(embedded) as running:
+            for i in range(PREEMPTORS):
+                embedded.insert(pod(f"p{i}", container(cpu="3"), priority=100))
+            await asyncio.sleep(12)
+            assert bound(embedded) == PREEMPTORS
+            # The one that chooses its victims, and one for each of them at most.
+            assert max(running.attempts.values()) <= 4
+
+    run(main())
+
+
+def test_room_elsewhere_is_taken_before_the_victims_are_gone():
+    async def main():
+        embedded = Embedded()
+        LeisurelyKubelet(embedded, 10.0)
+        embedded.insert(node("alder", cpu="2"))
+        embedded.insert(pod("v", container(cpu="2"), on="alder"))
+        embedded.insert(node("birch", cpu="2"))
+        for name in ("first", "second"):
+            embedded.insert(pod(name, container(cpu="1"), on="birch", priority=200))
+        async with scheduler_on(embedded) as running:
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(0.05)
+            assert embedded.get("Pod", "p")["status"]["nominatedNodeName"] == "alder"
+            await embedded.call("DELETE", "/api/v1/namespaces/default/pods/first", gracePeriodSeconds="0")
+            await asyncio.sleep(0.001)
+            assert running.attempts["default/p"] == 1  # half of what it needs
+            await embedded.call("DELETE", "/api/v1/namespaces/default/pods/second", gracePeriodSeconds="0")
+            await asyncio.sleep(0.01)
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "birch"
+
+    run(main())

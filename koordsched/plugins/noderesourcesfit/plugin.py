@@ -48,6 +48,7 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._table = handle.cluster.table
+        self._nominations = handle.nominations
         self._reasons = handle.reasons
 
     def _compile(self, shape: PodShape) -> _Compiled:
@@ -104,6 +105,7 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
                 ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
                 self._after_pod_change,
                 Scope.SHAPE,
+                self._after_pod_change_with_promise,
             ),
             HintRegistration(
                 self.name,
@@ -123,6 +125,32 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
             return QueueingHint.SKIP
         shrunk = any(old.requests.get(index) > new.requests.get(index) for index, _ in pod.shape.requests.amounts)
         return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
+
+    def _after_pod_change_with_promise(self, pod: Pod, promised: str, old: Any, new: Any) -> QueueingHint:
+        """Room that a pod leaves on another node than the promised one counts if it is enough.
+
+        Not by what the event freed but by what is free now: if that is too little, whatever makes it more is an event
+        of its own. Nor would it help to preempt there: who waits for victims makes no others.
+        """
+        hint = self._after_pod_change(pod, old, new)
+        if hint is QueueingHint.SKIP or new is not None or not old.node or old.node == promised:
+            return hint
+        return QueueingHint.QUEUE if self._has_room(pod, old.node) else QueueingHint.SKIP
+
+    def _has_room(self, pod: Pod, node: str) -> bool:
+        """Whether the pod's requests fit beside the pods there and those of its priority or more that are to come."""
+        table = self._table
+        row = table.row_of.get(node)
+        if row is None:
+            return False
+        coming = [o for o in self._nominations.nominated_on(node, pod.priority) if o.uid != pod.uid]
+        if table.pods_count.data.item(row) + len(coming) >= table.pods_allocatable.data.item(row):
+            return False
+        for index, amount in pod.shape.compiled(self, self._compile).insufficiency.amounts:
+            free = table.allocatable[index].data.item(row) - table.requested[index].data.item(row)
+            if amount > free - sum(other.requests.get(index) for other in coming):
+                return False
+        return True
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         if new is None:
