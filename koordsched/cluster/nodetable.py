@@ -6,7 +6,7 @@ everything. What depends on pods (requested, pod count, ports) is kept up by `Cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, KeysView
 from typing import Any, TypeVar
 
 import msgspec
@@ -124,6 +124,11 @@ class NodeTable:
     def label_column(self, key: str) -> LabelColumn:
         """The column of a label key, not to be kept: keys that no node has share one column of absences."""
         return self._labels.get(key, self._absent)
+
+    @property
+    def label_keys(self) -> KeysView[str]:
+        """The label keys that some node has."""
+        return self._labels.keys()
 
     def ensure_resource(self, index: int) -> None:
         """Makes sure that the columns of a resource index can be read."""

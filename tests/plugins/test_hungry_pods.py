@@ -5,12 +5,24 @@ from random import Random
 import numpy as np
 import pytest
 
+from koordsched.cluster.events import POD, ActionType
 from koordsched.framework.interface import Cycle
 from koordsched.framework.status import ReasonTable
+from koordsched.plugins.interpodaffinity import existing, incoming
+from koordsched.plugins.interpodaffinity.existing import ExistingTerms
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
+from koordsched.plugins.podcounts import query, weights
+from koordsched.plugins.podcounts.index import PodIndex
+from koordsched.plugins.podcounts.query import PodQuery, WeightedQueries
 from koordsched.plugins.podcounts.topology import Topology
-from tests.plugins.harness import Bench, scheduler
+from koordsched.plugins.podcounts.weights import LabelWeights
+from koordsched.queue.hints import QueueingHint
+from tests.plugins.harness import Bench, same_scores, scheduler
 from tests.plugins.objects import node, pod
+from tests.reference.plugins import REGISTRY
+from tests.reference.selectors import label_selector_matches
+from tests.reference.status import SKIP
+from tests.reference.world import World
 
 
 @pytest.mark.parametrize("resources", [1, 60, 61, 62, 63, 64, 300])
@@ -66,3 +78,234 @@ def test_nodes_that_constraints_look_at_are_determined_once_for_all_of_them(monk
     verdicts = offline.profiles["default-scheduler"].filtering.filter(Cycle(offline.pending["default/p"]))
     assert asked == [50, 50]
     assert np.count_nonzero(verdicts.codes == 0) == 1
+
+
+HOSTNAME, ZONE = "kubernetes.io/hostname", "zone"
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+
+
+def selector(rng):
+    """A label selector of up to three requirements, often one of those that other selectors have, too."""
+    return {
+        "matchExpressions": [
+            {"key": rng.choice("abc"), "operator": operator, "values": rng.sample("xyz", rng.randint(1, 2))}
+            if operator in ("In", "NotIn")
+            else {"key": rng.choice("abc"), "operator": operator}
+            for operator in rng.choices(("In", "NotIn", "Exists", "DoesNotExist"), k=rng.choice((0, 1, 1, 2, 3)))
+        ]
+    }
+
+
+def labels(rng):
+    return {key: rng.choice("xyz") for key in rng.sample("abcd", rng.randint(0, 4))}
+
+
+def requirements(of):
+    return tuple((e["key"], e["operator"], tuple(e.get("values", ()))) for e in of["matchExpressions"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_selectors_put_to_a_pod_all_at_once_weigh_what_they_weigh_one_by_one(seed):
+    rng = Random(seed)
+    selectors = [(rng.randint(1, 100), selector(rng)) for _ in range(rng.choice((1, 3, 200)))]
+    together = LabelWeights((weight, requirements(of)) for weight, of in selectors)
+    for _ in range(50):
+        asked = labels(rng)
+        assert together.of(asked) == sum(weight for weight, of in selectors if label_selector_matches(of, asked))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_many_requirements_are_looked_up_with_the_same_answer(seed, monkeypatch):
+    monkeypatch.setattr(query, "_FEW", 0)
+    rng = Random(seed)
+    of = {"matchExpressions": [e for _ in range(rng.randint(1, 3)) for e in selector(rng)["matchExpressions"]]}
+    wanted = PodQuery(None, requirements(of))
+    for _ in range(50):
+        asked = labels(rng)
+        assert wanted.matches("default", asked) == label_selector_matches(of, asked)
+
+
+def term(rng):
+    found = {"topologyKey": rng.choice((HOSTNAME, ZONE, "nowhere", "rack"))}
+    if rng.random() < 0.95:
+        found["labelSelector"] = selector(rng)
+    if rng.random() < 0.3:
+        found["namespaces"] = rng.sample(("default", "prod"), rng.randint(1, 2))
+    if rng.random() < 0.3:
+        found["namespaceSelector"] = rng.choice(({}, {"matchLabels": {"team": "blue"}}))
+    return found
+
+
+def preference(rng):
+    return {"weight": rng.choice((1, 1, 50, 100)), "podAffinityTerm": term(rng)}
+
+
+def hungry(rng, name, on=None):
+    """A pod with some terms of each kind, none that keep it from everywhere."""
+    affinity = {
+        "podAffinity": {PREFERRED: [preference(rng) for _ in range(rng.randint(0, 6))]},
+        "podAntiAffinity": {PREFERRED: [preference(rng) for _ in range(rng.randint(0, 6))]},
+    }
+    for kind, most in (("podAffinity", 2), ("podAntiAffinity", 6)):
+        if rng.random() < 0.5:
+            affinity[kind][REQUIRED] = [term(rng) for _ in range(rng.randint(1, most))]
+    namespace = rng.choice(("default", "prod"))
+    return pod(name, on=on, labels=labels(rng), namespace=namespace, affinity=affinity)
+
+
+@pytest.fixture(params=[32, 0], ids=["terms one by one", "terms together"])
+def few(request, monkeypatch):
+    monkeypatch.setattr(incoming, "_FEW_TERMS", request.param)
+    monkeypatch.setattr(existing, "_FEW_TERMS", request.param)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_pods_with_many_terms_are_judged_as_by_the_reference(seed, few):
+    """While pods come and go, node labels appear and disappear, and namespaces get other labels."""
+    rng = Random(seed)
+
+    def fresh_node(name):
+        return node(name, labels={key: rng.choice("pq") for key in rng.sample((ZONE, "rack"), rng.randint(0, 2))})
+
+    def namespaces():
+        teams = ({"team": rng.choice(("blue", "red"))} for _ in range(2))
+        kind = {"kind": "Namespace", "apiVersion": "v1"}
+        return [
+            {**kind, "metadata": {"name": name, "labels": team}}
+            for name, team in zip(("default", "prod"), teams, strict=True)
+        ]
+
+    nodes = {f"n{i}": fresh_node(f"n{i}") for i in range(4)}
+    spaces, placed, serial = namespaces(), {}, 0
+    bench = Bench(*spaces, *nodes.values())
+    plugin, naive = bench.plugin("InterPodAffinity"), REGISTRY["InterPodAffinity"]({})
+    waiting = [hungry(rng, f"w{i}") for i in range(3)]
+    views = [bench.pod(item) for item in waiting]  # as long as a pod has the shape, what was derived from it stays
+    assert len(views) == 3
+    for _ in range(12):
+        for _ in range(rng.randint(1, 3)):
+            serial += 1
+            item = hungry(rng, f"p{serial}", on=rng.choice(list(nodes)))
+            placed[item["metadata"]["uid"]] = item
+            bench.add(item)
+        if rng.random() < 0.5:
+            uid = rng.choice(list(placed))
+            del placed[uid]
+            bench.cluster.remove_pod(uid)
+        if rng.random() < 0.4:
+            name = rng.choice(list(nodes))
+            nodes[name] = fresh_node(name)
+            bench.add(nodes[name])
+        if rng.random() < 0.2:
+            spaces = namespaces()
+            for item in spaces:
+                bench.add(item)
+        world = World([*spaces, *nodes.values(), *placed.values()])
+        for item in waiting:
+            expected = None
+            if naive.pre_filter(item, world) is not SKIP:
+                verdicts = {n["metadata"]["name"]: naive.filter(item, n, world) for n in world.nodes}
+                expected = {name: verdict and (verdict.code, *verdict.reasons) for name, verdict in verdicts.items()}
+            assert bench.filter(plugin, item) == expected
+            same_scores(bench, plugin, naive, item, world, world.nodes)
+
+
+TERMS = {
+    "as many labels": lambda i: {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": f"a{i}"}}},
+    "as many topology keys": lambda i: {"topologyKey": f"k{i}", "labelSelector": {"matchLabels": {"app": "a7"}}},
+    "all but one each": lambda i: {
+        "topologyKey": HOSTNAME,
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"a{i}"]}]},
+    },
+    "with and without": lambda i: {
+        "topologyKey": HOSTNAME,
+        "labelSelector": {
+            "matchExpressions": [
+                {"key": "app", "operator": "Exists"},
+                {"key": f"k{i}", "operator": "DoesNotExist"},
+            ]
+        },
+    },
+}
+"""Ten thousand terms that pods in the cluster have to do with in different ways."""
+
+
+class Counting:
+    """How many single selectors were put to pods, whichever way."""
+
+    def __init__(self, monkeypatch):
+        self.evaluations = 0
+        for kind, name in ((PodQuery, "admits"), (LabelWeights, "of"), (weights._Bucket, "of")):
+            monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
+
+    def _counted(self, fn):
+        def counted(*args):
+            self.evaluations += 1
+            return fn(*args)
+
+        return counted
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("strength", [REQUIRED, PREFERRED])
+@pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
+def test_ten_thousand_terms_are_never_asked_one_by_one(terms, strength, kind, monkeypatch):
+    """Not when the pod is tried, bound or in the way of others, nor when something happens while it waits."""
+    count = 10_000
+    listed = [terms(i) for i in range(count)]
+    if strength == PREFERRED:
+        listed = [{"weight": i % 100 + 1, "podAffinityTerm": each} for i, each in enumerate(listed)]
+    affinity = {kind: {strength: listed}}
+    nodes = [node(f"n{i}") for i in range(20)]
+    others = [pod(f"e{i}", on=f"n{i % 20}", labels={"app": f"a{i}"}) for i in range(50)]
+    bench = Bench(*nodes, *others)
+    plugin = bench.plugin("InterPodAffinity")
+    waiting = bench.pod(pod("waiting", labels={"app": "a7"}, affinity=affinity))
+    bound = bench.pod(pod("bound", labels={"app": "a8"}, on="n3", affinity=affinity))
+    plain = [bench.pod(pod("plain", labels={"app": app})) for app in ("a7", "a9")]
+    counting = Counting(monkeypatch)
+
+    def attempt(asked):
+        cycle = Cycle(asked)
+        plugin.pre_filter(cycle, asked)
+        plugin.filter(cycle, asked, bench.cluster.table, bench.rows)
+        plugin.pre_score(cycle, asked, bench.rows)
+
+    attempt(waiting)
+    bench.cluster.set_pod(bound)
+    for asked in (*plain, waiting):
+        attempt(asked)
+    (changed,) = (r for r in plugin.events_to_register() if r.event.resource == POD)
+    assert changed.event.action & ActionType.DELETE
+    for item in others:
+        changed.fn(waiting, bench.pod(item), None)
+    # One that kept it away is gone; or one that it wanted to be with, but now it may be the first of these.
+    helps = strength == REQUIRED and (kind == "podAntiAffinity" or terms is TERMS["with and without"])
+    assert changed.fn(waiting, bound, None) is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+    assert counting.evaluations < 2000
+    assert len(bench.cluster.shared(PodIndex)) <= 1
+    assert len(bench.cluster.shared(ExistingTerms)._terms_of(bound)) == 1
+
+
+def test_counters_of_many_terms_look_at_new_pods_when_they_are_asked(monkeypatch):
+    bench = Bench(node("n1"), node("n2"))
+    index = bench.cluster.shared(PodIndex)
+    queries = tuple((i + 1, PodQuery(frozenset(("default",)), (("app", "In", (f"a{i}",)),))) for i in range(100))
+    counter = index.counter(WeightedQueries(queries), count_deleting=True)
+    counting = Counting(monkeypatch)
+    for i in range(60):
+        bench.add(pod(f"p{i}", labels={"app": f"a{i % 3}"}, on="n1"))
+    bench.add(pod("elsewhere", labels={"app": "a1"}, on="n2", namespace="prod"))
+    assert counting.evaluations == 0
+    assert index.used(counter) is counter
+    assert counting.evaluations == 4
+    assert counter.by_row.tolist() == [20 * (1 + 2 + 3), 0]
+    bench.add(pod("q", labels={"app": "a2"}, on="n2"))
+    assert counter.by_row.tolist() == [20 * (1 + 2 + 3), 3]
+    with bench.cluster.what_if() as world:
+        world.add(bench.pod(pod("r", labels={"app": "a99"})), 1)
+        assert index.used(counter).by_row.tolist() == [120, 103]
+    assert index.used(counter).by_row.tolist() == [120, 3]

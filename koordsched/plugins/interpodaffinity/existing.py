@@ -5,8 +5,10 @@ Equal terms are one object, however many pods have them; pods without terms cost
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import IntEnum
+from functools import partial
+from typing import TypeGuard
 from weakref import WeakValueDictionary
 
 from koordsched.api.selectors import SelectorError
@@ -15,8 +17,10 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.interpodaffinity.terms import Namespaces, Term, TermMatcher, WireTerms, has_terms
+from koordsched.plugins.interpodaffinity.termset import TermSet
 from koordsched.plugins.podcounts.rowcounts import RowCounts
 from koordsched.plugins.podcounts.topology import Topology
+from koordsched.plugins.podcounts.weights import check
 
 
 class TermKind(IntEnum):
@@ -28,22 +32,28 @@ class TermKind(IntEnum):
 
 
 class TermCounts(RowCounts):
-    """How many pods with a term are on each row. `weight`: signed, of a preference; 0 for the other kinds."""
+    """How many pods with a term, or with some set of terms, are on each row.
 
-    __slots__ = ("key", "kind", "matcher", "weight")
+    `weight`: signed, of a preference (of a set: -1, 0 or 1, as its weights are inside); 0 for the other kinds.
+    """
 
-    def __init__(self, topology: Topology, kind: TermKind, weight: int, term: Term) -> None:
-        """Raises SelectorError if a selector is not valid."""
+    __slots__ = ("kind", "matcher", "weight")
+
+    def __init__(self, topology: Topology, kind: TermKind, weight: int, matcher: TermMatcher | TermSet) -> None:
         super().__init__(topology)
         self.kind = kind
         self.weight = weight
-        self.key = term.key
-        self.matcher = TermMatcher(term)
+        self.matcher = matcher
 
 
-Matched = tuple[tuple[TermCounts, ...], tuple[TermCounts, ...], tuple[TermCounts, ...]]
+Applying = dict[str, list[tuple[TermCounts, int]]]
+"""By topology key: terms that match a pod, and how often each pod that has them counts."""
+
+Matched = tuple[Applying, Applying, Applying]
 """The terms that match a pod, by TermKind."""
 
+_FEW_TERMS = 32
+"""Up to so many terms of a pod are counted one by one, and together with equal ones of other pods."""
 _KEPT = 8192
 _NAMESPACES_KEPT = 64
 
@@ -54,12 +64,15 @@ class ExistingTerms:
     def __init__(self, cluster: ClusterState) -> None:
         self.topology = cluster.shared(Topology)
         self.namespaces = cluster.shared(Namespaces)
-        self._interned: WeakValueDictionary[tuple[TermKind, int, Term], TermCounts] = WeakValueDictionary()
+        self._interned: WeakValueDictionary[Hashable, TermCounts] = WeakValueDictionary()
         # Terms that some pod has now: label key -> value -> terms that ask for it, and those that ask otherwise.
         self._by_pair: dict[str, dict[str, dict[TermCounts, None]]] = {}
         self._others: dict[TermCounts, None] = {}
         self._matched: dict[tuple[str, LabelSet], Matched] = {}
         self._matched_version = 0
+        self._matched_keys: frozenset[str] = frozenset()
+        """The label keys that nodes had; looked at only if there are sets of terms, that depend on them."""
+        self._sets = 0
         cluster.add_accountant(self)
 
     # --- pods ------------------------------------------------------------------------------------
@@ -88,34 +101,45 @@ class ExistingTerms:
         if found is None:
             if len(by_namespace) >= by_namespace.look_at:
                 by_namespace.forget_unused()
-            found = by_namespace[pod.namespace] = tuple(self._compile(WireTerms(pod.shape, pod.namespace)))
+            found = by_namespace[pod.namespace] = tuple(self._compile(pod))
         return found
 
-    def _compile(self, wire: WireTerms) -> Iterator[TermCounts]:
-        for term in wire.required_anti:
-            yield from self._intern(TermKind.REQUIRED_ANTI, 0, term)
-        for term in wire.required:
-            yield from self._intern(TermKind.REQUIRED, 0, term)
-        for weight, term in wire.preferred:
-            yield from self._intern(TermKind.PREFERRED, weight, term)
+    def _compile(self, pod: Pod) -> Iterable[TermCounts]:
+        wire = WireTerms(pod.shape, pod.namespace)
+        terms = [
+            *((TermKind.REQUIRED_ANTI, 0, term) for term in wire.required_anti if _binding(term)),
+            *((TermKind.REQUIRED, 0, term) for term in wire.required if _binding(term)),
+            *((TermKind.PREFERRED, weight, term) for weight, term in wire.preferred if _binding(term)),
+        ]
+        if len(terms) <= _FEW_TERMS:
+            return [
+                self._intern((kind, weight, term), kind, weight, partial(TermMatcher, term))
+                for kind, weight, term in terms
+            ]
+        together: dict[tuple[TermKind, int], list[tuple[int, Term]]] = {}
+        for kind, weight, term in terms:
+            sign = (weight > 0) - (weight < 0)
+            together.setdefault((kind, sign), []).append((abs(weight) or 1, term))
+        build = partial(TermSet, namespaces=self.namespaces, node_keys=self.topology.table.label_keys)
+        return [
+            self._intern((kind, sign, pod.shape.key, pod.namespace), kind, sign, partial(build, members))
+            for (kind, sign), members in together.items()
+        ]
 
-    def _intern(self, kind: TermKind, weight: int, term: Term | None) -> Iterator[TermCounts]:
-        if term is None:
-            return
-        found = self._interned.get((kind, weight, term))
+    def _intern(
+        self, identity: Hashable, kind: TermKind, weight: int, matcher: Callable[[], TermMatcher | TermSet]
+    ) -> TermCounts:
+        found = self._interned.get(identity)
         if found is None:
-            try:
-                found = TermCounts(self.topology, kind, weight, term)
-            except SelectorError:
-                return  # the API server accepts no such selector; a pod that has one anyway binds nobody else
-            self._interned[(kind, weight, term)] = found
-        yield found
+            found = self._interned[identity] = TermCounts(self.topology, kind, weight, matcher())
+        return found
 
     # --- matching --------------------------------------------------------------------------------
 
     def _file(self, term: TermCounts) -> None:
         self._matched.clear()
-        equalities = term.matcher.query.selector.equalities
+        self._sets += isinstance(term.matcher, TermSet)
+        equalities = term.matcher.equalities
         if equalities:
             key, value = equalities[0]
             self._by_pair.setdefault(key, {}).setdefault(value, {})[term] = None
@@ -124,7 +148,8 @@ class ExistingTerms:
 
     def _unfile(self, term: TermCounts) -> None:
         self._matched.clear()
-        equalities = term.matcher.query.selector.equalities
+        self._sets -= isinstance(term.matcher, TermSet)
+        equalities = term.matcher.equalities
         if not equalities:
             del self._others[term]
             return
@@ -141,6 +166,10 @@ class ExistingTerms:
         if self._matched_version != self.namespaces.version:
             self._matched.clear()
             self._matched_version = self.namespaces.version
+        keys = self.topology.table.label_keys
+        if self._sets and keys != self._matched_keys:
+            self._matched.clear()
+            self._matched_keys = frozenset(keys)
         identity = (pod.namespace, pod.labels)
         found = self._matched.get(identity)
         if found is None:
@@ -151,19 +180,23 @@ class ExistingTerms:
 
     def objects_to(self, owner: Pod, other: Pod) -> bool:
         """Whether a required anti-affinity term of one pod, which need not be on a node any more, is about another."""
-        return any(True for _ in self.objections(owner, other))
+        labels = self.namespaces.labels(other.namespace)
+        return any(
+            term.kind is TermKind.REQUIRED_ANTI and term.matcher.matches(other.namespace, labels, other.labels.labels)
+            for term in self._terms_of(owner)
+        )
 
-    def objections(self, owner: Pod, other: Pod) -> Iterator[TermCounts]:
-        """The required anti-affinity terms of one pod, which need not be on a node, that are about another."""
+    def objections(self, owner: Pod, other: Pod) -> Iterator[tuple[str, int]]:
+        """(topology key, how many) of the required anti-affinity terms of one pod, which need not be on a node, that
+        are about another. A key may come more than once.
+        """
         terms = self._terms_of(owner)
         if not terms:
             return
         labels = self.namespaces.labels(other.namespace)
         for term in terms:
-            if term.kind is TermKind.REQUIRED_ANTI and term.matcher.matches(
-                other.namespace, labels, other.labels.labels
-            ):
-                yield term
+            if term.kind is TermKind.REQUIRED_ANTI:
+                yield from term.matcher.applying(other.namespace, labels, other.labels.labels)
 
     def _match(self, namespace: str, labels: dict[str, str]) -> Matched:
         candidates: list[Iterable[TermCounts]] = [self._others]
@@ -172,12 +205,24 @@ class ExistingTerms:
             if value in by_value:
                 candidates.append(by_value[value])
         namespace_labels = self.namespaces.labels(namespace)
-        matched: tuple[list[TermCounts], ...] = ([], [], [])
+        matched: Matched = ({}, {}, {})
         for terms in candidates:
             for term in terms:
-                if term.matcher.matches(namespace, namespace_labels, labels):
-                    matched[term.kind].append(term)
-        return tuple(matched[0]), tuple(matched[1]), tuple(matched[2])
+                for key, times in term.matcher.applying(namespace, namespace_labels, labels):
+                    matched[term.kind].setdefault(key, []).append((term, times))
+        return matched
+
+
+def _binding(term: Term | None) -> TypeGuard[Term]:
+    """False for terms that match nothing, or with a selector that is not valid."""
+    if term is None:
+        return False
+    try:
+        check(term.requirements)
+        check(term.by_labels or ())
+    except SelectorError:
+        return False  # the API server accepts no such selector; a pod that has one anyway binds nobody else
+    return True
 
 
 class _TermsByNamespace(dict[str, tuple[TermCounts, ...]]):

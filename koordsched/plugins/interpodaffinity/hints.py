@@ -39,29 +39,30 @@ class AffinityHints:
             return QueueingHint.SKIP
         terms = self._terms_of(pod)
         if new is None:
-            disliked = terms is not None and any(term.selects(old) for term in terms.anti_affinity)
+            disliked = terms is not None and terms.dislikes(old)
             return _queue_if(disliked or self._existing.objects_to(old, pod) or _may_be_first(terms, pod, old))
         if terms is None:
             return QueueingHint.SKIP
         if old is None:
             return _queue_if(terms.attracts(new))
         attracted = terms.attracts(new) and not terms.attracts(old)
-        relieved = any(t.selects(old) and not t.selects(new) for t in terms.anti_affinity)
+        relieved = old.labels is not new.labels and any(
+            term.times(old) and not term.times(new) for apart in terms.anti_affinity.values() for term in apart
+        )
         lost = not terms.attracts(new) and _may_be_first(terms, pod, old)
         return _queue_if(attracted or relieved or lost)
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         terms = self._terms_of(pod)
         labels = new.metadata.labels
-        anti_keys = [term.key for term in terms.anti_affinity] if terms is not None else []
+        apart = terms.anti_affinity if terms is not None else {}
+        together = terms.keys if terms is not None else {}
         if old is None:
             # Without terms of its own the pod is kept out by those of others, which may not reach the new node.
-            wanted = terms.keys if terms is not None else ()
-            return _queue_if(bool(anti_keys) or not wanted or any(key in labels for key in wanted))
+            return _queue_if(bool(apart) or not together or any(key in together for key in labels))
         before = old.metadata.labels
-        keys = terms.keys if terms is not None else ()
-        attracted = any(key in labels and labels[key] != before.get(key) for key in keys)
-        relieved = any(key in before and labels.get(key) != before[key] for key in anti_keys)
+        attracted = any(key in together and before.get(key) != value for key, value in labels.items())
+        relieved = any(key in apart and labels.get(key) != value for key, value in before.items())
         return _queue_if(attracted or relieved)
 
 

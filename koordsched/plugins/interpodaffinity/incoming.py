@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.interpodaffinity.terms import Namespaces, Term, WireTerms, has_terms
+from koordsched.plugins.interpodaffinity.terms import Namespaces, WireTerms, has_terms
 from koordsched.plugins.podcounts.index import Counter, PodIndex
-from koordsched.plugins.podcounts.query import PodQuery
+from koordsched.plugins.podcounts.query import PodQuery, PodWeights, WeightedQueries
 
 
 class CountedTerm:
-    """One term: the label key of its domains, the query for its pods, and their counter."""
+    """A term, or many with the same topology key: the label key of its domains, the pods it is about, and their
+    counter.
+    """
 
-    __slots__ = ("_counter", "key", "queries")
+    __slots__ = ("_counter", "key", "pods")
 
-    def __init__(self, key: str, queries: tuple[PodQuery, ...]) -> None:
+    def __init__(self, key: str, pods: PodWeights) -> None:
         self.key = key
-        self.queries = queries
+        self.pods = pods
         self._counter: Counter | None = None
 
-    def selects(self, pod: Pod) -> bool:
-        """Whether the pod matches all queries of the term."""
-        return all(query.matches(pod.namespace, pod.labels.labels) for query in self.queries)
+    def times(self, pod: Pod) -> int:
+        """How often the pod counts; 0 if it does not."""
+        return self.pods.weigh(pod.namespace, pod.labels.labels)
 
     def counter(self, index: PodIndex) -> Counter:
-        """The pods that match all queries of the term, terminating ones included."""
+        """The pods that it is about, terminating ones included."""
         if self._counter is None:
-            self._counter = index.counter(self.queries, count_deleting=True)
+            self._counter = index.counter(self.pods, count_deleting=True)
         else:
             self._counter = index.used(self._counter)
         return self._counter
+
+
+_FEW_TERMS = 32
+"""Up to so many terms are counted one by one, and for all pods with an equal one together."""
+
+Weighted = tuple[int, CountedTerm]
+"""What one pod is worth each time it counts."""
 
 
 class IncomingTerms:
@@ -37,33 +48,72 @@ class IncomingTerms:
 
     `affinity`: an existing pod counts for a required affinity term only if it matches all of them, so these
     share one counter; `keys` are their topology keys. `impossible`: one of them matches nothing.
-    `preferred`: with signed weights. Terms that match nothing are left out; `requires` and `prefers` say whether
-    there are any terms at all.
+    `anti_affinity`, `preferred` (with signed weights): by topology key, as those that no node has matter to none, and
+    pods may name ten thousand. Terms that match nothing are left out; `requires` and `prefers` say whether there are
+    any terms at all.
     """
 
-    __slots__ = ("affinity", "anti_affinity", "impossible", "keys", "preferred", "prefers", "requires", "version")
+    __slots__ = (
+        "_disliked",
+        "affinity",
+        "anti_affinity",
+        "impossible",
+        "keys",
+        "preferred",
+        "prefers",
+        "requires",
+        "version",
+    )
 
     def __init__(self, wire: WireTerms, namespaces: Namespaces) -> None:
         """Raises SelectorError."""
         self.version = namespaces.version
-        queries = tuple(namespaces.query(term) for term in wire.required if term is not None)
+        queries = [namespaces.query(term) for term in wire.required if term is not None]
         self.impossible = len(queries) < len(wire.required)
-        self.keys = tuple(dict.fromkeys(term.key for term in wire.required if term is not None))
-        self.affinity = CountedTerm(self.keys[0], queries) if queries else None
-        self.anti_affinity = tuple(_counted(term, namespaces) for term in wire.required_anti if term is not None)
+        self.keys = dict.fromkeys(term.key for term in wire.required if term is not None)
+        self.affinity = CountedTerm(next(iter(self.keys)), PodQuery.all_of(queries)) if queries else None
+        unwanted = [(term.key, 1, namespaces.query(term)) for term in wire.required_anti if term is not None]
+        self._disliked: WeightedQueries | None = None
+        self.anti_affinity = {key: tuple(t for _, t in terms) for key, terms in _counted(unwanted).items()}
         self.requires = bool(wire.required or wire.required_anti)
         self.prefers = bool(wire.preferred)
-        self.preferred = tuple(
-            (weight, _counted(term, namespaces)) for weight, term in wire.preferred if term is not None
+        self.preferred = _counted(
+            [(term.key, weight, namespaces.query(term)) for weight, term in wire.preferred if term is not None]
         )
 
     def attracts(self, pod: Pod) -> bool:
         """Whether the pod matches all required affinity terms."""
-        return self.affinity is not None and not self.impossible and self.affinity.selects(pod)
+        return self.affinity is not None and not self.impossible and self.affinity.times(pod) > 0
+
+    def dislikes(self, pod: Pod) -> bool:
+        """Whether the pod matches a required anti-affinity term."""
+        if not self.anti_affinity:
+            return False
+        if self._disliked is None:
+            members = (_members(term.pods) for terms in self.anti_affinity.values() for term in terms)
+            self._disliked = WeightedQueries(tuple(member for found in members for member in found))
+        return self._disliked.weigh(pod.namespace, pod.labels.labels) > 0
 
 
-def _counted(term: Term, namespaces: Namespaces) -> CountedTerm:
-    return CountedTerm(term.key, (namespaces.query(term),))
+def _members(pods: PodWeights) -> tuple[tuple[int, PodQuery], ...]:
+    return pods.members if isinstance(pods, WeightedQueries) else ((1, pods),)
+
+
+def _counted(terms: Sequence[tuple[str, int, PodQuery]]) -> dict[str, tuple[Weighted, ...]]:
+    """Terms (topology key, weight, pods) by key: each by itself if they are few, otherwise those of a sign together."""
+    found: dict[str, list[Weighted]] = {}
+    if len(terms) <= _FEW_TERMS:
+        for key, weight, query in terms:
+            found.setdefault(key, []).append((weight, CountedTerm(key, query)))
+    else:
+        # What is worth nothing, or as much as something else takes away, is still a preference that applies.
+        together: dict[tuple[str, int], list[tuple[int, PodQuery]]] = {}
+        for key, weight, query in terms:
+            sign = (weight > 0) - (weight < 0)
+            together.setdefault((key, sign), []).append((abs(weight) or 1, query))
+        for (key, sign), members in together.items():
+            found.setdefault(key, []).append((sign, CountedTerm(key, WeightedQueries(tuple(members)))))
+    return {key: tuple(weighted) for key, weighted in found.items()}
 
 
 class IncomingCompiler:

@@ -61,6 +61,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         self._index = handle.cluster.shared(PodIndex)
         self._existing = handle.cluster.shared(ExistingTerms)
         self._topology = self._index.topology
+        self._node_keys = handle.cluster.table.label_keys
         self._compiler = IncomingCompiler(self._existing.namespaces)
         intern = handle.reasons.intern
         self._code_affinity = intern(self.name, Code.UNRESOLVABLE, REASON_AFFINITY)
@@ -94,7 +95,8 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         if not repelling:
             return SKIP
         self._topology.refresh()
-        return SUCCESS if any(self._domains(term, term.key).any for term in repelling) else SKIP
+        applying = ((key, term) for key in self._node_keys & repelling.keys() for term, _ in repelling[key])
+        return SUCCESS if any(self._domains(term, key).any for key, term in applying) else SKIP
 
     def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """Affinity first, then the pod's own anti-affinity, then that of the pods there."""
@@ -105,12 +107,15 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
             if terms.affinity is not None or terms.impossible:
                 lonely = self._lonely(terms, pod, table, rows)
                 codes = _refuse(codes, lonely, self._code_affinity)
-            for term in terms.anti_affinity:
-                disliked = self._any_there(term.counter(self._index), term.key, table, rows)
-                codes = _refuse(codes, disliked, self._code_anti_affinity)
-        for existing in self._existing.matching(pod)[TermKind.REQUIRED_ANTI]:
-            unwelcome = self._any_there(existing, existing.key, table, rows)
-            codes = _refuse(codes, unwelcome, self._code_existing)
+            for key in self._node_keys & terms.anti_affinity.keys():
+                for term in terms.anti_affinity[key]:
+                    disliked = self._any_there(term.counter(self._index), key, table, rows)
+                    codes = _refuse(codes, disliked, self._code_anti_affinity)
+        repelling = self._existing.matching(pod)[TermKind.REQUIRED_ANTI]
+        for key in self._node_keys & repelling.keys():
+            for existing, _ in repelling[key]:
+                unwelcome = self._any_there(existing, key, table, rows)
+                codes = _refuse(codes, unwelcome, self._code_existing)
         return codes
 
     def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> AffinityWorlds:
@@ -137,7 +142,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
 
     def _lonely(self, terms: IncomingTerms, pod: Pod, table: NodeTable, rows: RowArray) -> Mask:
         """Where required affinity is not satisfied."""
-        if terms.impossible or terms.affinity is None:
+        if terms.impossible or terms.affinity is None or any(key not in self._node_keys for key in terms.keys):
             return np.ones(len(rows), dtype=np.bool_)
         counter = terms.affinity.counter(self._index)
         domains = [self._domains(counter, key) for key in terms.keys]
@@ -176,17 +181,21 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
             return Status(Code.ERROR, (str(error),))
         if not self._preferences(state, pod):
             return SKIP
-        preferred = state.terms.preferred if state.terms is not None else ()
+        preferred = state.terms.preferred if state.terms is not None else {}
+        node_keys = self._node_keys
         _, required, preferring = self._existing.matching(pod)
         self._topology.refresh()
         state.worth = {}
-        for weight, term in preferred:
-            self._weigh(state.worth, term.counter(self._index), term.key, weight)
+        for key in node_keys & preferred.keys():
+            for weight, term in preferred[key]:
+                self._weigh(state.worth, term.counter(self._index), key, weight)
         if self._hard_weight > 0:
-            for existing in required:
-                self._weigh(state.worth, existing, existing.key, self._hard_weight)
-        for existing in preferring:
-            self._weigh(state.worth, existing, existing.key, existing.weight)
+            for key in node_keys & required.keys():
+                for existing, times in required[key]:
+                    self._weigh(state.worth, existing, key, self._hard_weight * times)
+        for key in node_keys & preferring.keys():
+            for existing, times in preferring[key]:
+                self._weigh(state.worth, existing, key, existing.weight * times)
         return SUCCESS if state.worth else SKIP
 
     def _weigh(self, worth: dict[str, Counts], counts: RowCounts, key: str, weight: int) -> None:

@@ -6,14 +6,15 @@ mismatchLabelKeys are part of the selector already: the API server merges them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
 from koordsched.cluster.objects import NAMESPACES, Store
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.podcounts.query import PodQuery, Requirement, requirements_of
+from koordsched.plugins.podcounts.query import PodQuery, requirements_of
+from koordsched.plugins.podcounts.weights import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ def compile_term(term: PodAffinityTerm, own_namespace: str) -> Term | None:
     )
 
 
+_RESOLVED_KEPT = 1024
+
+
 class Namespaces:
     """Labels of namespaces, and which of them satisfy a selector.
 
@@ -54,11 +58,13 @@ class Namespaces:
     def __init__(self, cluster: ClusterState) -> None:
         self._store: Store[Namespace] = cluster.objects.of(NAMESPACES)
         self.version = 0
+        self._resolved: dict[tuple[frozenset[str], tuple[Requirement, ...]], frozenset[str]] = {}
         self._store.subscribe(self._on_change)
 
     def _on_change(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self.version += 1
+            self._resolved.clear()
 
     def labels(self, name: str) -> Mapping[str, str] | None:
         """The labels of a namespace: none if there is no such namespace, None if we may not see it."""
@@ -69,13 +75,19 @@ class Namespaces:
 
     def query(self, term: Term) -> PodQuery:
         """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
+        if term.by_labels is None:
+            return PodQuery(term.listed, term.requirements)
         if term.by_labels == ():
             return PodQuery(None, term.requirements)
-        found = set(term.listed)
-        if term.by_labels is not None:
-            wanted = PodQuery(None, term.by_labels).selector
-            found |= {n.metadata.name for n in self._store if wanted.matches(n.metadata.labels)}
-        return PodQuery(frozenset(found), term.requirements)
+        scope = (term.listed, term.by_labels)
+        found = self._resolved.get(scope)
+        if found is None:
+            if len(self._resolved) >= _RESOLVED_KEPT:
+                self._resolved.clear()
+            wanted = PodQuery(None, term.by_labels)
+            labelled = {n.metadata.name for n in self._store if wanted.admits(n.metadata.labels)}
+            found = self._resolved[scope] = term.listed | labelled
+        return PodQuery(found, term.requirements)
 
 
 def _terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[Term | None, ...]:
@@ -109,18 +121,30 @@ def has_terms(shape: PodShape) -> bool:
 class TermMatcher:
     """A term of an existing pod, put to incoming pods. Raises SelectorError if a selector is not valid."""
 
-    __slots__ = ("_by_labels", "listed", "query")
+    __slots__ = ("_by_labels", "key", "listed", "query")
 
     def __init__(self, term: Term) -> None:
+        self.key = term.key
         self.listed = term.listed
         self.query = PodQuery(None, term.requirements)
-        self._by_labels = None if term.by_labels is None else PodQuery(None, term.by_labels).selector
+        self._by_labels = None if term.by_labels is None else PodQuery(None, term.by_labels)
+
+    @property
+    def equalities(self) -> tuple[tuple[str, str], ...]:
+        """(key, value) pairs that every pod carries which is meant."""
+        return self.query.equalities
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
         """Whether a pod of that namespace with these labels is meant; labels that nobody knows (None) may be any."""
         if namespace not in self.listed:
             if self._by_labels is None:
                 return False
-            if namespace_labels is not None and not self._by_labels.matches(namespace_labels):
+            if namespace_labels is not None and not self._by_labels.admits(namespace_labels):
                 return False
-        return self.query.selector.matches(labels)
+        return self.query.admits(labels)
+
+    def applying(
+        self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
+    ) -> Iterable[tuple[str, int]]:
+        """(topology key, 1) if such a pod is meant."""
+        return ((self.key, 1),) if self.matches(namespace, namespace_labels, labels) else ()

@@ -46,13 +46,16 @@ class AffinityWorlds(Worlds):
         self._index = index
         self._topology = index.topology
         self._codes = affinity, anti_affinity, existing
+        node_keys = index.topology.table.label_keys
         self._repelling = terms_of_others.matching(pod)[TermKind.REQUIRED_ANTI]
+        apart = terms.anti_affinity if terms is not None else {}
+        self._apart = [term for key, counted in apart.items() if key in node_keys for term in counted]
         self.tallies = []
         if terms is not None:
-            counted = (terms.affinity, *terms.anti_affinity)
+            counted = (terms.affinity, *self._apart)
             self.tallies.extend(_selected(term) for term in counted if term is not None)
-        keys = {term.key: None for term in self._repelling}
-        keys.update((term.key, None) for other in coming for term in terms_of_others.objections(other, pod))
+        keys = dict.fromkeys(key for key in self._repelling if key in node_keys)
+        keys.update((key, None) for other in coming for key, _ in terms_of_others.objections(other, pod))
         self._repelling_keys = tuple(keys)
         self.tallies.extend(_objecting(key, pod, terms_of_others) for key in keys)
         self._repelled: dict[str, Counts | None] = {}
@@ -69,7 +72,7 @@ class AffinityWorlds(Worlds):
                 codes[self._lonely(terms, terms.affinity, table, rows, next(left))] = affinity
             if terms.impossible:
                 codes[:] = affinity
-            for term in terms.anti_affinity:
+            for term in self._apart:
                 counts = self._counts(term.counter(self._index), term.key)
                 disliked = _any_there(counts, table.label_column(term.key).ids.data.take(rows), next(left))
                 codes[disliked & (codes == PASS)] = anti_affinity
@@ -85,8 +88,8 @@ class AffinityWorlds(Worlds):
     def _against(self, key: str) -> Counts | None:
         """By domain, how many terms of pods there keep the pod away; None if there are none at all."""
         if key not in self._repelled:
-            found = [self._counts(term, key) for term in self._repelling if term.key == key]
-            present = [counts for counts in found if counts is not None]
+            found = [(self._counts(term, key), times) for term, times in self._repelling.get(key, ())]
+            present = [counts * times for counts, times in found if counts is not None]
             self._repelled[key] = np.sum(present, axis=0, dtype=np.int64) if present else None
         return self._repelled[key]
 
@@ -94,6 +97,8 @@ class AffinityWorlds(Worlds):
         self, terms: IncomingTerms, term: CountedTerm, table: NodeTable, rows: RowArray, change: Amounts
     ) -> Mask:
         """Where required affinity is not satisfied."""
+        if any(key not in table.label_keys for key in terms.keys):
+            return np.ones(len(rows), dtype=np.bool_)
         counter = term.counter(self._index)
         first: Mask = np.full(len(rows), terms.attracts(self._pod))
         lacking: Mask = np.zeros(len(rows), dtype=np.bool_)
@@ -117,14 +122,14 @@ def _any_there(counts: Counts | None, ids: Ids, change: Amounts) -> Mask:
 
 
 def _selected(term: CountedTerm) -> Tally:
-    """The pods that match all queries of a term, terminating ones included."""
-    return Tally((AffinityWorlds, term.queries), lambda other: int(term.selects(other)))
+    """The pods that a term is about, terminating ones included."""
+    return Tally((AffinityWorlds, term.pods), term.times)
 
 
 def _objecting(key: str, pod: Pod, terms_of_others: ExistingTerms) -> Tally:
     """The terms with this key by which other pods keep the pod away."""
 
     def count(other: Pod) -> int:
-        return sum(term.key == key for term in terms_of_others.objections(other, pod))
+        return sum(times for found, times in terms_of_others.objections(other, pod) if found == key)
 
     return Tally((AffinityWorlds, pod.namespace, pod.labels, key, terms_of_others.namespaces.version), count)

@@ -7,58 +7,67 @@ Groups and counters find each other through equality requirements (`app=web`), w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.podcounts.query import PodQuery
+from koordsched.plugins.podcounts.query import PodQuery, PodWeights, WeightedQueries
 from koordsched.plugins.podcounts.rowcounts import RowCounts
 from koordsched.plugins.podcounts.topology import Topology
 
 _BUDGET = 128 << 20
 """Bytes that all counters together may take."""
 _ALWAYS_KEPT = 64
+_EQUALITIES_COMPARED = 4
+"""The most selective of so many equality requirements leads to the groups of a counter."""
 _WITHOUT_EQUALITY = 1024
 """So many counters may lack an equality requirement: each is asked about every new group."""
 
 
 class Counter(RowCounts):
-    """Counts the pods that match all of the queries; those being deleted only with `count_deleting`.
+    """Counts pods, each as often as `pods` says; those being deleted only with `count_deleting`.
 
     `dropped`: the index has given it up, ask for it again.
     """
 
-    __slots__ = ("count_deleting", "dropped", "last_used", "queries")
+    __slots__ = ("count_deleting", "dropped", "last_used", "newest_group", "pods")
 
-    def __init__(self, topology: Topology, queries: tuple[PodQuery, ...], count_deleting: bool) -> None:
+    def __init__(self, topology: Topology, pods: PodWeights, count_deleting: bool) -> None:
         super().__init__(topology)
-        self.queries = queries
+        self.pods = pods
         self.count_deleting = count_deleting
         self.dropped = False
         self.last_used = 0
-
-    def selects(self, namespace: str, labels: LabelSet) -> bool:
-        """Whether pods with these labels in that namespace count."""
-        return all(query.matches(namespace, labels.labels) for query in self.queries)
-
-    @property
-    def equalities(self) -> Iterator[tuple[str, str]]:
-        """(key, value) pairs that every counted pod carries."""
-        return (pair for query in self.queries for pair in query.selector.equalities)
+        self.newest_group = 0
+        """The number of the newest group that was looked at, of a counter that looks for itself."""
 
 
 class _Group:
-    """The pods of one namespace with the same labels: how many on each row, by whether they are being deleted."""
+    """The pods of one namespace with the same labels: how many on each row, by whether they are being deleted.
 
-    __slots__ = ("counters", "deleting", "labels", "namespace", "staying")
+    `counters`: how often each counts one of these pods. `number`: later groups have higher ones.
+    """
 
-    def __init__(self, namespace: str, labels: LabelSet) -> None:
+    __slots__ = ("counters", "deleting", "labels", "namespace", "number", "staying")
+
+    def __init__(self, namespace: str, labels: LabelSet, number: int) -> None:
         self.namespace = namespace
         self.labels = labels
+        self.number = number
         self.staying: dict[int, int] = {}
         self.deleting: dict[int, int] = {}
-        self.counters: list[Counter] = []
+        self.counters: dict[Counter, int] = {}
+
+    def joins(self, counter: Counter) -> None:
+        """The counter counts these pods from now on, if they are any of its business."""
+        weight = counter.pods.weigh(self.namespace, self.labels.labels)
+        if not weight:
+            return
+        self.counters[counter] = weight
+        for rows in (self.staying, self.deleting) if counter.count_deleting else (self.staying,):
+            for row, count in rows.items():
+                counter.add(row, weight * count)
 
 
 class PodIndex:
@@ -69,7 +78,9 @@ class PodIndex:
         self._groups: dict[str, dict[LabelSet, _Group]] = {}
         # Only for label keys that some counter asks by equality: key -> value -> groups.
         self._groups_by: dict[str, dict[str, dict[_Group, None]]] = {}
-        self._counters: dict[tuple[tuple[PodQuery, ...], bool], Counter] = {}
+        self._in_order: dict[_Group, None] = {}
+        self._newest_group = 0
+        self._counters: dict[tuple[PodWeights, bool], Counter] = {}
         self._counters_by: dict[str, dict[str, dict[Counter, None]]] = {}
         self._other_counters: dict[Counter, None] = {}
         self._uses = 0
@@ -102,14 +113,16 @@ class PodIndex:
             rows[row] = count
         else:
             del rows[row]
-        for counter in group.counters:
+        for counter, weight in group.counters.items():
             if not pod.deleting or counter.count_deleting:
-                counter.add(row, sign)
+                counter.add(row, sign * weight)
         if not count and not group.staying and not group.deleting:
             self._forget_group(group)
 
     def _new_group(self, namespace: str, labels: LabelSet) -> _Group:
-        group = _Group(namespace, labels)
+        self._newest_group += 1
+        group = _Group(namespace, labels, self._newest_group)
+        self._in_order[group] = None
         candidates = [self._other_counters]
         for key, value in labels.labels.items():
             groups = self._groups_by.get(key)
@@ -118,10 +131,13 @@ class PodIndex:
             counters = self._counters_by.get(key)
             if counters is not None and value in counters:
                 candidates.append(counters[value])
-        group.counters = [c for found in candidates for c in found if c.selects(namespace, labels)]
+        for found in candidates:
+            for counter in found:
+                group.joins(counter)
         return group
 
     def _forget_group(self, group: _Group) -> None:
+        del self._in_order[group]
         groups = self._groups[group.namespace]
         del groups[group.labels]
         if not groups:
@@ -135,27 +151,39 @@ class PodIndex:
 
     # --- counters --------------------------------------------------------------------------------
 
-    def counter(self, queries: tuple[PodQuery, ...], *, count_deleting: bool) -> Counter:
-        """The counter of pods that match all of the queries (at least one)."""
-        found = self._counters.get((queries, count_deleting))
+    def counter(self, pods: PodWeights, *, count_deleting: bool) -> Counter:
+        """The counter of these pods."""
+        found = self._counters.get((pods, count_deleting))
         if found is None:
             self._make_room()
-            found = self._counters[(queries, count_deleting)] = self._new_counter(queries, count_deleting)
+            found = self._counters[(pods, count_deleting)] = self._new_counter(pods, count_deleting)
         return self.used(found)
 
     def used(self, counter: Counter) -> Counter:
         """The same counter, or its successor if it was dropped; it counts as used now."""
         if counter.dropped:
-            return self.counter(counter.queries, count_deleting=counter.count_deleting)
+            return self.counter(counter.pods, count_deleting=counter.count_deleting)
         self._uses += 1
         counter.last_used = self._uses
+        if counter.newest_group != self._newest_group and isinstance(counter.pods, WeightedQueries):
+            self._look_at_new_groups(counter)
         return counter
 
-    def _new_counter(self, queries: tuple[PodQuery, ...], count_deleting: bool) -> Counter:
-        counter = Counter(self.topology, queries, count_deleting)
+    def _look_at_new_groups(self, counter: Counter) -> None:
+        """Queries by the thousand are put to new groups when somebody asks, not whenever a pod comes."""
+        for group in reversed(self._in_order):
+            if group.number <= counter.newest_group:
+                break
+            group.joins(counter)
+        counter.newest_group = self._newest_group
+
+    def _new_counter(self, pods: PodWeights, count_deleting: bool) -> Counter:
+        counter = Counter(self.topology, pods, count_deleting)
+        if isinstance(pods, WeightedQueries):
+            return counter
         best: dict[_Group, None] | None = None
         where: tuple[str, str] | None = None
-        for key, value in counter.equalities:
+        for key, value in pods.equalities[:_EQUALITIES_COMPARED]:
             groups = self._indexed(key).get(value, {})
             if best is None or len(groups) < len(best):
                 best, where = groups, (key, value)
@@ -163,12 +191,8 @@ class PodIndex:
             self._other_counters[counter] = None
         else:
             self._counters_by.setdefault(where[0], {}).setdefault(where[1], {})[counter] = None
-        for group in self._groups_in(queries[0]) if best is None else best:
-            if counter.selects(group.namespace, group.labels):
-                group.counters.append(counter)
-                for rows in (group.staying, group.deleting) if count_deleting else (group.staying,):
-                    for row, count in rows.items():
-                        counter.add(row, count)
+        for group in self._groups_in(pods) if best is None else best:
+            group.joins(counter)
         return counter
 
     def _groups_in(self, query: PodQuery) -> Iterable[_Group]:
@@ -179,11 +203,10 @@ class PodIndex:
         by_value = self._groups_by.get(key)
         if by_value is None:
             by_value = self._groups_by[key] = {}
-            for groups in self._groups.values():
-                for group in groups.values():
-                    value = group.labels.labels.get(key)
-                    if value is not None:
-                        by_value.setdefault(value, {})[group] = None
+            for group in self._in_order:
+                value = group.labels.labels.get(key)
+                if value is not None:
+                    by_value.setdefault(value, {})[group] = None
         return by_value
 
     def _make_room(self) -> None:
@@ -199,15 +222,17 @@ class PodIndex:
     def _drop(self, dropped: list[Counter]) -> None:
         gone = set(dropped)
         for counter in dropped:
-            del self._counters[(counter.queries, counter.count_deleting)]
+            del self._counters[(counter.pods, counter.count_deleting)]
             self._other_counters.pop(counter, None)
             counter.dropped = True
             counter.clear()  # whoever asked for it keeps it, to ask again
-        for groups in self._groups.values():
-            for group in groups.values():
-                group.counters = [c for c in group.counters if c not in gone]
+        for group in self._in_order:
+            for counter in group.counters.keys() & gone:
+                del group.counters[counter]
         self._counters_by = _without(self._counters_by, gone)
-        asked = {key for counter in self._counters.values() for key, _ in counter.equalities}
+        asked = {
+            key for counter in self._counters.values() for key, _ in counter.pods.equalities[:_EQUALITIES_COMPARED]
+        }
         for key in self._groups_by.keys() - asked:
             del self._groups_by[key]
 

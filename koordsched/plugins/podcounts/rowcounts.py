@@ -17,6 +17,9 @@ _NONE = int(np.iinfo(np.int64).max)
 _OBJECT_BYTES = 2 << 10
 """What one set of counts takes besides its arrays: itself, its queries or its term."""
 
+_ROW_BYTES = 100
+"""What a row takes that is kept by itself."""
+
 _MAX_DOMAINS = 16
 """Distinct (key, eligible nodes) that one set of counts follows; pods of one workload need one or two."""
 
@@ -131,55 +134,73 @@ class DomainCounts:
 
 
 class RowCounts:
-    """How many there are on each row. `total` is their sum."""
+    """How many there are on each row. `total` is their sum.
 
-    __slots__ = ("__weakref__", "_by_row", "_domains", "_topology", "total")
+    As long as nobody asks for all rows, only those that have any are kept: most counts that pods make are of very few.
+    """
+
+    __slots__ = ("__weakref__", "_by_row", "_domains", "_few", "_topology", "total")
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._by_row: Counts = np.zeros(topology.table.size, dtype=np.int64)
+        self._by_row: Counts | None = None
+        self._few: dict[int, int] = {}  # by row, until there is an array
         self._domains: dict[tuple[str, EligibleNodes], DomainCounts] = {}
         self.total = 0
 
     def add(self, row: int, count: int) -> None:
         """So many more on a row (fewer if negative)."""
-        if row >= len(self._by_row):
-            self._grow(row + 1)
-        self._by_row[row] += count
         self.total += count
+        by_row = self._by_row
+        if by_row is None:
+            few = self._few
+            there = few.get(row, 0) + count
+            if there:
+                few[row] = there
+            else:
+                few.pop(row, None)
+            return
+        if row >= len(by_row):
+            by_row = self._grown(by_row, row + 1)
+        by_row[row] += count
         for domains in self._domains.values():
             domains.add(row, count)
 
-    def _grow(self, size: int) -> None:
-        larger = np.zeros(max(size, 2 * len(self._by_row)), dtype=np.int64)
-        larger[: len(self._by_row)] = self._by_row
-        self._by_row = larger
+    def _grown(self, by_row: Counts, size: int) -> Counts:
+        larger = self._by_row = np.zeros(max(size, 2 * len(by_row)), dtype=np.int64)
+        larger[: len(by_row)] = by_row
+        return larger
 
     @property
     def by_row(self) -> Counts:
         """int64[at least as many as there are rows]."""
-        size = self._topology.table.size
-        if size > len(self._by_row):
-            self._grow(size)
-        return self._by_row
+        by_row, size = self._by_row, self._topology.table.size
+        if by_row is None:
+            few, self._few = self._few, {}
+            by_row = self._by_row = np.zeros(max(size, 1 + max(few, default=-1)), dtype=np.int64)
+            by_row[list(few)] = list(few.values())
+        return by_row if size <= len(by_row) else self._grown(by_row, size)
 
     def domains(self, key: str, eligible: EligibleNodes) -> DomainCounts:
         """The sums for a label key, up to date; `Topology.refresh` comes first."""
         found = self._domains.get((key, eligible))
+        by_row = self.by_row
         if found is None:
             if len(self._domains) >= _MAX_DOMAINS:
                 del self._domains[next(iter(self._domains))]
             found = self._domains[(key, eligible)] = DomainCounts(self._topology, key, eligible)
-        found.refresh(self.by_row)
+        found.refresh(by_row)
         return found
 
     @property
     def nbytes(self) -> int:
         """About what it takes."""
-        return _OBJECT_BYTES + self._by_row.nbytes + sum(domains.nbytes for domains in self._domains.values())
+        rows = len(self._few) * _ROW_BYTES if self._by_row is None else self._by_row.nbytes
+        return _OBJECT_BYTES + rows + sum(domains.nbytes for domains in self._domains.values())
 
     def clear(self) -> None:
         """Gives the arrays up; nobody may count on these counts any more."""
-        self._by_row = np.zeros(0, dtype=np.int64)
+        self._by_row = None
+        self._few.clear()
         self._domains.clear()
         self.total = 0

@@ -13,9 +13,10 @@ from koordsched.api.core import TopologySpreadConstraint
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.podcounts.index import Counter, PodIndex
-from koordsched.plugins.podcounts.query import PodQuery, Requirement, pinned, requirements_of
+from koordsched.plugins.podcounts.query import PodQuery, pinned, requirements_of
 from koordsched.plugins.podcounts.rowcounts import DomainCounts
 from koordsched.plugins.podcounts.topology import EligibleNodes
+from koordsched.plugins.podcounts.weights import Requirement
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 HONOR, IGNORE = "Honor", "Ignore"
@@ -38,7 +39,7 @@ class Constraint:
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether the selector matches a pod, of the right namespace, with these labels."""
-        return self.query is not None and self.query.selector.matches(labels)
+        return self.query is not None and self.query.admits(labels)
 
     def counter(self, index: PodIndex) -> Counter | None:
         """The existing pods that count, terminating ones left out; None if none ever does.
@@ -48,7 +49,7 @@ class Constraint:
         if self.query is None or not self.query.requirements:
             return None
         if self._counter is None:
-            self._counter = index.counter((self.query,), count_deleting=False)
+            self._counter = index.counter(self.query, count_deleting=False)
         else:
             self._counter = index.used(self._counter)
         return self._counter
