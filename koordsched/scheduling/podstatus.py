@@ -71,6 +71,8 @@ class PodStatusWriter:
         self._written: dict[str, _Wish] = {}
         """What was written but may not have come back through the watch yet."""
         self._busy: set[str] = set()
+        self._moot: set[str] = set()
+        """Of these, pods that were forgotten meanwhile: nothing is tried again or kept."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
@@ -103,6 +105,8 @@ class PodStatusWriter:
         self._wishes.pop(uid, None)
         self._held.pop(uid, None)
         self._written.pop(uid, None)
+        if uid in self._busy:
+            self._moot.add(uid)
 
     async def drain(self) -> None:
         """Waits until everything is written or given up."""
@@ -113,6 +117,11 @@ class PodStatusWriter:
     def unwritten(self) -> int:
         """Pods with wishes that are not written."""
         return len(self._wishes) + len(self._held)
+
+    @property
+    def remembered(self) -> int:
+        """Pods of which it is known what was written last."""
+        return len(self._written)
 
     def _wished(self, uid: str) -> _Wish | None:
         return self._wishes.get(uid) or self._held.get(uid)
@@ -156,7 +165,8 @@ class PodStatusWriter:
             for attempt in range(_RETRIES + 1):
                 try:
                     await self._send(pod.namespace, pod.name, self._body(wish))
-                    self._remember(uid, wish)
+                    if uid not in self._moot:
+                        self._remember(uid, wish)
                     return
                 except PatchRejected as error:
                     _log.debug("status of %s not written: %s", pod.key, error)
@@ -167,9 +177,12 @@ class PodStatusWriter:
                         _log.warning("status of %s not written after %d tries: %s", pod.key, attempt + 1, error)
                         return
                 await asyncio.sleep(delay)
+                if uid in self._moot:
+                    return
                 delay *= _RETRY_FACTOR
         finally:
             self._busy.discard(uid)
+            self._moot.discard(uid)
             held = self._held.pop(uid, None)
             if held is not None:
                 self._wishes[uid] = held

@@ -1,0 +1,127 @@
+"""What is written to a pod's status, how often, and what is kept of it (core spec 2.6, 5.1)."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from koordsched.scheduling.podstatus import PatchFailed, PatchRejected, PodStatusWriter
+from tests.plugins.harness import Bench
+from tests.plugins.objects import pod
+from tests.virtualtime import run
+
+
+class Server:
+    """Takes 0.1 s for a patch, and answers the first with these errors, one after the other."""
+
+    def __init__(self, *errors):
+        self._errors = list(errors)
+        self.patches = []
+
+    async def __call__(self, namespace, name, body):
+        self.patches.append((name, orjson.loads(body)["status"]))
+        await asyncio.sleep(0.1)
+        if self._errors and (error := self._errors.pop(0)) is not None:
+            raise error
+
+    def messages(self):
+        return [status["conditions"][0]["message"] for _, status in self.patches if status.get("conditions")]
+
+
+def writer_to(server):
+    return PodStatusWriter(server, lambda: 1_900_000_000.0)
+
+
+def test_while_one_is_written_newer_wishes_replace_older_ones():
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        for i in range(5):
+            writer.condition(waiting, "Unschedulable", f"message {i}", None)
+            await asyncio.sleep(0.01)
+        await writer.drain()
+        assert server.messages() == ["message 0", "message 4"]
+
+    run(main())
+
+
+def test_what_the_pod_shows_is_not_written_again():
+    async def main():
+        shown = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        thing = pod("p")
+        thing["status"] = {"conditions": [shown], "nominatedNodeName": "alder"}
+        server = Server()
+        writer = writer_to(server)
+        waiting = Bench().pod(thing)
+        writer.condition(waiting, "Unschedulable", "no room", None)
+        writer.condition(waiting, "Unschedulable", "no room", "alder")
+        writer.nominate(waiting, "alder")
+        await writer.drain()
+        assert server.patches == []
+        writer.condition(waiting, "Unschedulable", "still no room", "")
+        await writer.drain()
+        # Written, but the watch has not brought it back yet.
+        writer.condition(waiting, "Unschedulable", "still no room", "")
+        writer.nominate(waiting, "")
+        await writer.drain()
+        assert len(server.patches) == 1
+        assert server.patches[0][1]["nominatedNodeName"] is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "errors, sent",
+    [
+        ([None], 1),
+        ([PatchFailed("503")] * 2, 3),
+        ([PatchFailed("503")] * 5, 5),  # the fifth is the last
+        ([PatchRejected("404")], 1),
+    ],
+)
+def test_failures_are_tried_again_refusals_are_not(errors, sent):
+    async def main():
+        server = Server(*errors)
+        writer = writer_to(server)
+        writer.condition(Bench().pod(pod("p")), "Unschedulable", "no room", None)
+        await writer.drain()
+        assert len(server.patches) == sent
+        assert writer.unwritten == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "errors", [[], [PatchFailed("503")], [PatchRejected("404")]], ids=["written", "failed", "gone"]
+)
+@pytest.mark.parametrize("wishes", [1, 2])
+def test_nothing_is_kept_of_a_pod_that_vanishes_while_its_status_is_written(wishes, errors):
+    async def main():
+        server, waiting = Server(*errors), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        for i in range(wishes):
+            writer.condition(waiting, "Unschedulable", f"message {i}", None)
+            await asyncio.sleep(0.01)
+        writer.forget(waiting.uid)
+        await writer.drain()
+        assert server.messages() == ["message 0"]
+        assert writer.unwritten == writer.remembered == 0
+
+    run(main())
+
+
+def test_a_pod_that_comes_back_under_way_is_written_after_all():
+    """Its binding had begun and failed: the wish of before is moot, the new one is not."""
+
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.condition(waiting, "Unschedulable", "before", None)
+        await asyncio.sleep(0.01)
+        writer.forget(waiting.uid)
+        writer.condition(waiting, "SchedulerError", "after", None)
+        await writer.drain()
+        assert server.messages() == ["before", "after"]
+        assert writer.remembered == 1
+
+    run(main())
