@@ -6,6 +6,7 @@ import json
 import random
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordsched.client.errors import Ambiguous, NotSent
