@@ -10,6 +10,7 @@ from koordsched.framework.interface import Cycle
 from koordsched.framework.status import ReasonTable
 from koordsched.plugins.interpodaffinity import existing, incoming
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
+from koordsched.plugins.matching.lookup import LabelTest, MembershipTest
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.podcounts import query, weights
 from koordsched.plugins.podcounts.index import PodIndex
@@ -18,7 +19,8 @@ from koordsched.plugins.podcounts.topology import Topology
 from koordsched.plugins.podcounts.weights import LabelWeights
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.harness import Bench, same_scores, scheduler
-from tests.plugins.objects import node, pod
+from tests.plugins.objects import node, node_affinity, pod
+from tests.plugins.objects import term as node_term
 from tests.reference.plugins import REGISTRY
 from tests.reference.selectors import label_selector_matches
 from tests.reference.status import SKIP
@@ -309,3 +311,72 @@ def test_counters_of_many_terms_look_at_new_pods_when_they_are_asked(monkeypatch
         world.add(bench.pod(pod("r", labels={"app": "a99"})), 1)
         assert index.used(counter).by_row.tolist() == [120, 103]
     assert index.used(counter).by_row.tolist() == [120, 3]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_node_terms_judge_as_the_reference_does(seed):
+    """Also terms of one value, which are looked up together, and keys that no node has."""
+    rng = Random(seed)
+
+    def expression():
+        operator = rng.choice(("In", "In", "In", "NotIn", "Exists", "DoesNotExist"))
+        key = rng.choice(("a", "a", "b", "nobody-has-this"))
+        values = rng.sample(("x", "y", "w"), rng.randint(1, 2)) if operator in ("In", "NotIn") else ()
+        return (key, operator, *values)
+
+    nodes = [
+        node(f"n{i}", labels={key: rng.choice("xyz") for key in rng.sample("ab", rng.randint(0, 2))}) for i in range(6)
+    ]
+    bench = Bench(*nodes)
+    plugin, naive, world = bench.plugin("NodeAffinity"), REGISTRY["NodeAffinity"]({}), World(nodes)
+    for i in range(15):
+        terms = [node_term(*(expression() for _ in range(rng.choice((0, 1, 1, 2))))) for _ in range(rng.randint(1, 6))]
+        more = {"nodeSelector": rng.choice(({"a": "x"}, {"nobody-has-this": "x"}))} if rng.random() < 0.3 else {}
+        item = pod(f"p{i}", affinity=node_affinity(terms), **more)
+        verdicts = {n["metadata"]["name"]: naive.filter(item, n, world) for n in nodes}
+        expected = {name: verdict and (verdict.code, *verdict.reasons) for name, verdict in verdicts.items()}
+        assert bench.filter(plugin, item) == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {f"k{i}": "v" for i in range(10_000)}},
+        {"affinity": node_affinity([node_term((HOSTNAME, "In", f"n{i}")) for i in range(10_000)])},
+        {"affinity": node_affinity([node_term(*((f"k{i}", "NotIn", "v") for i in range(10_000)))])},
+    ],
+    ids=["selector", "one host name each", "labels that no node has"],
+)
+def test_nodes_are_looked_at_once_for_ten_thousand_requirements(spec, monkeypatch):
+    looked_at = []
+    for kind in (LabelTest, MembershipTest):
+        mask = kind.mask
+        monkeypatch.setattr(kind, "mask", lambda self, *args, mask=mask: looked_at.append(self) or mask(self, *args))
+    bench = Bench(node("n1"), node("n2"))
+    plugin = bench.plugin("NodeAffinity")
+    codes = plugin.filter_rows(bench.pod(pod("p", **spec)).shape, bench.cluster.table, bench.cluster.table.all_rows)
+    assert len(looked_at) <= 1
+    assert (codes is None) == ("nodeSelector" not in spec)
+
+
+@pytest.mark.parametrize("when", ["DoNotSchedule", "ScheduleAnyway"])
+def test_domains_that_no_node_is_in_are_not_counted(when):
+    constraints = [
+        {
+            "maxSkew": 1,
+            "topologyKey": f"k{i}",
+            "whenUnsatisfiable": when,
+            "labelSelector": {"matchLabels": {"app": f"a{i}"}},
+        }
+        for i in range(1000)
+    ]
+    nodes = [node("n1"), node("n2")]
+    bench = Bench(*nodes)
+    plugin, naive = bench.plugin("PodTopologySpread"), REGISTRY["PodTopologySpread"]({})
+    item, world = pod("p", labels={"app": "a3"}, topologySpreadConstraints=constraints), World(nodes)
+    if when == "DoNotSchedule":
+        verdicts = {n["metadata"]["name"]: naive.filter(item, n, world) for n in nodes}
+        assert bench.filter(plugin, item) == {n: (v.code, *v.reasons) for n, v in verdicts.items()}
+    else:
+        same_scores(bench, plugin, naive, item, world, nodes)
+    assert len(bench.cluster.shared(PodIndex)) == 0

@@ -66,10 +66,17 @@ class NodeTerm:
 
     def mask(self, table: NodeTable, rows: Rows) -> Mask:
         """The verdict on each row."""
-        tests: list[LabelTest | NameTest] = [*self._labels, *self._names]
+        tests: list[LabelTest | NameTest] = list(self._names)
+        for test in self._labels:
+            if test.key in table.label_keys:
+                tests.append(test)
+            elif not test.passes(None):
+                return np.zeros(count_of(rows), dtype=np.bool_)
+        if not tests:
+            return np.ones(count_of(rows), dtype=np.bool_)
         mask = tests[0].mask(table, rows)
-        for test in tests[1:]:
-            mask &= test.mask(table, rows)
+        for other in tests[1:]:
+            mask &= other.mask(table, rows)
         return mask
 
 
@@ -130,8 +137,19 @@ class RequiredNodes:
         return np.ones(count_of(rows), dtype=np.bool_)
 
 
+def _single_value(term: NodeSelectorTerm) -> tuple[str, str] | None:
+    """The label key and value that a term asks for, if it is valid and asks for nothing else."""
+    if term.match_fields or len(term.match_expressions) != 1:
+        return None
+    only = term.match_expressions[0]
+    if only.operator != "In" or len(only.values) != 1:
+        return None
+    value = only.values[0]
+    return (only.key, value) if is_label_key(only.key) and is_label_value(value) else None
+
+
 class NodeSelectors:
-    """Compiles node selectors; equal requirements share one test, and with it its look-up table."""
+    """Compiles node selectors; equal requirements share the look-up table of their test, if it has one."""
 
     __slots__ = ("_tests",)
 
@@ -156,8 +174,17 @@ class NodeSelectors:
         return self.any_of(selector.node_selector_terms)
 
     def any_of(self, terms: Iterable[NodeSelectorTerm]) -> NodeTerms:
-        """Terms, ORed, without those that never match."""
-        return NodeTerms(tuple(compiled for term in terms if (compiled := self.term(term)) is not None))
+        """Terms, ORed, without those that never match; those that ask for one value of the same key become one."""
+        found: list[NodeTerm] = []
+        wanted: dict[str, dict[str, None]] = {}
+        for term in terms:
+            single = _single_value(term)
+            if single is not None:
+                wanted.setdefault(single[0], {})[single[1]] = None
+            elif (compiled := self.term(term)) is not None:
+                found.append(compiled)
+        found.extend(NodeTerm((self._test(key, "In", tuple(values)),)) for key, values in wanted.items())
+        return NodeTerms(tuple(found))
 
     def term(self, term: NodeSelectorTerm) -> NodeTerm | None:
         """One term; None if it never matches, being empty or not valid."""
@@ -180,12 +207,10 @@ class NodeSelectors:
         return self._test(requirement.key, requirement.operator, requirement.values)
 
     def _test(self, key: str, operator: str, values: tuple[str, ...]) -> LabelTest:
+        if operator in ("In", "NotIn"):
+            return MembershipTest(key, values, inverted=operator == "NotIn")
         identity = (key, operator, values)
         found = self._tests.get(identity)
         if found is None:
-            if operator in ("In", "NotIn"):
-                found = MembershipTest(key, values, inverted=operator == "NotIn")
-            else:
-                found = LabelTest(key, value_test(operator, values))
-            self._tests[identity] = found
+            found = self._tests[identity] = LabelTest(key, value_test(operator, values))
         return found

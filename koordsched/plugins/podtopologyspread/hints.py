@@ -41,6 +41,8 @@ class SpreadHints:
             return _queue_if(any(constraint.selects(changed.labels.labels) for constraint in hard))
         if itself and old.shape.spec.tolerations != new.shape.spec.tolerations and any(c.honors_taints for c in hard):
             return QueueingHint.QUEUE
+        if old.labels is new.labels:
+            return QueueingHint.SKIP
         return _queue_if(any(c.selects(old.labels.labels) != c.selects(new.labels.labels) for c in hard))
 
     def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:

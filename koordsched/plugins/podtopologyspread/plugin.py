@@ -111,6 +111,9 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
         self._index.topology.refresh()
         codes: Codes | None = None
         for constraint in self._state(cycle, pod).spread.hard:
+            if constraint.key not in table.label_keys:
+                missing = np.full(len(rows), self._code_label, dtype=np.int32)
+                return missing if codes is None else np.where(codes == PASS, missing, codes)
             found = self._violations(constraint, pod, table, rows)
             if found is not None:
                 codes = found if codes is None else np.where(codes == PASS, found, codes)
@@ -124,10 +127,11 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
     def _violations(self, constraint: Constraint, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         ids = table.label_column(constraint.key).ids.data.take(rows)
         codes: Codes | None = None
-        domains = constraint.domains(self._index)
-        if domains is not None:
+        itself = 1 if constraint.selects(pod.labels.labels) else 0
+        counter = constraint.counter(self._index)
+        if counter is not None and (counter.total or constraint.max_skew < itself):
+            domains = counter.domains(constraint.key, constraint.eligible)
             lowest = domains.lowest if len(domains.present) >= constraint.min_domains else 0
-            itself = 1 if constraint.selects(pod.labels.labels) else 0
             crowded = domains.counts.take(ids) > constraint.max_skew + lowest - itself
             if crowded.any():
                 codes = crowded * np.int32(self._code_skew)
@@ -158,6 +162,9 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
         self._index.topology.refresh()
         state = self._state(cycle, pod)
         spread = state.spread
+        if spread.needs_all_keys and any(constraint.key not in table.label_keys for constraint in spread.soft):
+            state.scored = np.zeros(len(rows), dtype=np.bool_)
+            return np.zeros(len(rows), dtype=np.int64)
         columns = [table.label_column(constraint.key) for constraint in spread.soft]
         ids = [column.ids.data.take(rows) for column in columns]
         scored: Mask | None = None
@@ -183,7 +190,7 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
         """A host name constraint's part: the pods on the node itself, whatever the inclusion policies."""
         size = len(rows) if scored is None else int(np.count_nonzero(scored))
         counter = constraint.counter(self._index)
-        counts = np.zeros(len(rows)) if counter is None else counter.by_row.take(rows)
+        counts = counter.by_row.take(rows) if counter is not None and counter.total else np.zeros(len(rows))
         part = counts * log(size + 2) + float(constraint.max_skew - 1)
         missing = values == ABSENT
         if missing.any():
@@ -193,8 +200,11 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
     def _by_domain(self, constraint: Constraint, column: LabelColumn, values: Ids, scored: Mask | None) -> Floats:
         """Any other constraint's part: the pods in the node's domain, 0 where the node is in none."""
         size = int(np.count_nonzero(np.bincount(values if scored is None else values[scored])))
-        domains = constraint.domains(self._index)
-        counts = np.zeros(len(column.values)) if domains is None else domains.counts
+        counter = constraint.counter(self._index)
+        if counter is not None and counter.total:
+            counts = counter.domains(constraint.key, constraint.eligible).counts
+        else:
+            counts = np.zeros(len(column.values), dtype=np.int64)
         part = counts * log(size + 2) + float(constraint.max_skew - 1)
         part[ABSENT] = 0.0
         return np.asarray(part.take(values))
