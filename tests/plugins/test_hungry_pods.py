@@ -380,3 +380,28 @@ def test_domains_that_no_node_is_in_are_not_counted(when):
     else:
         same_scores(bench, plugin, naive, item, world, nodes)
     assert len(bench.cluster.shared(PodIndex)) == 0
+
+
+def test_ten_thousand_constraints_are_not_asked_one_by_one_about_pods_that_go(monkeypatch):
+    constraints = [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOSTNAME,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": f"a{i}"}},
+        }
+        for i in range(10_000)
+    ]
+    bench = Bench(node("n1"))
+    plugin = bench.plugin("PodTopologySpread")
+    waiting = bench.pod(pod("waiting", topologySpreadConstraints=constraints))
+    counting = Counting(monkeypatch)
+    (changed,) = (r for r in plugin.events_to_register() if r.event.resource == POD)
+    for app, namespace, hint in (
+        ("a9999", "default", QueueingHint.QUEUE),
+        ("web", "default", QueueingHint.SKIP),
+        ("a9999", "prod", QueueingHint.SKIP),
+    ):
+        gone = bench.pod(pod("gone", on="n1", labels={"app": app}, namespace=namespace))
+        assert changed.fn(waiting, gone, None) is hint
+    assert counting.evaluations == 2

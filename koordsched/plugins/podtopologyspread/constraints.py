@@ -13,7 +13,7 @@ from koordsched.api.core import TopologySpreadConstraint
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.podcounts.index import Counter, PodIndex
-from koordsched.plugins.podcounts.query import PodQuery, pinned, requirements_of
+from koordsched.plugins.podcounts.query import PodQuery, WeightedQueries, pinned, requirements_of
 from koordsched.plugins.podcounts.rowcounts import DomainCounts
 from koordsched.plugins.podcounts.topology import EligibleNodes
 from koordsched.plugins.podcounts.weights import Requirement
@@ -70,6 +70,13 @@ class Spread:
     hard: tuple[Constraint, ...]
     soft: tuple[Constraint, ...]
     needs_all_keys: bool
+    _hard_queries: WeightedQueries | None = None
+
+    def hard_selects(self, pod: Pod) -> bool:
+        """Whether a hard constraint is about the pod; there may be ten thousand of them."""
+        if self._hard_queries is None:
+            self._hard_queries = WeightedQueries(tuple((1, c.query) for c in self.hard if c.query is not None))
+        return self._hard_queries.weigh(pod.namespace, pod.labels.labels) > 0
 
 
 class SpreadCompiler:

@@ -36,9 +36,10 @@ class SpreadHints:
         itself = changed.uid == pod.uid
         if changed.namespace != pod.namespace or not (itself or changed.node or changed.nominated_node):
             return QueueingHint.SKIP
-        hard = self._spread_of(pod).hard
+        spread = self._spread_of(pod)
         if old is None or new is None:
-            return _queue_if(any(constraint.selects(changed.labels.labels) for constraint in hard))
+            return _queue_if(spread.hard_selects(changed))
+        hard = spread.hard
         if itself and old.shape.spec.tolerations != new.shape.spec.tolerations and any(c.honors_taints for c in hard):
             return QueueingHint.QUEUE
         if old.labels is new.labels:
