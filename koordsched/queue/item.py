@@ -84,6 +84,7 @@ class QueuedPod(Generic[P]):
         "rejected_by",
         "scouts_for",
         "sequence",
+        "still_waits_for",
         "timestamp",
         "twins",
         "unschedulable_count",
@@ -103,6 +104,8 @@ class QueuedPod(Generic[P]):
         self.attempts = 0
         #: Attempts that ended in a rejection.
         self.unschedulable_count = 0
+        #: The node that was promised to it and that it found still taken in its last attempt, "" if none was.
+        self.still_waits_for = ""
         #: Attempts since the last rejection that ended in an error.
         self.consecutive_errors = 0
         #: First entry into the active queue; None before.

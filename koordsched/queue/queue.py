@@ -260,6 +260,7 @@ class SchedulingQueue(Generic[P]):
             queued.consecutive_errors += 1
         queued.rejected_by = rejecting
         queued.waits_for = frozenset(pending_plugins)
+        queued.still_waits_for = self.nominator.node_of(queued.pod.uid)
         queued.timestamp = self._clock()
         queued.backoff_expiry = None
         queued.flushed = False
@@ -280,7 +281,7 @@ class SchedulingQueue(Generic[P]):
         table = self._tables[queued.profile]
         most = Strategy.IMMEDIATELY if queued.waits_for else Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
-        promised = self.nominator.node_of(queued.pod.uid)
+        promised = queued.still_waits_for
         for own, recorded in ((True, flight.own_events), (False, events)):
             for event, old, new in recorded:
                 best = max(best, table.strategy(queued, event, old, new, own=own, promised=promised))
@@ -329,15 +330,16 @@ class SchedulingQueue(Generic[P]):
     ) -> dict[QueuedPod[P], Strategy]:
         """Of the pods that wait for a node promised to them only those that may go elsewhere now.
 
-        Hundreds may wait for their victims to go, and each victim of each would wake all of them.
+        Hundreds may wait for their victims to go, and each victim of each would wake all of them. Only those that were
+        tried since they have the promise: the others have not told yet what they wait for.
         """
         mindful = {profile for profile, table in self._tables.items() if table.minds_promises(event)}
         if not mindful or event.is_wildcard:
             return chosen
         kept = {}
         for queued, strategy in chosen.items():
-            promised = self.nominator.node_of(queued.pod.uid) if queued.profile in mindful else ""
-            if promised:
+            promised = queued.still_waits_for
+            if promised and queued.profile in mindful and self.nominator.node_of(queued.pod.uid) == promised:
                 table = self._tables[queued.profile]
                 strategy = table.strategy(queued, event, old, new, own=False, promised=promised)
             if strategy:
