@@ -337,18 +337,14 @@ def add_weighted(totals: Totals, weight: int, scores: Scores) -> None:
 class _CodePositions:
     """Position in the filter chain of the plugin that gave a code."""
 
-    __slots__ = ("_known", "_positions", "_reasons")
+    __slots__ = ("_positions", "_reasons")
 
     def __init__(self, chains: Chains, reasons: ReasonTable) -> None:
         self._positions = {plugin.name: position for position, plugin in enumerate(chains.filters)}
         self._reasons = reasons
-        self._known: dict[int, int] = {}
 
     def __call__(self, code: int) -> int:
-        found = self._known.get(code)
-        if found is None:
-            found = self._known[code] = self._positions[self._reasons[code].plugin]
-        return found
+        return self._positions[self._reasons[code].plugin]
 
 
 class Evaluations:

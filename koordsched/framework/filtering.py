@@ -22,7 +22,7 @@ from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter,
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.promises import Promises
-from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
+from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, HeldReason, ReasonTable, Status
 from koordsched.framework.worlds import WorldChain, WorldFilter
 
 
@@ -30,13 +30,14 @@ class PreFiltered:
     """What the PreFilter plugins left: a rejection, or the candidates and the filters that take part.
 
     `names`: the only nodes that are candidates, None for all; `named_by`: the plugins that restricted them.
-    `skipped`: plugins that said Skip in this cycle.
+    `skipped`: plugins that said Skip in this cycle. `reason`: holds the number that the verdicts have by `status`.
     """
 
-    __slots__ = ("named_by", "names", "skipped", "status")
+    __slots__ = ("named_by", "names", "reason", "skipped", "status")
 
     def __init__(self) -> None:
         self.status = SUCCESS
+        self.reason: HeldReason | None = None
         self.names: frozenset[str] | None = None
         self.named_by: list[str] = []
         self.skipped: set[str] = set()
@@ -152,7 +153,7 @@ class Filtering:
         pre = self.pre_filter(cycle, plan)
         cycle.skipped = pre.skipped
         if not pre.status.ok:
-            return Verdicts(self._all_refused(pre.status), plan, pre, None, 0)
+            return Verdicts(self._all_refused(pre), plan, pre, None, 0)
         if try_nominated and pod.nominated_node:
             row = self._cluster.table.row_of.get(pod.nominated_node)
             if row is not None and (pre.names is None or pod.nominated_node in pre.names):
@@ -164,11 +165,11 @@ class Filtering:
             return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
         return self._everywhere(cycle, plan, pre)
 
-    def _all_refused(self, status: Status) -> Codes:
+    def _all_refused(self, pre: PreFiltered) -> Codes:
         """Every node gets the status of the PreFilter plugin that rejected the pod."""
-        table = self._cluster.table
-        code = self._reasons.intern(status.plugin, status.code, *status.reasons)
-        return np.where(table.alive.data[: table.size], code, NO_NODE).astype(np.int32)
+        table, status = self._cluster.table, pre.status
+        pre.reason = self._reasons.hold(status.plugin, status.code, *status.reasons)
+        return np.where(table.alive.data[: table.size], pre.reason.number, NO_NODE).astype(np.int32)
 
     def _everywhere(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
         evaluation = self._evaluations.of(cycle.pod.shape)

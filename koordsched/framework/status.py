@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -80,26 +81,64 @@ NO_NODE = 1
 """The code of a row without a node."""
 
 
-class ReasonTable:
-    """Interns reasons. PASS stands for a node that passes, NO_NODE for a row without a node."""
+class HeldReason:
+    """The number of a reason, which is the reason's for as long as somebody holds this object."""
 
-    __slots__ = ("_index", "has_errors", "reasons")
+    __slots__ = ("__weakref__", "_given_up", "number")
+
+    def __init__(self, number: int, given_up: list[int]) -> None:
+        self.number = number
+        self._given_up = given_up
+
+    def __del__(self) -> None:
+        self._given_up.append(self.number)  # nothing more: this may happen anywhere, in a garbage collection too
+
+
+class ReasonTable:
+    """Interns reasons. PASS stands for a node that passes, NO_NODE for a row without a node.
+
+    Texts that users have a word in (names of claims, of resources) come without end: who makes such verdicts holds
+    their reasons for as long as the verdicts live, and the numbers are given out again afterwards.
+    """
+
+    __slots__ = ("_free", "_given_up", "_held", "_index", "_kept", "has_errors", "reasons")
 
     def __init__(self) -> None:
         self.has_errors = False
         """Whether any ERROR was ever interned: as long as not, no verdict has to be searched for one."""
         self.reasons: list[Reason] = [Reason("", Code.SUCCESS, ()), Reason("", Code.UNRESOLVABLE, ())]
         self._index: dict[Reason, int] = {}
+        self._held: WeakValueDictionary[Reason, HeldReason] = WeakValueDictionary()
+        self._kept: list[HeldReason] = []
+        self._given_up: list[int] = []
+        self._free: list[int] = []
 
     def intern(self, plugin: str, code: Code, *texts: str) -> int:
-        """The number of this reason, given out on first sight; texts may be made up at any time."""
+        """The number of this reason, which it has from now on for good; texts may be made up at any time."""
         reason = Reason(plugin, code, texts)
         number = self._index.get(reason)
         if number is None:
-            number = self._index[reason] = len(self.reasons)
-            self.reasons.append(reason)
-            self.has_errors |= code is Code.ERROR
+            kept = self.hold(plugin, code, *texts)
+            self._kept.append(kept)
+            number = self._index[reason] = kept.number
         return number
+
+    def hold(self, plugin: str, code: Code, *texts: str) -> HeldReason:
+        """The reason with its number, given out on first sight."""
+        reason = Reason(plugin, code, texts)
+        held = self._held.get(reason)
+        if held is None:
+            while self._given_up:
+                self._free.append(self._given_up.pop())
+            if self._free:
+                number = self._free.pop()
+                self.reasons[number] = reason
+            else:
+                number = len(self.reasons)
+                self.reasons.append(reason)
+            self.has_errors |= code is Code.ERROR
+            held = self._held[reason] = HeldReason(number, self._given_up)
+        return held
 
     def counted(self, codes: Codes) -> list[tuple[int, int]]:
         """(code, number of rows) for every reason that occurs; PASS and NO_NODE are none."""

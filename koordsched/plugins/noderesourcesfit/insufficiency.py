@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.resources import FIRST_SCALAR
-from koordsched.framework.status import PASS, Code, Codes, ReasonTable
+from koordsched.framework.status import PASS, Code, Codes, HeldReason, ReasonTable
 
 TOO_MANY_PODS = "Too many pods"
 
@@ -29,7 +29,7 @@ class Insufficiency:
     so that removing pods cannot help.
     """
 
-    __slots__ = ("_codes", "_final", "_plugin", "_reasons", "_texts", "amounts")
+    __slots__ = ("_codes", "_final", "_held", "_plugin", "_reasons", "_texts", "amounts")
 
     def __init__(
         self, plugin: str, amounts: tuple[tuple[int, int], ...], names: list[str], reasons: ReasonTable
@@ -42,6 +42,7 @@ class Insufficiency:
         self._final = 1 << len(self._texts)
         self._reasons = reasons
         self._codes = {0: PASS}
+        self._held: list[HeldReason] = []
 
     def of_row(self, table: NodeTable, row: int) -> int:
         """The reason number for one row, PASS if the pod fits."""
@@ -112,5 +113,7 @@ class Insufficiency:
         if code is None:
             status = Code.UNRESOLVABLE if pattern & self._final else Code.UNSCHEDULABLE
             texts = [text for text, bit in zip(self._texts, reversed(f"{pattern:b}"), strict=False) if bit == "1"]
-            code = self._codes[pattern] = self._reasons.intern(self._plugin, status, *texts)
+            held = self._reasons.hold(self._plugin, status, *texts)
+            self._held.append(held)
+            code = self._codes[pattern] = held.number
         return code
