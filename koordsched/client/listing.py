@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from zlib import crc32
 
 _SHARDS = 1021
+
+
+def _shard_of(uid: str) -> int:
+    """Not by `hash`: how many shards there are, and the steps it takes to clear them, would differ by process."""
+    return crc32(uid.encode()) % _SHARDS
 
 
 class ListedUids:
@@ -22,16 +28,16 @@ class ListedUids:
 
     def add(self, uid: str) -> None:
         """The object exists."""
-        self._shards[hash(uid) % _SHARDS].add(uid)
+        self._shards[_shard_of(uid)].add(uid)
 
     def discard(self, uid: str) -> None:
         """It does not exist any more."""
-        shard = self._shards.get(hash(uid) % _SHARDS)
+        shard = self._shards.get(_shard_of(uid))
         if shard is not None:
             shard.discard(uid)
 
     def __contains__(self, uid: str) -> bool:
-        shard = self._shards.get(hash(uid) % _SHARDS)
+        shard = self._shards.get(_shard_of(uid))
         return shard is not None and uid in shard
 
     def clear(self) -> Iterator[None]:

@@ -39,7 +39,8 @@ class ClaimChanges:
     """Wakes those who wait for changes of claims and of the volumes meant for them."""
 
     def __init__(self, cluster: ClusterState) -> None:
-        self._waiting: dict[ClaimKey, set[asyncio.Event]] = {}
+        # In the order in which they came, which is the same in every run; that of a set is not.
+        self._waiting: dict[ClaimKey, dict[asyncio.Event, None]] = {}
         cluster.objects.of(PERSISTENT_VOLUME_CLAIMS).subscribe(self._claim_changed)
         cluster.objects.of(PERSISTENT_VOLUMES).subscribe(self._volume_changed)
 
@@ -49,13 +50,13 @@ class ClaimChanges:
         event = asyncio.Event()
         keys = set(claims)
         for key in keys:
-            self._waiting.setdefault(key, set()).add(event)
+            self._waiting.setdefault(key, {})[event] = None
         try:
             yield event
         finally:
             for key in keys:
                 waiting = self._waiting[key]
-                waiting.remove(event)
+                del waiting[event]
                 if not waiting:
                     del self._waiting[key]
 
