@@ -17,7 +17,7 @@ A change of the waiting pod itself is put to the hints of every scope that regis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 from typing import Any, Generic, Protocol, TypeAlias
@@ -46,9 +46,6 @@ class Strategy(IntEnum):
 #: fn(pod, old, new): the objects of the event as the watch delivered them, None where there is none. An exception
 #: counts as QUEUE: better an attempt in vain than a pod that is stuck.
 HintFn: TypeAlias = Callable[[P, Any, Any], QueueingHint]
-
-#: fn(pod, node, old, new): the same for a pod that was promised a node.
-PromisedHintFn: TypeAlias = Callable[[P, str, Any, Any], QueueingHint]
 
 
 class Scope(Enum):
@@ -87,18 +84,26 @@ class ByKey(Generic[P]):
 
 
 @dataclass(frozen=True, eq=False)
-class HintRegistration(Generic[P]):
-    """A plugin waits for an event; `fn` None means that every such event is worth an attempt.
+class Elsewhere(Generic[P]):
+    """For pods that wait for a node promised to them: what happens on other nodes may be worth less to them.
 
-    `promised`, if given, is asked instead for pods that wait for a node promised to them, one by one. It may only
-    refuse what `fn` would not.
+    `node(old, new)`: where it happened, "" if nowhere in particular. `fn` is asked if that is another node than the
+    promised one; it may refuse what the registration's would not, and its answer holds for all pods of one shape.
     """
+
+    node: Callable[[Any, Any], str]
+    fn: HintFn[P]
+
+
+@dataclass(frozen=True, eq=False)
+class HintRegistration(Generic[P]):
+    """A plugin waits for an event; `fn` None means that every such event is worth an attempt."""
 
     plugin: str
     event: ClusterEvent
     fn: HintFn[P] | None = None
     scope: Scope | GroupBy[P] | ByKey[P] = Scope.POD
-    promised: PromisedHintFn[P] | None = None
+    elsewhere: Elsewhere[P] | None = None
 
 
 class HintObserver(Protocol):
@@ -165,7 +170,7 @@ class HintTable(Generic[P]):
             own.extend(_taint_mitigation(plugin, own))
         self._observer = observer
         self._matched: dict[ClusterEvent, Matched[P]] = {}
-        self._mindful: dict[ClusterEvent, bool] = {}
+        self._elsewhere: dict[ClusterEvent, tuple[Elsewhere[P], ...]] = {}
         self._group_keys = {
             plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, GroupBy)))
             for plugin, own in self._by_plugin.items()
@@ -203,31 +208,32 @@ class HintTable(Generic[P]):
             return None
         return self._group_keys.get(plugin, ())
 
-    def minds_promises(self, event: ClusterEvent) -> bool:
-        """Whether such an event may be worth less to pods that were promised a node."""
-        found = self._mindful.get(event)
-        if found is None:
-            hints = self.matching(event).values()
-            found = any(r.promised is not None for plugin_hints in hints for r in plugin_hints.registered)
-            self._mindful[event] = found
-        return found
+    def place(self, event: ClusterEvent, old: Any, new: Any) -> str:
+        """The node on which an event happened, if pods that were promised another one may care less; otherwise ""."""
+        matters = self._elsewhere.get(event)
+        if matters is None:
+            found = [r.elsewhere for hints in self.matching(event).values() for r in hints.registered if r.elsewhere]
+            matters = self._elsewhere[event] = tuple(found)
+        return next((node for each in matters if (node := each.node(old, new))), "")
+
+    def answers_for_all(self, event: ClusterEvent, plugins: Collection[str]) -> bool:
+        """Whether what an event is worth to a pod rejected by these plugins holds for all of its group."""
+        matched = self.matching(event)
+        return not any(hints.individual or hints.keyed for plugin, hints in matched.items() if plugin in plugins)
 
     def answer(
         self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any, promised: str = ""
     ) -> bool:
         """Ask one hint. True: the event is worth an attempt. `promised`: the node that the pod waits for, if any."""
-        fn, with_promise = registration.fn, registration.promised if promised else None
-        if fn is None and with_promise is None:
+        fn, elsewhere = registration.fn, registration.elsewhere
+        if promised and elsewhere is not None and elsewhere.node(old, new) not in ("", promised):
+            fn = elsewhere.fn
+        if fn is None:
             return True
         observer = self._observer
         start = observer.clock() if observer else 0.0
         try:
-            if with_promise is not None:
-                hint = with_promise(pod, promised, old, new)
-            else:
-                assert fn is not None
-                hint = fn(pod, old, new)
-            queue = hint is QueueingHint.QUEUE
+            queue = fn(pod, old, new) is QueueingHint.QUEUE
             result = QueueingHint.QUEUE.value if queue else QueueingHint.SKIP.value
         except Exception:
             # A broken hint must not strand the pod; what is wrong is in the log and in the metric.

@@ -30,6 +30,7 @@ from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import Flight, InFlight
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
 from koordsched.queue.nominator import Nominator
+from koordsched.queue.patience import without_the_patient
 from koordsched.queue.placement import Queues
 from koordsched.queue.timers import MAX_UNSCHEDULABLE, QueueTimers
 from koordsched.queue.twins import Refusal
@@ -313,7 +314,7 @@ class SchedulingQueue(Generic[P]):
             return 0
         chosen = self._queues.unschedulable.concerned(event, old, new, self._clock(), exclude_uid)
         if chosen and len(self.nominator):
-            chosen = self._as_promised(chosen, event, old, new)
+            chosen = without_the_patient(chosen, event, old, new, self._tables, self.nominator)
         if max_priority is not None or exclude_uid is not None:
             chosen = {
                 queued: strategy
@@ -324,27 +325,6 @@ class SchedulingQueue(Generic[P]):
             self._queues.move(chosen, event.label)
         self._in_flight.record(event, old, new)
         return len(chosen)
-
-    def _as_promised(
-        self, chosen: dict[QueuedPod[P], Strategy], event: ClusterEvent, old: Any, new: Any
-    ) -> dict[QueuedPod[P], Strategy]:
-        """Of the pods that wait for a node promised to them only those that may go elsewhere now.
-
-        Hundreds may wait for their victims to go, and each victim of each would wake all of them. Only those that were
-        tried since they have the promise: the others have not told yet what they wait for.
-        """
-        mindful = {profile for profile, table in self._tables.items() if table.minds_promises(event)}
-        if not mindful or event.is_wildcard:
-            return chosen
-        kept = {}
-        for queued, strategy in chosen.items():
-            promised = queued.still_waits_for
-            if promised and queued.profile in mindful and self.nominator.node_of(queued.pod.uid) == promised:
-                table = self._tables[queued.profile]
-                strategy = table.strategy(queued, event, old, new, own=False, promised=promised)
-            if strategy:
-                kept[queued] = strategy
-        return kept
 
     def activate(self, pods: Iterable[P]) -> None:
         """Try these pods at once, whatever back-off they are in; PreEnqueue plugins may still refuse them.

@@ -242,16 +242,13 @@ class Promised(NoNominations):
 @pytest.mark.parametrize(
     "left_on, coming, expected",
     [
-        ("home", [], True),  # whatever it leaves: now it must be seen what has become of the promise
         ("roomy", [], True),
-        ("", [], True),  # it was on no node that is known
         ("full", [], False),
         ("slots", [], False),
         ("unknown", [], False),
         ("roomy", [pod("other", container(cpu="1"), priority=10)], False),
         ("roomy", [pod("lower", container(cpu="1"), priority=9)], True),
         ("roomy", [pod("small", container(cpu="500m"), priority=11)], True),
-        ("roomy", [pod("p", container(cpu="2"), priority=10)], True),  # itself
     ],
 )
 def test_who_was_promised_a_node_is_woken_by_room_elsewhere_only_if_it_is_enough(left_on, coming, expected):
@@ -269,6 +266,21 @@ def test_who_was_promised_a_node_is_woken_by_room_elsewhere_only_if_it_is_enough
     registration = next(r for r in plugin.events_to_register() if r.event.resource == POD)
     waiting = bench.pod(pod("p", container(cpu="2"), priority=10))
     gone = bench.pod(pod("gone", container(cpu="100m"), on=left_on))
-    assert registration.fn(waiting, gone, None) is (QueueingHint.QUEUE if left_on else QueueingHint.SKIP)
-    answer = registration.promised(waiting, "home", gone, None)
-    assert answer is (QueueingHint.QUEUE if expected and left_on else QueueingHint.SKIP)
+    assert registration.fn(waiting, gone, None) is QueueingHint.QUEUE
+    assert registration.elsewhere.node(gone, None) == left_on
+    answer = registration.elsewhere.fn(waiting, gone, None)
+    assert answer is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)
+
+
+def test_only_pods_that_leave_a_node_leave_it_somewhere():
+    bench = Bench(node("alder", cpu="1"))
+    plugin = bench.plugin("NodeResourcesFit")
+    registration = next(r for r in plugin.events_to_register() if r.event.resource == POD)
+    placed, waiting = bench.pod(pod("placed", on="alder")), bench.pod(pod("waiting"))
+    place = registration.elsewhere.node
+    assert [place(placed, None), place(waiting, None), place(placed, placed), place(None, None)] == [
+        "alder",
+        "",
+        "",
+        "",
+    ]

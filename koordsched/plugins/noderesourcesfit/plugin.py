@@ -20,7 +20,7 @@ from koordsched.framework.status import PASS, SUCCESS, Codes, Status
 from koordsched.plugins.matching.rows import refused_row, single
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
-from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
 
 
 class _Compiled:
@@ -105,7 +105,7 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
                 ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
                 self._after_pod_change,
                 Scope.SHAPE,
-                self._after_pod_change_with_promise,
+                Elsewhere(_place_left, self._after_pod_left_elsewhere),
             ),
             HintRegistration(
                 self.name,
@@ -126,24 +126,24 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
         shrunk = any(old.requests.get(index) > new.requests.get(index) for index, _ in pod.shape.requests.amounts)
         return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
 
-    def _after_pod_change_with_promise(self, pod: Pod, promised: str, old: Any, new: Any) -> QueueingHint:
-        """Room that a pod leaves on another node than the promised one counts if it is enough.
+    def _after_pod_left_elsewhere(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """Room on another node than the one that the pod was promised counts if it is enough.
 
         Not by what the event freed but by what is free now: if that is too little, whatever makes it more is an event
         of its own. Nor would it help to preempt there: who waits for victims makes no others.
         """
-        hint = self._after_pod_change(pod, old, new)
-        if hint is QueueingHint.SKIP or new is not None or not old.node or old.node == promised:
-            return hint
         return QueueingHint.QUEUE if self._has_room(pod, old.node) else QueueingHint.SKIP
 
     def _has_room(self, pod: Pod, node: str) -> bool:
-        """Whether the pod's requests fit beside the pods there and those of its priority or more that are to come."""
+        """Whether the pod's requests fit beside the pods there and those of its priority or more that are to come.
+
+        The pod itself is not promised this node.
+        """
         table = self._table
         row = table.row_of.get(node)
         if row is None:
             return False
-        coming = [o for o in self._nominations.nominated_on(node, pod.priority) if o.uid != pod.uid]
+        coming = self._nominations.nominated_on(node, pod.priority)
         if table.pods_count.data.item(row) + len(coming) >= table.pods_allocatable.data.item(row):
             return False
         for index, amount in pod.shape.compiled(self, self._compile).insufficiency.amounts:
@@ -170,3 +170,9 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
     def _allocatable(self, node: Node) -> tuple[dict[int, int], int]:
         amounts, slots, _ = allocatable_of(node.status.allocatable, self._table.resource_names)
         return amounts, slots
+
+
+def _place_left(old: Any, new: Any) -> str:
+    """The node that a pod leaves, "" if it does not."""
+    node: str = old.node if new is None and old is not None else ""
+    return node
