@@ -26,13 +26,15 @@ from koordsched.scheduling.scheduler import Scheduler
 def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
     """The state as it is, between two steps."""
     cluster, table, nominator = scheduler.cluster, scheduler.cluster.table, scheduler.queue.nominator
+    bindings = scheduler.binding.under_way
     return Checkpoint(
         rows=tuple(table.names),
         free=table.free,
         assigned=tuple(cluster.assigned),
         pending=tuple(pod.uid for pod in scheduler.pending_pods()),
         assumed=tuple((uid, pod.node) for uid, pod in cluster.assumed.items()),
-        bindings=tuple(placement.pod.uid for placement in scheduler.binding.under_way),
+        bindings=tuple(placement.pod.uid for placement in bindings),
+        promised=tuple(placement.pod.uid for placement in bindings if placement.promised),
         nominated=tuple(
             (pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)
         ),
@@ -95,6 +97,7 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
             if uid in wires:
                 sink.upsert(wires[uid])
         elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
+            placement.promised = uid in checkpoint.promised
             placements[uid] = placement
     for node in reversed(gone):
         scheduler.cluster.remove_node(node)

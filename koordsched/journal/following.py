@@ -101,13 +101,15 @@ class Follower(World):
         pod = queued.pod
         profile, cycle = self.scheduler.profiles[pod.shape.scheduler_name], Cycle(pod)
         cluster.assume(pod, row)
-        self.scheduler.queue.nominator.delete(pod.uid)
+        nominator = self.scheduler.queue.nominator
+        promised = nominator.node_of(pod.uid) == record.node
+        nominator.delete(pod.uid)
         try:
             profile.run_reserve(cycle, pod, row)
         except Exception:
             _log.debug("%s cannot be reserved on %s here", pod.key, record.node, exc_info=True)
         self._placements[pod.uid] = Placement(
-            cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible
+            cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible, promised
         )
 
     def _evicting(self, record: Evicting) -> None:

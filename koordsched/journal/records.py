@@ -205,7 +205,8 @@ class Checkpoint(Record, frozen=True, tag=19):
 
     `rows`: names of nodes by row of the table, "" where there is none; `free`: rows to use again, the last first.
     `assigned`, `pending`: in the scheduler's order. `assumed`: (pod, node), not confirmed by the API server yet;
-    `bindings`: those of them whose binding is under way. `nominated`: (pod, node), in the order in which they count.
+    `bindings`: those of them whose binding is under way; `promised`: of these, whose node had been promised to them.
+    `nominated`: (pod, node), in the order in which they count.
     `evicting`: preemptors whose victims are being evicted; `told`: (victim, preemptor). `hidden`: paths of collections
     that must not be read, and why.
     """
@@ -216,6 +217,7 @@ class Checkpoint(Record, frozen=True, tag=19):
     pending: tuple[str, ...]
     assumed: tuple[tuple[str, str], ...]
     bindings: tuple[str, ...]
+    promised: tuple[str, ...]
     nominated: tuple[tuple[str, str], ...]
     evicting: tuple[str, ...]
     told: tuple[tuple[str, str], ...]

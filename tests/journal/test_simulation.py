@@ -82,7 +82,7 @@ def test_what_extenders_said_is_heard_again(seeds, monkeypatch):
             consulted += sum(isinstance(record, Consulted) for record in journal.records())
             decisions += sum(repetition.tally.decisions for repetition in repetitions(journal, seed))
     assert decisions > 50
-    assert consulted > 20
+    assert consulted > 10
 
 
 def test_recording_changes_nothing(monkeypatch):
