@@ -65,7 +65,7 @@ GC_AT_START = (100_000, 50, 1000)
 """While the first lists come in there is no point in looking for cycles in them; see `_settle_memory`."""
 
 GC_THRESHOLDS = (30_000, 1, 1000)
-"""Almost nothing here forms cycles. A pass takes 0.35 to 0.5 ms per thousand objects that came since the last one: 15 ms
+"""Almost nothing here forms cycles. A pass takes up to 0.5 ms per thousand objects that came since the last one: 15 ms
 for the youngest, 45 ms for the middle generation. The oldest is frozen, and nothing is passed over as a whole again."""
 
 
