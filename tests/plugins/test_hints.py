@@ -284,3 +284,22 @@ def test_only_pods_that_leave_a_node_leave_it_somewhere():
         "",
         "",
     ]
+
+
+@pytest.mark.parametrize(
+    "labels, after, expected",
+    [
+        ({"app": "db"}, {"zone": "b"}, True),
+        ({"app": "db"}, {}, True),
+        ({"app": "db"}, {"zone": "a", "rack": "r"}, False),
+        ({"app": "web"}, {"zone": "b"}, False),
+    ],
+)
+def test_a_node_that_leaves_its_zone_takes_its_pods_objections_with_it(labels, after, expected):
+    loner = pod("loner", on="n", affinity=pod_affinity(required_anti=[pod_term("zone", {"app": "db"})]))
+    bench = Bench(node("n", labels={"zone": "a"}), loner)
+    plugin = bench.plugin("InterPodAffinity")
+    registration = next(r for r in plugin.events_to_register() if r.event.resource == NODE)
+    waiting = bench.pod(pod("p", labels=labels))
+    before, now = wire(node("n", labels={"zone": "a"})), wire(node("n", labels=after))
+    assert registration.fn(waiting, before, now) is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)

@@ -7,7 +7,7 @@ from typing import Any
 
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.interpodaffinity.existing import ExistingTerms
+from koordsched.plugins.interpodaffinity.existing import ExistingTerms, TermKind
 from koordsched.plugins.interpodaffinity.incoming import IncomingTerms
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint
 
@@ -62,7 +62,9 @@ class AffinityHints:
             return _queue_if(bool(apart) or not together or any(key in together for key in labels))
         before = old.metadata.labels
         attracted = any(key in together and before.get(key) != value for key, value in labels.items())
-        relieved = any(key in apart and labels.get(key) != value for key, value in before.items())
+        # The node may also carry a pod that keeps this one out of its domain, which it has left now.
+        kept_out = self._existing.matching(pod)[TermKind.REQUIRED_ANTI]
+        relieved = any((key in apart or key in kept_out) and labels.get(key) != value for key, value in before.items())
         return _queue_if(attracted or relieved)
 
 
