@@ -34,9 +34,9 @@ class Originals(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def tap(self, decode: Decode[T], inbox: Inbox, sink: Sink[T]) -> tuple[Decode[T], Sink[T]]:
-        """What a reflector has to use instead of its `decode` and `sink`."""
-        tapped = _Tap(self, decode, inbox, sink)
+    def tap(self, decode: Decode[T], inbox: Inbox, sink: Sink[T], *, by_name: bool) -> tuple[Decode[T], Sink[T]]:
+        """What a reflector has to use instead of its `decode` and `sink`. `by_name`: see `InboxSink`."""
+        tapped = _Tap(self, decode, inbox, sink, by_name)
         return tapped.decode, tapped
 
     def put(self, obj: T, data: bytes) -> None:
@@ -56,8 +56,8 @@ class Originals(Generic[T]):
 class _Tap(InboxSink[T]):
     """Sees an object's JSON when it is decoded and the object right after; the inbox gets both together."""
 
-    def __init__(self, originals: Originals[T], decode: Decode[T], inbox: Inbox, sink: Sink[T]) -> None:
-        super().__init__(inbox, sink)
+    def __init__(self, originals: Originals[T], decode: Decode[T], inbox: Inbox, sink: Sink[T], by_name: bool) -> None:
+        super().__init__(inbox, sink, by_name=by_name)
         self._originals = originals
         self._decode = decode
         self._last = b""

@@ -80,11 +80,12 @@ class Inbox:
 
 
 class InboxSink(Generic[T]):
-    """A sink whose objects pass the inbox."""
+    """A sink whose objects pass the inbox. `by_name`: it has one object of a name, whatever its uid."""
 
-    def __init__(self, inbox: Inbox, sink: Sink[T]) -> None:
+    def __init__(self, inbox: Inbox, sink: Sink[T], *, by_name: bool = False) -> None:
         self._inbox = inbox
         self._sink = sink
+        self._by_name = by_name
 
     def upsert(self, obj: T) -> None:
         self._inbox.put(self._sink.upsert, obj)
@@ -98,4 +99,8 @@ class InboxSink(Generic[T]):
     def known(self) -> Iterator[ObjectKey]:
         waiting = [obj.metadata for obj in self._inbox.waiting(self._sink.upsert)]
         arriving = [ObjectKey(meta.namespace, meta.name, meta.uid) for meta in waiting]
-        return chain(arriving, self._sink.known())
+        if not self._by_name:
+            return chain(arriving, self._sink.known())
+        # What has the name now takes the place of what had it: to take that out afterwards would take out the new one.
+        newest = {(key.namespace, key.name): key for key in arriving}
+        return chain(newest.values(), (key for key in self._sink.known() if (key.namespace, key.name) not in newest))

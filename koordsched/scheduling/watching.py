@@ -199,9 +199,9 @@ class Watches:
         sink = self._recorder.sink(path, sink)
         decode: Decode[T] = Decoder(kind)
         if originals is not None and self._inbox is not None:
-            decode, sink = originals.tap(decode, self._inbox, sink)
+            decode, sink = originals.tap(decode, self._inbox, sink, by_name=path != PODS)
         elif self._inbox is not None:
-            sink = InboxSink(self._inbox, sink)
+            sink = InboxSink(self._inbox, sink, by_name=path != PODS)
 
         def malformed(name: str, error: Exception) -> None:
             _log.warning("%s %s cannot be understood and is ignored: %s", path, name, error)

@@ -4,6 +4,8 @@ import asyncio
 from itertools import groupby
 from types import SimpleNamespace
 
+import pytest
+
 from koordsched.client.sink import ObjectKey
 from koordsched.scheduling.inbox import Inbox, InboxSink
 from tests.simulation.loop import SimulationLoop
@@ -87,6 +89,26 @@ def test_what_waits_is_known():
     sink.upsert(thing)
     sink.delete_key(KEYS[2])
     assert (list(sink.known()), list(other.known())) == ([KEYS[1], KEYS[0]], [KEYS[0]])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_who_takes_over_a_name_is_not_taken_out_with_whom_had_it(by_name):
+    """Three nodes of one name, one after the other: the first is known, the others wait. A listing shows the last."""
+
+    class Known(Recorder):
+        def upsert(self, obj):
+            raise AssertionError("not yet")
+
+        def known(self):
+            return iter([ObjectKey("", "n", "first"), ObjectKey("", "other", "x")])
+
+    inbox = Inbox()
+    sink = InboxSink(inbox, Known(), by_name=by_name)
+    inbox.hold()
+    for uid in ("second", "third"):
+        sink.upsert(SimpleNamespace(metadata=SimpleNamespace(namespace="", name="n", uid=uid)))
+    uids = [key.uid for key in sink.known()]
+    assert uids == (["third", "x"] if by_name else ["second", "third", "first", "x"])
 
 
 def test_the_inbox_is_emptied_in_slices_of_time():
