@@ -12,11 +12,10 @@ from typing import Any
 import orjson
 import yaml
 
+from koordsched.api.nesting import check_depth
+
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
-
-MAX_DEPTH = 1000
-"""Levels of nesting in a YAML document."""
 
 Object = dict[str, Any]
 
@@ -99,29 +98,12 @@ def _documents(name: str, content: bytes) -> list[Any]:
             raise InputError(f"{name}: not valid JSON: {error}") from error
     try:
         text = content.decode("utf-8")
-        _check_depth(text)
+        check_depth(text)
         return [_as_json(document) for document in yaml.load_all(text, Loader=_Loader)]
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (yaml.YAMLError, orjson.JSONEncodeError, ValueError, RecursionError) as error:
         raise InputError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from error
-
-
-def _check_depth(text: str) -> None:
-    """Raises ValueError for collections nested so deeply that the C loader would run out of stack, and crash.
-
-    A level takes a bracket, or further characters on a line, so most files need not be looked at twice.
-    """
-    if text.count("[") + text.count("{") <= MAX_DEPTH and max(map(len, text.splitlines()), default=0) <= MAX_DEPTH:
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
 
 
 def _as_json(document: Any) -> Any:

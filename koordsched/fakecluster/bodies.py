@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import yaml
 
+from koordsched.api.nesting import check_depth
 from koordsched.fakecluster import errors, protobuf
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.resources import Object, Resource
@@ -43,9 +44,11 @@ def parse(body: bytes, what: str, yaml_allowed: bool = False) -> Any:
         if not yaml_allowed:
             raise errors.bad_request(f"couldn't parse {what}: {problem}") from None
     try:
+        text = body.decode("utf-8")
+        check_depth(text)
         # Through JSON, so that dates and other YAML types end as what JSON has.
-        return orjson.loads(orjson.dumps(yaml.load(body, _Loader)))
-    except (yaml.YAMLError, TypeError, ValueError) as problem:
+        return orjson.loads(orjson.dumps(yaml.load(text, _Loader)))
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as problem:
         raise errors.bad_request(f"couldn't parse {what}: {problem}") from None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from koordsched.api.nesting import check_depth
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Resource
@@ -99,12 +100,14 @@ def _documents(root: Path) -> Iterator[tuple[str, Object]]:
     """(file and document number, object) of every object below the directory."""
     for path in sorted(path for path in root.rglob("*") if path.suffix in (".yaml", ".yml", ".json")):
         try:
-            content = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Loader))
+            text = path.read_text(encoding="utf-8")
+            check_depth(text)
+            content = list(yaml.load_all(text, Loader=_Loader))
         except OSError as error:
             raise SnapshotError(f"{path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise SnapshotError(f"{path}: not UTF-8 text: {error.reason}") from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise SnapshotError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
         for number, document in enumerate(content, start=1):
             if document is None:

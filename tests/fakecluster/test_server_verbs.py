@@ -155,6 +155,22 @@ def test_not_json_is_told(api):
     assert (status, body["reason"]) == (415, "UnsupportedMediaType")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a: [", "couldn't parse the body: while parsing"),
+        (b"\xff", "couldn't parse the body: 'utf-8' codec can't decode byte 0xff"),
+        (b"- " * 100_000, "couldn't parse the body: nested more than 1000 levels deep"),
+        (b"{a: " * 100_000, "couldn't parse the body: nested more than 1000 levels deep"),
+        (b"a: &a [*a]", "couldn't parse the body: Recursion limit reached"),
+    ],
+)
+def test_yaml_that_cannot_be_read_is_told(api, text, message):
+    status, body = api.post(CONFIG_MAPS, text, content_type="application/yaml")
+    assert (status, body["reason"]) == (400, "BadRequest")
+    assert body["message"].startswith(message)
+
+
 FIELD_VALIDATION = [
     ("Strict", 400, None),
     ("Warn", 201, '299 - "unknown field \\"spec.bogus\\""'),

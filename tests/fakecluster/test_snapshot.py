@@ -105,6 +105,7 @@ GOOD = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
 # file content -> message after the file's name
 BAD = [
     ("a: [", "not valid YAML: "),
+    ("- " * 100_000, "not valid YAML: nested more than 1000 levels deep"),
     (GOOD + "---\n- 1\n", "document 2: not an object but list"),
     (GOOD + "---\nkind: Node\n", "document 2: apiVersion is missing"),
     ("apiVersion: v1\nkind: Node\nmetadata: {}\n", "document 1: Node: metadata.name is missing"),
