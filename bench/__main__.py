@@ -66,9 +66,6 @@ class Options:
 @click.option("--tls/--no-tls", default=True, show_default=True, help="HTTPS on the embedded server.")
 @click.option("--emulate-apiserver", is_flag=True, help="The embedded server takes a real one's time for writes.")
 @click.option("--patience", type=float, default=60.0, show_default=True, help="Seconds without a binding to give up.")
-@click.option("--settle", type=click.FloatRange(min=0.0), default=0.0, show_default=True, metavar="SECONDS",
-              help="Rest between the creation of pods and the start of a scheduler, for a server whose collector and "
-              "disk have work left from the creation.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("bench/out"), show_default=True,
               help="Directory for results.json, charts and logs.")  # fmt: skip
 def main(
@@ -84,7 +81,6 @@ def main(
     tls: bool,
     emulate_apiserver: bool,
     patience: float,
-    settle: float,
     out: Path,
 ) -> None:
     """Measure schedulers on an API server, from outside: all figures come from its watch and from /proc."""
@@ -93,7 +89,7 @@ def main(
         options = Options(
             commands=_commands(schedulers, with_yardstick=yardstick, ceiling_only=ceiling_only),
             workloads=_workloads(catalog, names, nodes, pods),
-            plan=Plan(rate, patience, settle),
+            plan=Plan(rate, patience),
             rounds=rounds,
             out=out,
         )

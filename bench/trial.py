@@ -47,13 +47,11 @@ class Plan:
     """How pods arrive, and how long to wait.
 
     `rate`: pods per second; 0: all are there before the scheduler starts; negative: as fast as they can be created,
-    while it runs. `patience`: seconds without any binding after which a run is given up. `settle`: seconds between
-    the last creation and the start of the scheduler.
+    while it runs. `patience`: seconds without any binding after which a run is given up.
     """
 
     rate: float
     patience: float
-    settle: float = 0.0
 
     @property
     def arrival(self) -> str:
@@ -101,7 +99,6 @@ class Trial:
         arguments = self._arguments(command, scheduler, port)
         if waiting:
             await self._api.create_all(pods)
-        await asyncio.sleep(plan.settle)
         _, version = await self._api.list_all("/api/v1/namespaces")
         loop = asyncio.get_running_loop()
         error = ""
