@@ -37,7 +37,8 @@ class BindingCycle:
     pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
     end all scheduling.
 
-    `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
+    `displaced(uid)` hears of pods that lost their place. `bind_first` is asked before the Bind plugins; a placement is
+    undone through the inbox, if there is one.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class BindingCycle:
         notices: WaitNotices,
         metrics: Metrics,
         clock: Callable[[], float],
+        displaced: Callable[[str], None],
         bind_first: BindFirst | None = None,
         inbox: Inbox | None = None,
         recorder: Recorder = NOT_RECORDING,
@@ -62,6 +64,7 @@ class BindingCycle:
         self._notices = notices
         self._metrics = metrics
         self._clock = clock
+        self._displaced = displaced
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
         self._recorder = recorder
@@ -251,7 +254,8 @@ class BindingCycle:
     def _free(self, placement: Placement) -> None:
         self._waiting.remove(placement.pod.uid)
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
-        self._cluster.forget(placement.pod)
+        if self._cluster.forget(placement.pod):
+            self._displaced(placement.pod.uid)
 
     def undo(self, placement: Placement, status: Status, now: float) -> None:
         """Takes back a placement whose binding failed at `now`, seconds of the clock: the pod is tried again."""

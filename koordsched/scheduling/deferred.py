@@ -45,5 +45,8 @@ class DeferredEvictions:
     def evicting(self, uid: str) -> bool:
         return self.executor.evicting(uid)
 
+    def displaced(self, uid: str) -> None:
+        self.executor.displaced(uid)
+
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         self.executor.start(preemptor, node, victims)

@@ -103,6 +103,10 @@ class PreemptionEvictions:
         # One that was not bound yet only lost its place; it may be on its way to the next.
         return pod is told.victim or (told.victim.wire is None and pod.node == told.victim.node)
 
+    def displaced(self, uid: str) -> None:
+        """This pod lost its place before it was bound: from the next one, on whichever node, it was not told to go."""
+        self._told.pop(uid, None)
+
     @property
     def running(self) -> tuple[str, ...]:
         """The uids of preemptors whose victims are still being evicted, in the order of uids."""

@@ -191,6 +191,7 @@ class Scheduler:
             self._notices,
             metrics,
             clock.monotonic,
+            evictions.displaced,
             self._extenders.bind if self._extenders is not None else None,
             inbox,
             recorder,

@@ -70,6 +70,35 @@ def test_victims_that_wait_on_permit_lose_their_place_and_are_not_deleted(picky)
     run(main())
 
 
+@pytest.mark.parametrize("written", [True, False], ids=["", "status not written"])
+def test_a_victim_that_found_its_place_again_loses_it_to_the_next_preemptor(written, picky):
+    """`written`: whether the victim has a new version by then, which is another object."""
+
+    async def refuse(call, proceed):
+        return (403, {}, REFUSED) if call.path.endswith("/pods/v/status") and not written else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        async with scheduler_on(embedded, fault=refuse) as running:
+            picky[0].wait = 300.0
+            embedded.insert(pod("v", container(cpu="1")))
+            await asyncio.sleep(1)
+            for name in ("p", "q"):
+                assert [waiting.pod.name for waiting in running.scheduler.waiting] == ["v"]
+                picky[0].wait = 0.0
+                embedded.insert(pod(name, container(cpu="1"), priority=100))
+                await asyncio.sleep(3)
+                assert on(embedded, name) == "alder"
+                assert on(embedded, "v") is None
+                picky[0].wait = 300.0
+                delete(embedded, "Pod", name, grace_period_seconds=0)
+                await asyncio.sleep(30)
+            assert running.attempts["default/q"] == 2
+
+    run(main())
+
+
 LATE = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
