@@ -7,6 +7,7 @@ import pytest
 from koordsched.framework.status import Code, Status
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
+from tests.scheduling.kubelet import Kubelet
 from tests.scheduling.test_core_cases import condition_of
 from tests.virtualtime import run
 
@@ -56,5 +57,42 @@ def test_a_promise_ends_with_every_failure_but_where_preemption_leaves_it(
             await asyncio.sleep(2)
             assert condition_of(embedded, "p") is not None
             assert embedded.get("Pod", "p")["status"].get("nominatedNodeName") == kept
+
+    run(main())
+
+
+def _ends(embedded):
+    embedded.registry.delete(embedded.resource("Pod"), "default", "p", grace_period_seconds=0)
+
+
+def _is_not_promised_any_more(embedded):
+    shown = embedded.get("Pod", "p")
+    status = {key: value for key, value in shown["status"].items() if key != "nominatedNodeName"}
+    embedded.registry.update(embedded.resource("Pod"), {**shown, "status": status}, subresource="status")
+
+
+@pytest.mark.parametrize("over", [_ends, _is_not_promised_any_more])
+def test_room_promised_to_a_pod_that_never_preempts_is_nobody_elses_until_the_promise_ends(over):
+    """Also if that pod cannot go there any more, as when a taint came while its last scheduler was about to bind it."""
+
+    async def main():
+        embedded = Embedded()
+        Kubelet(embedded)
+        embedded.insert(node("alder", cpu="2", taints=[("spot",)]))
+        embedded.insert(pod("victim", container(cpu="1"), on="alder"))
+        embedded.insert(promised(container(cpu="1"), priority=100, preemptionPolicy="Never"))
+        tolerating = {"tolerations": [{"key": "spot", "operator": "Exists"}]}
+        embedded.insert(pod("preemptor", container(cpu="2"), priority=10, **tolerating))
+
+        def places():
+            return {name: embedded.get("Pod", name)["spec"].get("nodeName") for name in ("victim", "preemptor")}
+
+        async with scheduler_on(embedded):
+            await asyncio.sleep(20)
+            assert embedded.get("Pod", "p")["status"]["nominatedNodeName"] == "alder"
+            assert places() == {"victim": "alder", "preemptor": None}
+            over(embedded)
+            await asyncio.sleep(20)
+            assert embedded.get("Pod", "preemptor")["spec"]["nodeName"] == "alder"
 
     run(main())

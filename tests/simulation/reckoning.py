@@ -4,7 +4,7 @@ from koordsched.framework.interface import Cycle
 from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
-from tests.reference.world import World
+from tests.reference.world import World, is_deleting
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
@@ -29,23 +29,34 @@ class Reckoning:
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
         profile, world = Profile({}), self._world()
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
-        nominated = [
-            (thing, thing["status"]["nominatedNodeName"]) for thing in waiting
-            if (thing.get("status") or {}).get("nominatedNodeName")
-        ]  # fmt: skip
+        nominated = _promises(waiting)
+        lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
-            name = f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+            name = _name(thing)
             if self.quotas is not None and self.quotas.refusal(thing) is not None:
                 continue
             places = evaluate(thing, world, profile, nominated).feasible
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
-            elif thing["spec"].get("preemptionPolicy") != "Never":
-                places = self._could_make_room(thing, world, profile)
+            elif not _never_preempts(thing):
+                places = self._could_make_room(thing, world, profile, lasting)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
         return found
+
+    def unredeemed(self):
+        """Promises that keep others away although nothing is leaving that their pods could wait for.
+
+        Those to pods that never preempt are left to them.
+        """
+        leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
+        waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
+        return [
+            f"{_name(thing)} still waits for {node}, which nobody leaves"
+            for thing, node in _promises(waiting)
+            if node not in leaving
+        ]
 
     def _world(self):
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
@@ -62,8 +73,13 @@ class Reckoning:
             or is_gone(thing)
         )
 
-    def _could_make_room(self, thing, world, profile):
-        """Nodes that would do without their pods of lower priority."""
+    def _could_make_room(self, thing, world, profile, lasting):
+        """Nodes that would do without their pods of lower priority.
+
+        What is promised there counts in dry runs as it does elsewhere, if the promise may be `lasting`: one to a pod
+        that never preempts outlives attempts in vain (core spec 3.8, "kept"). Any other pod's next attempt ends its
+        promise, or finds it a node where it may preempt itself.
+        """
         found = []
         for node in world.nodes:
             name = node["metadata"]["name"]
@@ -73,7 +89,7 @@ class Reckoning:
             emptied = World(world.nodes)
             emptied.objects = world.objects
             emptied.placed = [p for p in world.placed if p not in victims]
-            if name in evaluate(thing, emptied, profile).feasible:
+            if name in evaluate(thing, emptied, profile, lasting).feasible:
                 found.append(name)
         return found
 
@@ -156,6 +172,19 @@ def belief(scheduler):
         "verdicts": _verdicts(scheduler),
         "quota": believed_quotas(scheduler),
     }
+
+
+def _name(thing):
+    return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+
+
+def _promises(waiting):
+    """(pod, node name) of those that were promised one."""
+    return [(thing, node) for thing in waiting if (node := (thing.get("status") or {}).get("nominatedNodeName"))]
+
+
+def _never_preempts(thing):
+    return thing["spec"].get("preemptionPolicy") == "Never"
 
 
 def _named(amounts, names):

@@ -125,7 +125,7 @@ class Simulation:
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
         reckoning = Reckoning(self.server, self.users.broken, quotas, storage)
-        for text in reckoning.unplaced():
+        for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):

@@ -1,0 +1,75 @@
+"""The judge of who waits although there is a place, or could be one, goes by the rules for promised nodes."""
+
+import pytest
+
+from tests.plugins.objects import container, node, pod
+from tests.simulation.reckoning import Reckoning
+
+MAY_PREEMPT = "default/p waits although it may preempt on alder"
+NEVER = {"preemptionPolicy": "Never"}
+
+
+class _Server:
+    def __init__(self, things):
+        self._things = things
+
+    def objects(self, kind):
+        return [thing for thing in self._things if thing["kind"] == kind]
+
+
+def _holder(priority, **spec):
+    """A pod that was promised the node before a taint came that it does not tolerate."""
+    thing = pod("holder", container(cpu="2"), priority=priority, **spec)
+    thing["status"]["nominatedNodeName"] = "alder"
+    return thing
+
+
+@pytest.mark.parametrize(
+    ("cpu", "holder", "expected"),
+    [
+        (4, [], [MAY_PREEMPT]),
+        (4, [_holder(100, **NEVER)], []),
+        (4, [_holder(10, **NEVER)], []),
+        (4, [_holder(9, **NEVER)], [MAY_PREEMPT]),
+        (4, [_holder(100)], [MAY_PREEMPT]),
+        (6, [_holder(100, **NEVER)], [MAY_PREEMPT]),
+    ],
+    ids=[
+        "nothing promised",
+        "promised to a pod of higher priority that never preempts",
+        "of equal priority",
+        "of lower priority",
+        "promised to a pod whose next attempt ends the promise",
+        "room for both",
+    ],
+)
+def test_room_that_stays_promised_is_nobody_elses_by_preemption(cpu, holder, expected):
+    """`cpu` of the node, on which one pod may have to go and another one may not."""
+    things = [
+        node("alder", cpu=str(cpu), taints=[("spot",)]),
+        pod("low", container(cpu="2"), on="alder"),
+        pod("high", container(cpu="1"), on="alder", priority=1000),
+        pod("p", container(cpu="3"), priority=10, tolerations=[{"key": "spot", "operator": "Exists"}]),
+        *holder,
+    ]
+    assert Reckoning(_Server(things), broken=set()).unplaced() == expected
+
+
+GONE = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("holder", "meta", "expected"),
+    [
+        (_holder(100), {}, ["default/holder still waits for alder, which nobody leaves"]),
+        (_holder(100), GONE, []),
+        (_holder(100, **NEVER), {}, []),
+        (_holder(100, nodeName="alder"), {}, []),
+    ],
+    ids=["nothing leaves", "a pod leaves", "never preempts", "bound"],
+)
+def test_a_pod_that_may_preempt_waits_for_a_node_only_while_somebody_leaves_it(holder, meta, expected):
+    """`meta` of the pod on the node."""
+    other = pod("other", on="alder")
+    other["metadata"] |= meta
+    assert Reckoning(_Server([node("alder"), other, holder]), broken=set()).unredeemed() == expected
