@@ -7,6 +7,7 @@ class History:
     def __init__(self, is_readable=lambda thing: True):
         """`is_readable`: of a version that is not, nobody takes notice."""
         self._versions = {}
+        self._unreadable = {}
         self._is_readable = is_readable
 
     def note(self, change):
@@ -15,6 +16,8 @@ class History:
         if readable:
             state = None if change.type == "DELETED" else change.new
             self._versions.setdefault(change.record.key, []).append((change.record.rv, state))
+        else:
+            self._unreadable.setdefault(change.record.key, []).append(change.record.rv)
         return readable
 
     def follow(self, server, resource):
@@ -35,15 +38,27 @@ class History:
                 found.append(state)
         return found
 
-    def since(self, key, version):
-        """The states of one object in which somebody who had handled `version` may have believed."""
-        return [state for state in self.states_since(key, version) if state is not None]
+    def since(self, key, version, read=0):
+        """The states of one object in which somebody who had handled `version` may have believed.
+
+        `read`: the version of the object that was read last. What had come after it counts as missed if by then the
+        object could not be read any more: a list shows none of the readable versions before.
+        """
+        states = [state for state in self.states_since(key, version) if state is not None]
+        if self._unreadable_at(key, version):
+            states += [state for known, state in self._versions.get(key, ()) if known == read and state is not None]
+        return states
 
     def states_since(self, key, version):
         """The same with None for its absence."""
         versions = self._versions.get(key, ())
         current = [state for since, state in versions if since <= version][-1:] or [None]
         return [*current, *(state for since, state in versions if since > version)]
+
+    def _unreadable_at(self, key, version):
+        unreadable = [known for known in self._unreadable.get(key, ()) if known <= version]
+        readable = [known for known, _ in self._versions.get(key, ()) if known <= version]
+        return bool(unreadable) and unreadable[-1] > max(readable, default=0)
 
     def newest(self):
         """All objects as they are now."""

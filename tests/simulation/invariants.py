@@ -31,6 +31,8 @@ class Decision(NamedTuple):
     """Paths of the resources that were being listed anew: some of their objects were newer than that."""
     order: int
     """Grows from decision to decision."""
+    node_version: int = 0
+    """The version of the node that had been read last."""
 
 
 class Bound(NamedTuple):
@@ -186,12 +188,16 @@ class Invariants:
             if bound.must_be_known(decision):
                 yield other
 
+    def node_states(self, decision):
+        """What the replica may have believed of the node when it decided, or could have heard since."""
+        return self.nodes.since(("", decision.node), decision.versions[NODES], decision.node_version)
+
     def _check(self, pod, decision):
         """The pod, which is bound, fits where it is."""
         for feature in self.features:
             feature.bound(pod, decision)
         reasons, others = [], list(self.known_others(pod, decision))
-        for state in self.nodes.since(("", decision.node), decision.versions[NODES]):
+        for state in self.node_states(decision):
             reason = self._misfit(pod, state, others)
             if reason is None:
                 return

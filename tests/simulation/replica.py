@@ -199,7 +199,7 @@ class Process:
         attempted = invariants.attempted.setdefault(self.name, set())
 
         def taking(step, profile, queued, row, *more):
-            promises, decision = self._promises(queued.pod), self._decision(scheduler.cluster.table.names[row])
+            promises, decision = self._promises(queued.pod), self._decision(row)
             invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
             placement = take(step, profile, queued, row, *more)
             if placement is not None:
@@ -230,7 +230,7 @@ class Process:
             return tell(queued, await schedule(queued))
 
         def holding():
-            self._held = self._decision("")
+            self._held = self._knowledge()
             hold()
 
         def releasing():
@@ -241,14 +241,18 @@ class Process:
         for extender in scheduler._extenders._all:
             extender._post = partial(self.simulation.extender.post, self)
 
-    def _decision(self, node):
+    def _decision(self, row):
+        """What is known when a pod is placed on a row."""
+        table = self.scheduler.cluster.table
+        known = self._held if self._held is not None else self._knowledge()
+        return known._replace(node=table.names[row], node_version=int(table.nodes[row].metadata.resource_version))
+
+    def _knowledge(self):
         """What is known at this moment."""
-        if self._held is not None:
-            return self._held._replace(node=node)
         reflectors = self.scheduler.watches.reflectors
         return Decision(
             self.name,
-            node,
+            "",
             {path: int(reflector.resource_version or 0) for path, reflector in reflectors.items()},
             {
                 path

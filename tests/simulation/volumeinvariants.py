@@ -67,7 +67,7 @@ class VolumeInvariants:
     def _check_reach(self, pod, claim, decision):
         key = ("", claim["spec"]["volumeName"])
         volumes = self._volumes.since(key, decision.versions[VOLUMES])
-        nodes = self._invariants.nodes.since(("", decision.node), decision.versions[NODES])
+        nodes = self._invariants.node_states(decision)
         for volume in volumes:
             required = ((volume["spec"].get("nodeAffinity") or {}).get("required")) or None
             if required is None or any(node_selector_matches(required, node) for node in nodes):
