@@ -16,7 +16,7 @@ from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Hea
 from koordsched.journal.replaying import World
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NOOP, override
+from koordsched.queue.nominator import override
 from koordsched.scheduling.cycle import Placement
 from koordsched.scheduling.recording import NotRecording
 
@@ -134,7 +134,10 @@ class Follower(World):
             return
         plugins, pending = frozenset(record.plugins), frozenset(record.pending_plugins)
         queue.add_unschedulable_if_not_present(self._queued, plugins, pending, pod=newest)
-        queue.nominator.add(newest, NOOP if record.nominated is None else override(record.nominated))
+        if record.nominated is None:
+            queue.nominator.update(newest, newest)
+        else:
+            queue.nominator.add(newest, override(record.nominated))
 
     def _taken_back(self, record: Undone) -> None:
         if record.uid == self._uid:

@@ -258,6 +258,36 @@ def test_the_same_configuration_would_have_decided_the_same(journal):
         assert comparison.kinds["same"] == comparison.tally.decisions
 
 
+def test_a_promise_that_no_status_shows_counts_there_too():
+    """One of two victims is gone, and the promised pod looked around in vain: what is free is not free to take."""
+
+    async def not_shown(call, proceed):
+        refused = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}'
+        return (403, {}, refused) if call.path.endswith("/pods/p/status") else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="2"))
+        for name in ("soon", "late"):
+            embedded.insert(pod(name, container(cpu="1"), on="alder"))
+        recorded = Recorded(embedded, fault=not_shown)
+        async with recorded.running() as scheduler:
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(2)
+            embedded.registry.delete(embedded.resource("Pod"), "default", "soon", grace_period_seconds=0)
+            await asyncio.sleep(20)
+            assert scheduler.queue.nominator.nodes_with_nominated() == {"alder"}
+            embedded.insert(pod("q", container(cpu="1")))
+            await asyncio.sleep(2)
+            assert embedded.get("Pod", "q")["spec"].get("nodeName") is None
+        return recorded.journal.records()
+
+    records = run(main())
+    refused = [record for record in records if isinstance(record, Refused)]
+    assert [record.nominated for record in refused] == ["alder", None, ""]
+    assert list(consider(records).kinds) == ["same"]
+
+
 def test_another_configuration_would_have_packed(journal):
     comparison = consider(journal.records(), resolved("MostAllocated"))
     kinds = {change.kind for change in comparison.changed}
