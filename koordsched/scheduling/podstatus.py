@@ -42,10 +42,11 @@ SendPatch = Callable[[str, str, bytes], Awaitable[None]]
 
 
 class _Wish:
-    __slots__ = ("condition", "nominated", "pod", "waits")
+    __slots__ = ("condition", "in_doubt", "nominated", "pod", "waits")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
+        self.in_doubt = False  # sent, but the API server never said what came of it
         self.condition: tuple[str, str] | None = None  # reason, message
         self.nominated: str | None = None
         self.waits: tuple[str, str] | None = None  # reason, message; empty when the wait is over
@@ -69,7 +70,7 @@ class PodStatusWriter:
         self._held: dict[str, _Wish] = {}
         """Wishes of pods that are being written right now."""
         self._written: dict[str, _Wish] = {}
-        """What was written but may not have come back through the watch yet."""
+        """What was sent last but may not have come back through the watch yet."""
         self._busy: set[str] = set()
         self._moot: set[str] = set()
         """Of these, pods that were forgotten meanwhile: nothing is tried again or kept."""
@@ -78,9 +79,7 @@ class PodStatusWriter:
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False for a reason; `nominated` is written too unless it is None."""
-        current = self._current(pod)
-        wish = self._wished(pod.uid)
-        if wish is None and current.condition == (reason, message) and nominated in (None, current.nominated):
+        if self._is_at_rest(pod.uid) and self._shows(pod, (reason, message), nominated):
             return
         wish = self._wish(pod)
         wish.condition = (reason, message)
@@ -90,7 +89,7 @@ class PodStatusWriter:
 
     def nominate(self, pod: Pod, node: str) -> None:
         """status.nominatedNodeName alone; "" clears it."""
-        if self._wished(pod.uid) is None and self._current(pod).nominated == node:
+        if self._is_at_rest(pod.uid) and self._shows(pod, None, node):
             return
         self._wish(pod).nominated = node
         self._pump()
@@ -120,16 +119,31 @@ class PodStatusWriter:
 
     @property
     def remembered(self) -> int:
-        """Pods of which it is known what was written last."""
+        """Pods of which it is known what was sent last."""
         return len(self._written)
 
     def _wished(self, uid: str) -> _Wish | None:
         return self._wishes.get(uid) or self._held.get(uid)
 
+    def _is_at_rest(self, uid: str) -> bool:
+        """Whether nothing is wished for the pod, and nothing on its way to it."""
+        return uid not in self._busy and uid not in self._wishes
+
+    def _shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
+        """Whether the pod shows this (None: anything), and will go on showing it.
+
+        A version from before our last write may still come through the watch: it shows what will not last.
+        """
+        current = self._current(pod)
+        return all(
+            condition in (None, told.condition) and nominated in (None, told.nominated)
+            for told in (current, self._written.get(pod.uid, current))
+        )
+
     def _current(self, pod: Pod) -> _Wish:
         """What the pod shows, as far as we know."""
         written = self._written.get(pod.uid)
-        if written is not None and written.pod.resource_version == pod.resource_version:
+        if written is not None and written.pod.resource_version == pod.resource_version and not written.in_doubt:
             return written
         current = _Wish(pod)
         current.condition = _shown(pod)
@@ -165,8 +179,7 @@ class PodStatusWriter:
             for attempt in range(_RETRIES + 1):
                 try:
                     await self._send(pod.namespace, pod.name, self._body(wish))
-                    if uid not in self._moot:
-                        self._remember(uid, wish)
+                    self._sent(uid, wish)
                     return
                 except PatchRejected as error:
                     _log.debug("status of %s not written: %s", pod.key, error)
@@ -175,6 +188,8 @@ class PodStatusWriter:
                 except PatchFailed as error:
                     if attempt == _RETRIES:
                         _log.warning("status of %s not written after %d tries: %s", pod.key, attempt + 1, error)
+                        wish.in_doubt = True
+                        self._sent(uid, wish)
                         return
                 await asyncio.sleep(delay)
                 if uid in self._moot:
@@ -188,11 +203,17 @@ class PodStatusWriter:
                 self._wishes[uid] = held
             self._pump()
 
-    def _remember(self, uid: str, wish: _Wish) -> None:
+    def _sent(self, uid: str, wish: _Wish) -> None:
+        """Notes what the pod shows from now on; what was wished for meanwhile may be just that."""
+        if uid in self._moot:
+            return
         before = self._current(wish.pod)
         wish.condition = wish.condition or before.condition
         wish.nominated = before.nominated if wish.nominated is None else wish.nominated
         self._written[uid] = wish
+        held = self._held.get(uid)
+        if held is not None and held.waits is None and self._shows(held.pod, held.condition, held.nominated):
+            del self._held[uid]
 
     def _body(self, wish: _Wish) -> bytes:
         status: dict[str, Any] = {}

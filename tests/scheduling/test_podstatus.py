@@ -125,3 +125,46 @@ def test_a_pod_that_comes_back_under_way_is_written_after_all():
         assert writer.remembered == 1
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "pause, version, errors",
+    [(0.01, "", []), (0.2, "another", []), (60, "", [PatchFailed("no answer")] * 5)],
+    ids=["while the write is under way", "before the watch has told of the write", "when nobody knows of the write"],
+)
+def test_back_to_what_the_pod_shows(pause, version, errors):
+    """What was wished meanwhile and taken back must not be what remains."""
+
+    async def main():
+        thing = pod("p")
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        thing["status"] = {"conditions": [condition]}
+        bench, server = Bench(), Server(*errors)
+        writer, waiting = writer_to(server), bench.pod(thing)
+        writer.condition(waiting, "Unschedulable", "victims go", "alder")
+        await asyncio.sleep(pause)
+        if version:
+            # Something else of the pod changed before the write arrived: the watch tells of that first.
+            thing["metadata"]["resourceVersion"] = version
+            waiting = bench.pod(thing)
+        writer.condition(waiting, "Unschedulable", "no room", "")
+        await writer.drain()
+        tries = max(1, len(errors))
+        assert server.messages() == ["victims go"] * tries + ["no room"]
+        assert [status["nominatedNodeName"] for _, status in server.patches] == ["alder"] * tries + [None]
+
+    run(main())
+
+
+def test_a_promise_taken_back_while_it_is_written():
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.nominate(waiting, "alder")
+        await asyncio.sleep(0.01)
+        writer.nominate(waiting, "alder")  # on its way already
+        writer.nominate(waiting, "")
+        await writer.drain()
+        assert [status["nominatedNodeName"] for _, status in server.patches] == ["alder", None]
+
+    run(main())
