@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,11 +61,15 @@ def _shown(pod: Pod) -> tuple[str, str] | None:
 
 
 class PodStatusWriter:
-    """The writer. `dropped` counts wishes given up because there were too many."""
+    """The writer. `dropped` counts wishes given up because there were too many.
 
-    def __init__(self, send: SendPatch, wall: Callable[[], float]) -> None:
+    `pending`: the uids of the pods that wait for a node; nothing is kept of others.
+    """
+
+    def __init__(self, send: SendPatch, wall: Callable[[], float], pending: Container[str]) -> None:
         self._send = send
         self._wall = wall
+        self._pending = pending
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._held: dict[str, _Wish] = {}
         """Wishes of pods that are being written right now."""
@@ -205,7 +209,7 @@ class PodStatusWriter:
 
     def _sent(self, uid: str, wish: _Wish) -> None:
         """Notes what the pod shows from now on; what was wished for meanwhile may be just that."""
-        if uid in self._moot:
+        if uid in self._moot or uid not in self._pending:
             return
         before = self._current(wish.pod)
         wish.condition = wish.condition or before.condition

@@ -116,7 +116,7 @@ class Scheduler:
         self.writes = ApiWrites(lanes, transport)
         self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
         names = [profile.scheduler_name for profile in resolved.profiles]
-        self._status = PodStatusWriter(self.writes.patch_status, clock.wall)
+        self._status = PodStatusWriter(self.writes.patch_status, clock.wall, self._pending.by_uid)
         self.voice: Speaker = voice or UserVoice({name: self.events.recorder(name) for name in names}, self._status)
         self._recorder = recorder
         decisive = recorder.clock(clock)

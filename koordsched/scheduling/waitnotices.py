@@ -17,6 +17,8 @@ CONDITION = "koordsched.io/Waiting"
 AFTER = 5.0
 """Seconds of waiting after which it is worth a word."""
 
+_FEW = 64
+
 
 class Tell(Protocol):
     """Writes the condition; an empty reason ends it."""
@@ -45,12 +47,20 @@ class WaitNotices:
         self._clock = clock
         self._pending = pending
         self._waits: dict[str, _Wait] = {}
+        self._most = _FEW
+        """With more than these, those that are gone are looked for: a standby has no ticks."""
+
+    def __len__(self) -> int:
+        return len(self._waits)
 
     def begin(self, pod: Pod, plugin: str, reason: str, message: str) -> None:
         """The pod waits for this plugin from now on, or goes on waiting."""
         known = self._waits.get(pod.uid)
         if known is None:
             self._waits[pod.uid] = _Wait(pod, plugin, reason, message, self._clock())
+            if len(self._waits) > self._most:
+                self._forget_the_gone()
+                self._most = 2 * len(self._waits) + _FEW
             return
         known.pod, known.plugin = pod, plugin
         if (known.reason, known.message) != (reason, message):
@@ -68,9 +78,12 @@ class WaitNotices:
     def tick(self) -> None:
         """Tells about those that have waited long enough. To be called every second or so."""
         due = self._clock() - AFTER
-        for uid in [uid for uid in self._waits if uid not in self._pending]:
-            del self._waits[uid]
+        self._forget_the_gone()
         for wait in self._waits.values():
             if not wait.told and wait.since <= due:
                 wait.told = True
                 self._tell.waiting(wait.pod, wait.reason, wait.message)
+
+    def _forget_the_gone(self) -> None:
+        for uid in [uid for uid in self._waits if uid not in self._pending]:
+            del self._waits[uid]

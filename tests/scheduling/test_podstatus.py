@@ -28,8 +28,11 @@ class Server:
         return [status["conditions"][0]["message"] for _, status in self.patches if status.get("conditions")]
 
 
-def writer_to(server):
-    return PodStatusWriter(server, lambda: 1_900_000_000.0)
+P = Bench().pod(pod("p")).uid
+
+
+def writer_to(server, pending=(P,)):
+    return PodStatusWriter(server, lambda: 1_900_000_000.0, pending)
 
 
 def test_while_one_is_written_newer_wishes_replace_older_ones():
@@ -166,5 +169,21 @@ def test_a_promise_taken_back_while_it_is_written():
         writer.nominate(waiting, "")
         await writer.drain()
         assert [status["nominatedNodeName"] for _, status in server.patches] == ["alder", None]
+
+    run(main())
+
+
+@pytest.mark.parametrize("errors", [[], [PatchFailed("no answer")] * 5], ids=["written", "in doubt"])
+def test_nothing_is_kept_of_a_pod_that_somebody_else_gave_a_node(errors):
+    """It waited on Permit and had said so: that this is over is its last word."""
+
+    async def main():
+        server, bound = Server(*errors), Bench().pod(pod("p"))
+        writer = writer_to(server, pending=())
+        writer.forget(bound.uid)
+        writer.waiting(bound, "", "")
+        await writer.drain()
+        assert [status["conditions"][0]["status"] for _, status in server.patches] == ["False"] * max(1, len(errors))
+        assert writer.unwritten == writer.remembered == 0
 
     run(main())

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from koordsched.scheduling.waitnotices import AFTER, CONDITION
+from koordsched.scheduling.waitnotices import AFTER, CONDITION, WaitNotices
 from tests.embedded import Embedded, scheduler_on
+from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
@@ -78,3 +79,29 @@ def test_pods_gated_by_their_own_gates_and_quick_waits_are_left_alone():
             assert waiting_condition(embedded, "p") is None
 
     run(main())
+
+
+class Told(list):
+    """Hears (name of the pod, reason)."""
+
+    def waiting(self, pod, reason, message):
+        self.append((pod.name, reason))
+
+
+def test_a_standby_which_tells_nothing_keeps_nothing_of_pods_that_are_gone():
+    bench, told, pending, now = Bench(), Told(), set(), [0.0]
+    notices = WaitNotices(told, lambda: now[0], pending)
+    lasting = bench.pod(pod("lasting"))
+    pending.add(lasting.uid)
+    notices.begin(lasting, "DynamicResources", "Gated", "a claim is missing")
+    for i in range(2000):
+        gated = bench.pod(pod(f"p{i}"))
+        pending.add(gated.uid)
+        notices.begin(gated, "DynamicResources", "Gated", "a claim is missing")
+        pending.remove(gated.uid)
+    assert len(notices) < 200
+    # It becomes the leader.
+    now[0] = 100.0
+    notices.tick()
+    assert told == [("lasting", "Gated")]
+    assert len(notices) == 1
