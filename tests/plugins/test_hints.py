@@ -303,3 +303,22 @@ def test_a_node_that_leaves_its_zone_takes_its_pods_objections_with_it(labels, a
     waiting = bench.pod(pod("p", labels=labels))
     before, now = wire(node("n", labels={"zone": "a"})), wire(node("n", labels=after))
     assert registration.fn(waiting, before, now) is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize(
+    "labels, after, expected",
+    [
+        ({"app": "db"}, {}, True),
+        ({"app": "db"}, {"rack": "r"}, True),
+        ({"app": "db"}, {"zone": "a", "rack": "r"}, False),
+        ({"app": "web"}, {}, False),  # it may not be the first of a group that it does not belong to
+    ],
+)
+def test_a_node_that_loses_its_zone_may_take_the_last_of_a_group_with_it(labels, after, expected):
+    together = pod_affinity(required=[pod_term("zone", {"app": "db"})])
+    bench = Bench(node("n", labels={"zone": "a"}), pod("db", on="n", labels={"app": "db"}))
+    plugin = bench.plugin("InterPodAffinity")
+    registration = next(r for r in plugin.events_to_register() if r.event.resource == NODE)
+    waiting = bench.pod(pod("p", labels=labels, affinity=together))
+    before, now = wire(node("n", labels={"zone": "a"})), wire(node("n", labels=after))
+    assert registration.fn(waiting, before, now) is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)

@@ -65,7 +65,10 @@ class AffinityHints:
         # The node may also carry a pod that keeps this one out of its domain, which it has left now.
         kept_out = self._existing.matching(pod)[TermKind.REQUIRED_ANTI]
         relieved = any((key in apart or key in kept_out) and labels.get(key) != value for key, value in before.items())
-        return _queue_if(attracted or relieved)
+        # Or the last pods that attracted this one, which now are in no domain that counts.
+        lost = any(key in together and key not in labels for key in before)
+        may_be_first = lost and terms is not None and terms.attracts(pod)
+        return _queue_if(attracted or relieved or may_be_first)
 
 
 def _may_be_first(terms: IncomingTerms | None, pod: Pod, gone: Pod) -> bool:
