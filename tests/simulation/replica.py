@@ -15,6 +15,7 @@ from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.scheduler import Scheduler
 from tests.simulation import configuration
+from tests.simulation.conditions import LastWords
 from tests.simulation.invariants import Decision
 from tests.simulation.loop import OWNER
 from tests.simulation.network import Network
@@ -49,6 +50,7 @@ class Process:
         self.network = Network(name, plan, simulation.trace, simulation.server.state_at, simulation.invariants.fail)
         self.clock = WorkingClock(asyncio.get_running_loop(), wall_offset, plan.cycle_cost)
         self.scheduler = None
+        self._words = None
         self.elector = None
         self.transport = None
         self.observes = observes
@@ -90,6 +92,10 @@ class Process:
                 task.cancel()
             await asyncio.wait(tasks)
 
+    def unread(self):
+        """Texts about pods whose status does not say what this one said, if it is the one that acts."""
+        return self._words.unread(self.simulation.server.objects("Pod")) if self._may_write() else []
+
     # --- what it does --------------------------------------------------------------------------------
 
     async def _run(self):
@@ -112,6 +118,7 @@ class Process:
         )
         for reflector in self.scheduler.watches.reflectors.values():
             reflector._page_size = self.plan.page_size
+        self._words = LastWords(self.scheduler)
         self._watch_decisions()
         permits = self.scheduler.profiles[configuration.PROFILE].plugins.get(Gatekeeper.name)
         if permits is not None:

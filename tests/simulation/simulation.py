@@ -16,6 +16,7 @@ from tests.simulation.quotareckoning import QuotaReckoning
 from tests.simulation.quotausers import QuotaUsers
 from tests.simulation.reckoning import Reckoning
 from tests.simulation.replica import Process, Replica
+from tests.simulation.tables import wrong_tables
 from tests.simulation.trace import Trace
 from tests.simulation.users import Users
 from tests.simulation.volumeinvariants import CLAIMS, CSI_NODES, VOLUMES, VolumeInvariants
@@ -136,7 +137,8 @@ class Simulation:
             fail(text)
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
-            for text in texts:
+            more = [*wrong_tables(process.scheduler), *process.unread()]
+            for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)
         fresh.terminate()
         await asyncio.wait([fresh.main])

@@ -1,0 +1,30 @@
+"""What users read in the status of their pods: what the scheduler said last."""
+
+
+class LastWords:
+    """Of one scheduler: what it said last about each pod that could not be placed."""
+
+    def __init__(self, scheduler):
+        self._said = {}
+        """uid -> reason, message."""
+        self._status = scheduler._status
+        self._condition = scheduler.voice.condition
+        scheduler.voice.condition = self._note
+
+    def _note(self, pod, reason, message, nominated_node):
+        self._said[pod.uid] = (reason, message)
+        self._condition(pod, reason, message, nominated_node)
+
+    def unread(self, things):
+        """Texts about those of the server's pods, waiting ones, that show anything else."""
+        for thing in things:
+            uid = thing["metadata"]["uid"]
+            said, sent = self._said.get(uid), self._status._written.get(uid)
+            if said is None or thing["spec"].get("nodeName"):
+                continue
+            if sent is not None and sent.in_doubt:
+                continue  # given up after many tries; the next attempt to place the pod says it again
+            conditions = thing["status"].get("conditions", ())
+            shown = [(one["reason"], one["message"]) for one in conditions if one["type"] == "PodScheduled"]
+            if shown != [said]:
+                yield f"the status of pod {thing['metadata']['name']} says {shown}, the scheduler said {said}"
