@@ -322,3 +322,19 @@ def test_a_node_that_loses_its_zone_may_take_the_last_of_a_group_with_it(labels,
     waiting = bench.pod(pod("p", labels=labels, affinity=together))
     before, now = wire(node("n", labels={"zone": "a"})), wire(node("n", labels=after))
     assert registration.fn(waiting, before, now) is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize(
+    "policy, before, after, expected",
+    [
+        ("Honor", "ssd", "hdd", True),
+        ("Honor", "hdd", "ssd", True),
+        ("Honor", "hdd", "tape", False),
+        ("Ignore", "ssd", "hdd", False),
+    ],
+)
+def test_a_node_that_begins_or_ceases_to_count_moves_what_others_are_held_against(policy, before, after, expected):
+    constraint = spread("zone", 1, X, nodeAffinityPolicy=policy)
+    waiting = pod("p", labels=X, nodeSelector={"disk": "ssd"}, topologySpreadConstraints=[constraint])
+    old, new = (node("n", labels={"zone": "a", "disk": disk}) for disk in (before, after))
+    assert ask("PodTopologySpread", NODE, LABEL, waiting, old, new) is expected

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
-from koordsched.api.core import Taint, Toleration
+from koordsched.api.core import Node, Taint, Toleration
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
@@ -109,6 +109,10 @@ class EligibleNodes:
             return
         self.version = version
         self.mask = self._compute(topology.table)
+
+    def selects(self, node: Node) -> bool:
+        """Whether the pod's own selector, if it counts here, admits a node as the watch delivered it."""
+        return self._nodes is None or self._nodes.matches(node)
 
     def _compute(self, table: NodeTable) -> Mask:
         rows = table.all_rows
