@@ -1,5 +1,9 @@
 """What users read in the status of their pods: what the scheduler said last."""
 
+import json
+
+from koordsched.scheduling.podstatus import PatchRejected
+
 
 class LastWords:
     """Of one scheduler: what it said last about each pod that could not be placed."""
@@ -10,10 +14,20 @@ class LastWords:
         self._status = scheduler._status
         self._condition = scheduler.voice.condition
         scheduler.voice.condition = self._note
+        self._send = self._status._send
+        self._status._send = self._sending
 
     def _note(self, pod, reason, message, nominated_node):
         self._said[pod.uid] = (reason, message)
         self._condition(pod, reason, message, nominated_node)
+
+    async def _sending(self, namespace, name, body):
+        try:
+            await self._send(namespace, name, body)
+        except PatchRejected:
+            # Refused, or withheld because the lease had run out: the next attempt to place the pod says it again.
+            self._said.pop(json.loads(body)["metadata"]["uid"], None)
+            raise
 
     def unread(self, things):
         """Texts about those of the server's pods, waiting ones, that show anything else."""
