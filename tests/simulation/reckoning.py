@@ -34,7 +34,7 @@ class Reckoning:
         found = []
         for thing in waiting:
             name = _name(thing)
-            if self.quotas is not None and self.quotas.refusal(thing) is not None:
+            if self._quota_refuses(thing):
                 continue
             places = evaluate(thing, world, profile, nominated).feasible
             if places:
@@ -48,15 +48,18 @@ class Reckoning:
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
 
-        Those to pods that never preempt are left to them.
+        Those to pods that never preempt are left to them, and those to pods that wait for their quota.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
             for thing, node in _promises(waiting)
-            if node not in leaving
+            if node not in leaving and not self._quota_refuses(thing)
         ]
+
+    def _quota_refuses(self, thing):
+        return self.quotas is not None and self.quotas.refusal(thing) is not None
 
     def _world(self):
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
