@@ -220,7 +220,7 @@ class ExtendedCycle(SchedulingCycle):
         def finish() -> None:
             if outcome.actuate is not None:
                 outcome.actuate()
-            self._reject(queued, profile, started, message, plugins, pending, nominating)
+            self._reject(queued, profile, started, message, plugins | outcome.refused_by, pending, nominating)
 
         return finish
 
@@ -229,6 +229,7 @@ class ExtendedCycle(SchedulingCycle):
     ) -> PostFilterResult:
         """As `Profile.run_post_filter`, with the extenders asked about what preemption offers."""
         texts: list[str] = []
+        refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if profile.post_filters else ""
         for plugin in profile.post_filters:
             result = plugin.post_filter(cycle, cycle.pod, verdicts.codes)
@@ -239,7 +240,8 @@ class ExtendedCycle(SchedulingCycle):
             if result.nominated_node is not None:
                 nominated = result.nominated_node
             texts.extend(result.status.reasons)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated)
+            refused_by |= result.refused_by
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
 
     async def _agreed(
         self, cycle: Cycle, offer: PreemptionOffer, interested: Sequence[HttpExtender]

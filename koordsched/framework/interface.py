@@ -172,10 +172,11 @@ class PostFilterResult:
 
     `nominated_node`: the node to nominate, "" to clear the nomination, None to leave it as it is. `victims`
     are the pods that would have to go; `actuate` starts making them go. Looking for them must change
-    nothing: explanations ask the same question and do not actuate.
+    nothing: explanations ask the same question and do not actuate. `refused_by`: the plugins that refuse the pod even
+    where others would go for it; without success it waits for them as for those that rejected it in the first place.
     """
 
-    __slots__ = ("actuate", "nominated_node", "status", "victims")
+    __slots__ = ("actuate", "nominated_node", "refused_by", "status", "victims")
 
     def __init__(
         self,
@@ -183,11 +184,13 @@ class PostFilterResult:
         nominated_node: str | None = None,
         victims: tuple[Pod, ...] = (),
         actuate: Callable[[], None] | None = None,
+        refused_by: frozenset[str] = frozenset(),
     ) -> None:
         self.status = status
         self.nominated_node = nominated_node
         self.victims = victims
         self.actuate = actuate
+        self.refused_by = refused_by
 
 
 class ExplainsRefusals(Plugin):

@@ -135,6 +135,7 @@ class Profile:
         is nothing that a nomination could wait for. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
+        refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
         for plugin in self.post_filters:
             result = plugin.post_filter(cycle, cycle.pod, codes)
@@ -143,7 +144,8 @@ class Profile:
             if result.nominated_node is not None:
                 nominated = result.nominated_node
             texts.extend(result.status.reasons)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated)
+            refused_by |= result.refused_by
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
 
     # --- the steps after a node was chosen ---------------------------------------------------------
 

@@ -15,7 +15,7 @@ from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import Cycle, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide
@@ -220,10 +220,13 @@ class SchedulingCycle:
         self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], verdicts: Verdicts, started: float
     ) -> None:
         """PostFilter plugins may make room; then the pod goes back to the queue with the reason."""
-        status, nominating = self._post_filter(cycle, profile, verdicts)
+        outcome = self._post_filter(cycle, profile, verdicts)
+        status = outcome.status
+        nominating = NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
         text = "" if status.ok else status.message
         reasons = profile.handle.reasons
-        plugins, pending = rejecting_plugins(verdicts, reasons)
+        rejecting, pending = rejecting_plugins(verdicts, reasons)
+        plugins = rejecting | outcome.refused_by
         message = fit_error(self._cluster.table.count, verdicts, reasons, text)
         # Room that is being made for this pod leaves its twins to look for their own.
         holds = not status.ok and not nominating.node
@@ -231,7 +234,7 @@ class SchedulingCycle:
         refusal = Refusal(words, plugins, pending) if holds else None
         self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
 
-    def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> tuple[Status, NominatingInfo]:
+    def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> PostFilterResult:
         """Runs the PostFilter plugins, and sets going what they decided."""
         if profile.post_filters:
             self._metrics.preemption_attempts.value += 1
@@ -240,7 +243,7 @@ class SchedulingCycle:
         self._took("PostFilter", profile, outcome.status, began)
         if outcome.actuate is not None:
             outcome.actuate()
-        return outcome.status, NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
+        return outcome
 
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
         self._metrics.extension_point(point, profile.name, status.code.text).observe(self._clock() - began)

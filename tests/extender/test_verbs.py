@@ -16,7 +16,7 @@ from tests.extender.service import (
     node_of,
     serving,
 )
-from tests.plugins.objects import container, node, pod
+from tests.plugins.objects import container, node, pod, pod_affinity, pod_term
 from tests.waiting import until
 
 
@@ -351,6 +351,23 @@ async def test_answers_to_preempt_that_leave_nothing(answer, settings, expected)
         assert condition_of(embedded, "p") == ("Unschedulable", expected.replace("URL", service.url))
         assert not is_leaving(embedded, "on-alder")
         assert not is_leaving(embedded, "on-beech")
+
+
+@pytest.mark.parametrize("answer", [None, {}], ids=["not asked", "nobody left"])
+async def test_pods_without_victims_wait_for_what_refused_them_in_dry_runs(answer):
+    """One on alder must not be beside the pod; whoever is on beech is too important, or an extender spares it."""
+    service = Service(filter=everything, preempt=answer)
+    verbs = ("filter",) if answer is None else ("filter", "preempt")
+    embedded = cluster("alder", "beech")
+    embedded.insert(pod("on-alder", container(cpu="3"), on="alder", priority=1))
+    embedded.insert(pod("avoided", container(cpu="1"), on="alder", priority=100, labels={"app": "x"}))
+    embedded.insert(pod("on-beech", container(cpu="3"), on="beech", priority=100 if answer is None else 1))
+    apart = pod_affinity(required_anti=[pod_term("kubernetes.io/hostname", {"app": "x"})])
+    async with serving(service), scheduler_on(embedded, extended(extender(service, *verbs))) as running:
+        embedded.insert(pod("p", container(cpu="3"), priority=10, affinity=apart))
+        await until(lambda: condition_of(embedded, "p"), "the condition")
+        waits_for = running.scheduler.queue.get("default/p").unschedulable_plugins
+        assert waits_for == {"NodeResourcesFit", "InterPodAffinity"}
 
 
 # --- bind ---------------------------------------------------------------------------------------

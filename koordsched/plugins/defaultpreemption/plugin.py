@@ -69,24 +69,24 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         refusal = self._ineligible(pod, codes)
         if refusal:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {refusal}",)))
-        candidates, texts, errors = self._search(cycle, codes)
+        candidates, texts, errors, refused_by = self._search(cycle, codes)
         if not candidates and errors:
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors[:ERRORS_NAMED])}]"
-            return PostFilterResult(Status(Code.ERROR, (f"preemption: {text}",)))
+            return PostFilterResult(Status(Code.ERROR, (f"preemption: {text}",)), refused_by=refused_by)
         if not candidates:
             total = self._handle.cluster.table.count
             parts = sorted(f"{count} {text}" for text, count in texts.items())
             message = f"preemption: 0/{total} nodes are available: {', '.join(parts)}."
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="", refused_by=refused_by)
         return PreemptionOffer(
             self._result(pod, candidates.best(self._handle.clock.wall())),
             lambda: self._by_node(candidates),
-            lambda remaining: self._choose(pod, self._of_nodes(remaining)),
+            lambda remaining: self._choose(pod, self._of_nodes(remaining), refused_by),
         )
 
-    def _choose(self, pod: Pod, candidates: Sequence[Candidate]) -> PostFilterResult:
+    def _choose(self, pod: Pod, candidates: Sequence[Candidate], refused_by: frozenset[str]) -> PostFilterResult:
         if not candidates:
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (NO_CANDIDATE,)))
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (NO_CANDIDATE,)), refused_by=refused_by)
         return self._result(pod, candidates[best_of(verdicts_of(candidates), self._handle.clock.wall())])
 
     def _result(self, pod: Pod, best: Candidate) -> PostFilterResult:
@@ -120,13 +120,15 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _search(self, cycle: Cycle, codes: Codes) -> tuple[_Candidates, Counter[str], list[str]]:
+    def _search(self, cycle: Cycle, codes: Codes) -> tuple[_Candidates, Counter[str], list[str], frozenset[str]]:
         """Candidates among the nodes refused in a way that fewer pods may cure.
 
-        Texts count why others are none; errors name those where the pod would fit with nobody evicted.
+        Texts count why others are none; errors name those where the pod would fit with nobody evicted; last come the
+        plugins that refuse it with everybody evicted, none if a node would not help the pod anyway.
         """
         texts: Counter[str] = Counter()
         errors: list[str] = []
+        refused_by: set[str] = set()
         reasons, names = self._handle.reasons, self._handle.cluster.table.names
         is_curable = np.zeros(int(codes.max(initial=NO_NODE)) + 1, dtype=np.bool_)
         for code, count in reasons.counted(codes):
@@ -151,6 +153,8 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             for code, count in reasons.counted(results.verdicts["code"]):
                 for text in reasons[code].texts:
                     texts[text] += count
+                if not cycle.beyond_nodes:
+                    refused_by.add(reasons[code].plugin)
             passing = results.verdicts["code"] == PASS
             in_vain = results.rows[passing & (results.verdicts["victims"] == 0)].tolist()
             errors.extend(f'expected at least one victim pod on node "{names[row]}"' for row in in_vain)
@@ -163,7 +167,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             clean |= bool((results.verdicts["violations"][candidates] == 0).any())
             if clean and len(found) >= wanted:
                 break
-        return found, texts, errors
+        return found, texts, errors, frozenset(refused_by)
 
     def _wanted(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100

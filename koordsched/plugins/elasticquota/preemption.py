@@ -106,12 +106,12 @@ class QuotaPreemption:
         refusal = self._ineligible(pod, claimant, codes)
         if refusal:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + refusal,)))
-        candidates, texts = self._search(cycle, claimant, codes)
+        candidates, texts, refused_by = self._search(cycle, claimant, codes)
         if not candidates:
             total = self._handle.cluster.table.count
             parts = sorted(f"{count} {text}" for text, count in texts.items())
             message = f"{_PREFIX}0/{total} nodes are available: {', '.join(parts)}."
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="")
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), nominated_node="", refused_by=refused_by)
         best = candidates[best_of(verdicts_of(candidates), self._handle.clock.wall())]
         node = self._handle.cluster.table.names[best.row]
         return PostFilterResult(
@@ -134,8 +134,14 @@ class QuotaPreemption:
                     return messages.NOT_ELIGIBLE_TERMINATING
         return ""
 
-    def _search(self, cycle: Cycle, claimant: Claimant | None, codes: Codes) -> tuple[list[Candidate], Counter[str]]:
-        """Candidates among the nodes that refused in a way that fewer pods may cure; texts say why others are none."""
+    def _search(
+        self, cycle: Cycle, claimant: Claimant | None, codes: Codes
+    ) -> tuple[list[Candidate], Counter[str], frozenset[str]]:
+        """Candidates among the nodes that refused in a way that fewer pods may cure; texts say why others are none.
+
+        Last come the plugins that refuse it with everybody evicted. None are named for a pod that its quota refuses:
+        that one is tried again at the quota's word (`prospects`).
+        """
         reasons = self._handle.reasons
         texts: Counter[str] = Counter()
         refusing: list[int] = []
@@ -148,11 +154,11 @@ class QuotaPreemption:
         candidates_on = victims.keys() & set(refusing)
         self._count_others(texts, [row for row in refusing if row not in candidates_on], cycle.pod)
         if claimant is None or not candidates_on:
-            return [], texts
+            return [], texts, frozenset()
         needed = self._admission.shortage(claimant)
         if needed is None:
             texts[messages.not_enough(claimant.quota.name)] += len(candidates_on)
-            return [], texts
+            return [], texts, frozenset()
         rows: list[int] = []
         counted: dict[str, Amounts] = {}
         for row in sorted(candidates_on):
@@ -166,7 +172,9 @@ class QuotaPreemption:
         now = self._handle.clock.wall()
         lists = [by_importance([pod for pod, _ in victims[row]], now) for row in rows]
         results = self._dry_runs(cycle, rows, lists, needed, counted)
-        return self._candidates(results, texts), texts
+        refusing_plugins = {reasons[result].plugin for result in results if isinstance(result, int)}
+        refused_by = frozenset() if cycle.beyond_nodes else frozenset(refusing_plugins)
+        return self._candidates(results, texts), texts, refused_by
 
     def _candidates(self, results: list[Candidate | int], texts: Counter[str]) -> list[Candidate]:
         found: list[Candidate] = []

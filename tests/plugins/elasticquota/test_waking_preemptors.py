@@ -11,6 +11,7 @@ import pytest
 from tests.plugins.elasticquota.objects import PREFIX, node, quota
 from tests.plugins.elasticquota.objects import pod as plain_pod
 from tests.plugins.elasticquota.running import cluster, relabel, remove, replace, where
+from tests.plugins.objects import pod_affinity, pod_term
 from tests.virtualtime import run
 
 
@@ -126,3 +127,21 @@ def test_others_are_looked_for_when_the_room_of_the_victims_is_gone():
             return where(embedded, "waits")
 
     assert run(scenario()) == "n"
+
+
+def test_whom_the_quota_admits_waits_for_what_refuses_it_in_dry_runs():
+    """The node has no room, and even if it had, there is a pod on it that must not be beside the one that waits."""
+    apart = {"affinity": pod_affinity(required_anti=[pod_term("kubernetes.io/hostname", {"app": "x"})])}
+    avoided = pod("avoided", {"cpu": 1}, on="n", priority=100, labels={"app": "x"})
+
+    async def scenario():
+        args = {"enableRuntimeQuota": False}
+        async with cluster(node("n", cpu=11), mine(20), KEPT, LOW, avoided, args=args) as (embedded, running):
+            embedded.insert(pod("waits", {"cpu": 2}, "mine", priority=50, **apart))
+            await asyncio.sleep(15)
+            assert (where(embedded, "waits"), running.attempts["default/waits"]) == (None, 1)
+            relabel(embedded, "Pod", "avoided", app="y")
+            await asyncio.sleep(15)
+            return running.attempts["default/waits"], leaving(embedded, "low")
+
+    assert run(scenario()) == (2, True)
