@@ -1,8 +1,4 @@
-"""Pods for which preemption was in vain: tried again when what refused them in its dry runs is over, and only then.
-
-In each case alder has room for a pod of priority 50 once a less important one leaves; beech is too small for it. Both
-are in one zone. What refuses the pod on alder before anybody has left is NodeResourcesFit, and nothing else.
-"""
+"""Pods for which preemption was in vain: tried again when it may succeed, and only then."""
 
 import asyncio
 
@@ -55,6 +51,10 @@ CASES = {
 
 
 def cluster():
+    """Alder has room for a pod of 3 CPUs once the less important one leaves; beech is too small for it.
+
+    Before anybody has left, nothing but NodeResourcesFit refuses the pod on alder.
+    """
     embedded = Embedded()
     Kubelet(embedded)
     embedded.insert(node("alder", cpu="4", labels={HOST: "alder", ZONE: "a"}))
@@ -82,5 +82,36 @@ def test_tried_again_when_dry_runs_may_end_otherwise(constraint, change, wakes):
             assert running.attempts == {"default/waits": 1 + 2 * wakes}
             assert where(embedded) == ("alder" if wakes else None)
             assert (embedded.get("Pod", "low") is None) == bool(wakes)
+
+    run(main())
+
+
+def test_other_victims_are_looked_for_once_those_on_the_promised_node_are_gone():
+    """Beside the victim a more important pod took the port: its end leaves no room, yet there are others to evict."""
+
+    def exposed(name, cpu, on=None, priority=0):
+        return pod(name, container(cpu=cpu, ports=[80]), on=on, priority=priority)
+
+    async def main():
+        embedded = Embedded()
+        Kubelet(embedded, grace=40.0)
+        embedded.insert(node("alder", cpu="4"))
+        embedded.insert(pod("low", container(cpu="3"), on="alder"))
+        embedded.insert(node("beech", cpu="5"))
+        embedded.insert(exposed("second", "1", on="beech", priority=1))
+        for name in ("a", "b"):
+            embedded.insert(pod(name, CPU, on="beech"))
+        async with scheduler_on(embedded) as running:
+            embedded.insert(exposed("waits", "3", priority=50))
+            await asyncio.sleep(5)
+            assert embedded.get("Pod", "waits")["status"]["nominatedNodeName"] == "alder"
+            embedded.insert(exposed("rival", "1", on="alder", priority=100))
+            # While the victim leaves, only room elsewhere is worth an attempt; from then on NodePorts alone refuses it.
+            for name in ("a", "b"):
+                embedded.registry.delete(embedded.resource("Pod"), "default", name, grace_period_seconds=0)
+                await asyncio.sleep(10)
+                assert running.attempts["default/waits"] == 2
+            await asyncio.sleep(75)
+            assert (embedded.get("Pod", "second"), where(embedded)) == (None, "beech")
 
     run(main())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Sta
 from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.preemption.search import Found, Search
 from koordsched.plugins.preemption.visibility import why_not
-from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
+VICTIMS_LEAVE = "not eligible due to a terminating pod on the nominated node."
 ERRORS_NAMED = 20
 """How many nodes an error names at most."""
 _FEWEST = 16
@@ -51,10 +52,17 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         self._dry_runs = Search(handle)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """A deleted pod: never by itself; the plugins that rejected the pod decide."""
+        """A pod that may have been the one for whose end a preemptor waits before it looks for others.
+
+        Upstream leaves that to the plugins that rejected the preemptor, which may not mind that pod any more.
+        """
         return [
             HintRegistration(
-                self.name, ClusterEvent(POD, ActionType.DELETE), lambda pod, old, new: QueueingHint.SKIP, Scope.SHAPE
+                self.name,
+                ClusterEvent(POD, ActionType.DELETE),
+                _after_pod_left,
+                Scope.SHAPE,
+                Elsewhere(_place_left, lambda pod, old, new: QueueingHint.SKIP),
             )
         ]
 
@@ -68,7 +76,8 @@ class DefaultPreemption(PreEnqueue, PostFilter):
         """Looks for the node where making room costs least."""
         refusal = self._ineligible(pod, codes)
         if refusal:
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {refusal}",)))
+            refused_by = frozenset((self.name,)) if refusal == VICTIMS_LEAVE else frozenset()
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {refusal}",)), refused_by=refused_by)
         candidates, texts, errors, refused_by = self._search(cycle, codes)
         if not candidates and errors:
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors[:ERRORS_NAMED])}]"
@@ -117,7 +126,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             evicting = self._handle.evictions.evicting
             others = self._handle.cluster.pods_on(row).values()
             if any(o.priority < pod.priority and (o.preempted or evicting(o.uid)) for o in others):
-                return "not eligible due to a terminating pod on the nominated node."
+                return VICTIMS_LEAVE
         return ""
 
     def _search(self, cycle: Cycle, codes: Codes) -> tuple[_Candidates, Counter[str], list[str], frozenset[str]]:
@@ -180,6 +189,17 @@ def _so_many(wanted: int, found: int, tried: int) -> int:
     if missing <= 0 or not tried:
         return wanted
     return max(_FEWEST, missing * tried * 5 // (max(found, 1) * 4))
+
+
+def _after_pod_left(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    was_less_important = old is not None and old.priority < pod.priority
+    return QueueingHint.QUEUE if was_less_important else QueueingHint.SKIP
+
+
+def _place_left(old: Any, new: Any) -> str:
+    """The node that a pod leaves, "" if it had none."""
+    node: str = old.node if old is not None else ""
+    return node
 
 
 class _Candidates:
