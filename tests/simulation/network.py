@@ -47,6 +47,8 @@ class Network:
         self._fail = fail
         self._known = {}
         """Path -> the version that was last watched from."""
+        self._blind = {}
+        """Path -> until when its watches show nothing."""
         self._healed = asyncio.Event()
 
     # --- weather -----------------------------------------------------------------------------------
@@ -60,8 +62,13 @@ class Network:
             self._healed.set()
             self._healed.clear()
 
+    def blind(self, path, seconds):
+        """Watches of a resource show for so long nothing, and everything afterwards."""
+        self._blind[path] = asyncio.get_running_loop().time() + seconds
+
     def heal(self):
         """Good for ever; whatever hung is reset."""
+        self._blind.clear()
         self.set_weather(CALM)
         self.cut_streams()
 
@@ -82,6 +89,11 @@ class Network:
             if not sent or self.rng.random() < 0.7:
                 raise Ambiguous("connection reset")
         self._check(sent)
+
+    async def _blindness(self, path):
+        left = self._blind.get(path, 0.0) - asyncio.get_running_loop().time()
+        if left > 0:
+            await asyncio.sleep(left)
 
     # --- requests ----------------------------------------------------------------------------------
 
@@ -125,7 +137,7 @@ class Network:
         await asyncio.sleep(rng.uniform(1, 40) if fate == "slow" else rng.uniform(0.0002, 0.004))
         await self._silence(True)
         if not isinstance(body, bytes):
-            body = _Stream(self, body) if watch else body
+            body = _Stream(self, body, call.path) if watch else body
         return status, headers, body
 
     def _note_progress(self, call):
@@ -164,8 +176,9 @@ class Network:
 class _Stream:
     """A watch on its way to the client: a buffer that the network fills when it likes."""
 
-    def __init__(self, network, body):
+    def __init__(self, network, body, path):
         self._network = network
+        self._path = path
         self._arrived = asyncio.Queue()
         self._pump = asyncio.get_running_loop().create_task(self._run(body))
         network.streams[self] = None
@@ -205,6 +218,7 @@ class _Stream:
         network, rng, past = self._network, self._network.rng, []
         async for chunk in body:
             await asyncio.sleep(rng.uniform(0.0002, 0.004))
+            await network._blindness(self._path)
             await network._silence(True)
             if network.weather != FLAKY:
                 self._arrived.put_nowait(chunk)

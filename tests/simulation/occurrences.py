@@ -34,6 +34,7 @@ FAULTS = {
     "server away": r"server goes away$",
     "killed": r" killed$",
     "told to end": r" told to end$",
+    "told to end while the others see pods late": r" told to end, the others see pods late$",
     "stopped": r" stopped for ",
     "wall clock moved": r"wall clock moves by ",
     "node gone": r"DELETED /[nm]\d",

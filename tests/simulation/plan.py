@@ -40,6 +40,8 @@ class Plan:
     """The max of the default quota; empty for one without a bound."""
     quotas_come_late: bool = False
     """The ElasticQuota kind is not there in the beginning, and may vanish again."""
+    blind_handovers: bool = False
+    """Leaders end while the others see pods late."""
 
     @property
     def latest(self):
@@ -66,6 +68,7 @@ class Plan:
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
             **_more(Random(f"{seed} features")),
+            blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
         )
 
 

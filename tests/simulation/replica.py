@@ -94,7 +94,7 @@ class Process:
 
     def unread(self):
         """Texts about pods whose status does not say what this one said, if it is the one that acts."""
-        return self._words.unread(self.simulation.server.objects("Pod")) if self._may_write() else []
+        return self._words.unread(self.simulation.server.objects("Pod")) if self.may_write() else []
 
     # --- what it does --------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Process:
         """As koordsched.cli.daemon.Daemon."""
         rng = Random(f"{self.plan.seed} {self.name}")
         self.transport = self.simulation.server.door(self.name, self.network)
-        lanes = Lanes(self.transport, self.clock, rng, fence=self._may_write)
+        lanes = Lanes(self.transport, self.clock, rng, fence=self.may_write)
         self.scheduler = Scheduler(
             configuration.resolved(self.plan),
             configuration.PLUGINS,
@@ -114,7 +114,7 @@ class Process:
             hostname=self.name,
             max_unschedulable=NEVER,
             controllers=configuration.controllers(self.plan),
-            fence=self._may_write,
+            fence=self.may_write,
         )
         for reflector in self.scheduler.watches.reflectors.values():
             reflector._page_size = self.plan.page_size
@@ -171,7 +171,7 @@ class Process:
             await self.scheduler.catch_up()
         await self.scheduler.run()
 
-    def _may_write(self):
+    def may_write(self):
         return not self.observes and (self.elector is None or self.elector.is_leader())
 
     def _make_elector(self, lanes, rng):

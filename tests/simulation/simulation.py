@@ -104,7 +104,9 @@ class Simulation:
         create = asyncio.create_task
         self.users.settle_in()
         lasting = [create(self.kubelets.collect_garbage()), *(create(replica.run()) for replica in self.replicas)]
-        trouble = [create(self.users.run()), create(self.weather.networks()), create(self.weather.troubles())]
+        weather = self.weather
+        making = (self.users.run(), weather.networks(), weather.troubles(), weather.handovers())
+        trouble = [create(trouble) for trouble in making]
         try:
             await asyncio.sleep(self.plan.chaos)
             for task in trouble:

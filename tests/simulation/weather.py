@@ -15,6 +15,7 @@ class Weather:
         self.plan = simulation.plan
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} weather")
+        self._handovers = Random(f"{simulation.plan.seed} hand-overs")
         self._later = []
 
     def _processes(self):
@@ -42,6 +43,23 @@ class Weather:
         while True:
             await asyncio.sleep(self.rng.expovariate(1 / self.plan.trouble_between))
             await self.rng.choices([action for _, action in actions], [weight for weight, _ in actions])[0]()
+
+    async def handovers(self):
+        """Leaders end while whoever leads next has not seen what they did last."""
+        while self.plan.blind_handovers:
+            await asyncio.sleep(self._handovers.uniform(2, 12))
+            processes = self._processes()
+            leading = [process for process in processes if process.may_write()]
+            if not leading or len(processes) == 1:
+                continue
+            for process in processes:
+                if process not in leading:
+                    # They may have to wait for the end of the lease first.
+                    process.network.blind(PODS, self.plan.lease[0] + self._handovers.uniform(1, 5))
+            await asyncio.sleep(self._handovers.uniform(0.1, 2))
+            for process in leading:
+                self.trace(f"{process.name} told to end, the others see pods late")
+                process.terminate()
 
     def clear(self):
         """Everything works from now on, and everybody runs."""
