@@ -220,6 +220,15 @@ def test_a_whole_life(cluster, tmp_path):
             get(f"{base}/healthz")
 
 
+@pytest.fixture
+def hangups_heard():
+    """Whoever runs the tests under nohup has its children ignore SIGHUP, and so does koordsched then."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_heard")
 def test_the_end_of_the_terminal_is_an_orderly_end(cluster):
     flags = (f"--kubeconfig={cluster}", "--leader-elect-resource-name=hung-up")
     with running("run", *options(free_port(), *flags)) as process:
