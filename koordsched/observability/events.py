@@ -46,6 +46,8 @@ HOUSEKEEPING_INTERVAL = 30.0
 MAX_TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 _HANDED_OVER_AT_ONCE = 64
+_AT_LEISURE = 8
+"""Events handed to the sink at a time while there is no hurry: an API server busy with Events tells kubelets later."""
 
 OnResult = Callable[[int], None]
 """Receives the HTTP status of the answer, 0 if there was none."""
@@ -97,8 +99,8 @@ class EventBroadcaster:
     """Writes what its recorders record.
 
     `capacity` bounds the events that wait (about 1 KB each): further ones are dropped and counted. `max_in_flight`
-    bounds those handed to the sink at a time, `max_series` the events remembered to recognise repetitions. Before
-    `run`, and when the API server does not answer, events just wait.
+    bounds those handed to the sink at a time when half of that is reached or the end is near, `max_series` the events
+    remembered to recognise repetitions. Before `run`, and when the API server does not answer, events just wait.
 
     `sent`, `coalesced` (events that cost no write because they repeat another) and `dropped` by reason are for metrics.
     """
@@ -184,6 +186,7 @@ class EventBroadcaster:
     async def drain(self, seconds: float) -> int:
         """While `run` runs: waits until everything is written, or for this long. Returns what is still pending."""
         self._drained = asyncio.Event()
+        self._schedule_pump()
         if self.pending:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -227,13 +230,18 @@ class EventBroadcaster:
         self._schedule_pump()
 
     def _schedule_pump(self) -> None:
-        if self._pump_due or self._loop is None or not self._waiting or self._in_flight >= self._max_in_flight:
+        if self._pump_due or self._loop is None or not self._waiting or self._in_flight >= self._wanted_in_flight:
             return
         self._pump_due = True
         if self._paused:
             self._loop.call_later(self._resume_at - self._clock.monotonic(), self._pump)
         else:
             self._loop.call_soon(self._pump)
+
+    @property
+    def _wanted_in_flight(self) -> int:
+        in_haste = self._drained is not None or 2 * len(self._waiting) >= self._capacity
+        return self._max_in_flight if in_haste else min(_AT_LEISURE, self._max_in_flight)
 
     @property
     def _paused(self) -> bool:
@@ -244,7 +252,7 @@ class EventBroadcaster:
         if self._loop is None:
             return
         for _ in range(_HANDED_OVER_AT_ONCE):
-            if not self._waiting or self._in_flight >= self._max_in_flight or self._paused:
+            if not self._waiting or self._in_flight >= self._wanted_in_flight or self._paused:
                 break
             self._write(self._waiting.popleft())
         self._schedule_pump()

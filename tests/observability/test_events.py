@@ -377,6 +377,34 @@ def test_the_buffer_is_bounded() -> None:
     assert len(sink.requests) == 14
 
 
+@pytest.mark.parametrize(("events", "handed_over"), [(4, 4), (12, 8), (57, 8), (58, 9), (65, 16), (90, 20)])
+def test_few_are_written_at_a_time_until_half_of_those_that_may_wait_do(events: int, handed_over: int) -> None:
+    """Of 100 that may wait: 8 at a time, and up to 20 at a time until fewer than 50 wait."""
+
+    async def test(world: World) -> None:
+        for number in range(events):
+            world.recorder.scheduled(pod(f"p{number}"), "node-1")
+        await world.settle()
+        assert len(world.sink.requests) == handed_over
+        world.sink.release()
+        await world.settle()
+        assert world.broadcaster.sent == events
+
+    in_world(test, Sink(hold=True), capacity=100, max_in_flight=20)
+
+
+def test_at_the_end_there_is_no_time_to_lose() -> None:
+    async def test(world: World) -> None:
+        for number in range(30):
+            world.recorder.scheduled(pod(f"p{number}"), "node-1")
+        await world.settle()
+        assert len(world.sink.requests) == 8
+        await world.broadcaster.drain(1)
+        assert len(world.sink.requests) == 20
+
+    in_world(test, Sink(hold=True), capacity=100, max_in_flight=20)
+
+
 def test_remembered_series_are_bounded_and_lose_no_count() -> None:
     async def test(world: World) -> None:
         for _ in range(3):
