@@ -26,7 +26,7 @@ class LastWords:
             await self._send(namespace, name, body)
         except PatchRejected:
             # Refused, or withheld because the lease had run out: the next attempt to place the pod says it again.
-            self._said.pop(json.loads(body)["metadata"]["uid"], None)
+            self._said.pop(json.loads(body).get("metadata", {}).get("uid"), None)
             raise
 
     def unread(self, things):
