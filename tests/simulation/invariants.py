@@ -33,6 +33,8 @@ class Decision(NamedTuple):
     """Grows from decision to decision."""
     node_version: int = 0
     """The version of the node that had been read last."""
+    acts: bool = True
+    """Whether it can come to anything. A replica that led, and is ending, has given up its bindings when it decides."""
 
 
 class Bound(NamedTuple):

@@ -35,8 +35,8 @@ class QuotaInvariants:
 
     def placed(self, uid, decision, assumed):
         """A pod was placed: by all that the replica knew, its quota had room. `assumed`: uids that it is binding."""
-        if decision.listing & {NODES, PODS, QUOTAS}:
-            return  # half of a list has been handled: a state that never was
+        if not decision.acts or decision.listing & {NODES, PODS, QUOTAS}:
+            return  # nobody acts on it; or half of a list has been handled: a state that never was
         bound = self._invariants.bound
         pods = self._counting(self._invariants.pods.at(decision.versions[PODS]))
         assigned = {

@@ -252,7 +252,8 @@ class Process:
         """What is known when a pod is placed on a row."""
         table = self.scheduler.cluster.table
         known = self._held if self._held is not None else self._knowledge()
-        return known._replace(node=table.names[row], node_version=int(table.nodes[row].metadata.resource_version))
+        version = int(table.nodes[row].metadata.resource_version)
+        return known._replace(node=table.names[row], node_version=version, acts=self.may_write())
 
     def _knowledge(self):
         """What is known at this moment."""
