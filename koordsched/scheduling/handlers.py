@@ -21,6 +21,7 @@ from koordsched.cluster.podevents import (
     ASSIGNED_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    leaving,
     node_events,
     pod_events,
 )
@@ -162,7 +163,8 @@ class PodHandler:
             if assumed:
                 self._drop_assumed(uid, pending)
             elif nominated:
-                self._queue.move_all(ASSIGNED_DELETE, pending, None, max_priority=pending.priority)
+                room = leaving(pending, nominated, self._cluster.table.row_of.get(nominated, -1))
+                self._queue.move_all(ASSIGNED_DELETE, room, None, max_priority=pending.priority)
             return
         gone = self._cluster.remove_pod(uid)
         if gone is not None:

@@ -96,3 +96,31 @@ def test_room_promised_to_a_pod_that_never_preempts_is_nobody_elses_until_the_pr
             assert embedded.get("Pod", "preemptor")["spec"]["nodeName"] == "alder"
 
     run(main())
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["", "its status never said so"])
+def test_who_was_kept_out_by_a_promise_alone_gets_in_when_its_pod_is_gone(shown):
+    """One of two victims is gone, the other one still leaves: half of the node is free but for the promise."""
+
+    async def refuse(call, proceed):
+        refused = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}'
+        return (403, {}, refused) if call.path.endswith("/pods/p/status") and not shown else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="2"))
+        for name in ("soon", "late"):
+            embedded.insert(pod(name, container(cpu="1"), on="alder"))
+        async with scheduler_on(embedded, fault=refuse):
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(2)
+            embedded.registry.delete(embedded.resource("Pod"), "default", "soon", grace_period_seconds=0)
+            await asyncio.sleep(2)
+            embedded.insert(pod("kept-out", container(cpu="1")))
+            await asyncio.sleep(20)
+            assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") is None
+            _ends(embedded)
+            await asyncio.sleep(20)
+            assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") == "alder"
+
+    run(main())
