@@ -56,9 +56,10 @@ async def pod_events(transport: Transport, resource_version: str) -> AsyncGenera
     the event after the last one. Raises WatchLost if that is not possible.
     """
     while True:
-        async for events in _stream(transport, resource_version):
-            yield events
-            resource_version = _decode_object(events[-1].object).metadata.resource_version
+        async with aclosing(_stream(transport, resource_version)) as arriving:
+            async for events in arriving:
+                yield events
+                resource_version = _decode_object(events[-1].object).metadata.resource_version
         await asyncio.sleep(_PAUSE)
 
 

@@ -55,6 +55,11 @@ def leaving(pod: Pod, promised: str, row: int = -1) -> Pod:
     return gone
 
 
+def place_left(old: Pod | None, new: Pod | None) -> str:
+    """The node that a pod leaves for good, "" if it does not, or had none."""
+    return old.node if old is not None and new is None else ""
+
+
 def gates_eliminated(old: Pod, new: Pod) -> bool:
     """Whether the last scheduling gate was removed."""
     return (

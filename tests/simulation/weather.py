@@ -15,7 +15,7 @@ class Weather:
         self.plan = simulation.plan
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} weather")
-        self._handovers = Random(f"{simulation.plan.seed} hand-overs")
+        self._handovers = Random(f"{simulation.plan.seed} times of hand-overs")
         self._later = []
 
     def _processes(self):
@@ -47,7 +47,7 @@ class Weather:
     async def handovers(self):
         """Leaders end while whoever leads next has not seen what they did last."""
         while self.plan.blind_handovers:
-            await asyncio.sleep(self._handovers.uniform(2, 12))
+            await asyncio.sleep(self._handovers.uniform(1, 5))
             processes = self._processes()
             leading = [process for process in processes if process.may_write()]
             if not leading or len(processes) == 1:

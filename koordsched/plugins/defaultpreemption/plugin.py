@@ -11,6 +11,7 @@ import numpy as np
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.podevents import place_left
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
 from koordsched.framework.preemption import PreemptionOffer, Victims
@@ -62,7 +63,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 ClusterEvent(POD, ActionType.DELETE),
                 _after_pod_left,
                 Scope.SHAPE,
-                Elsewhere(_place_left, lambda pod, old, new: QueueingHint.SKIP),
+                Elsewhere(place_left, lambda pod, old, new: QueueingHint.SKIP),
             )
         ]
 
@@ -194,12 +195,6 @@ def _so_many(wanted: int, found: int, tried: int) -> int:
 def _after_pod_left(pod: Pod, old: Any, new: Any) -> QueueingHint:
     was_less_important = old is not None and old.priority < pod.priority
     return QueueingHint.QUEUE if was_less_important else QueueingHint.SKIP
-
-
-def _place_left(old: Any, new: Any) -> str:
-    """The node that a pod leaves, "" if it had none."""
-    node: str = old.node if old is not None else ""
-    return node
 
 
 class _Candidates:

@@ -10,6 +10,7 @@ from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.podevents import place_left
 from koordsched.cluster.resources import FIRST_SCALAR, MEMORY, allocatable_of
 from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
@@ -105,7 +106,7 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
                 ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
                 self._after_pod_change,
                 Scope.SHAPE,
-                Elsewhere(_place_left, self._after_pod_left_elsewhere),
+                Elsewhere(place_left, self._after_pod_left_elsewhere),
             ),
             HintRegistration(
                 self.name,
@@ -170,9 +171,3 @@ class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
     def _allocatable(self, node: Node) -> tuple[dict[int, int], int]:
         amounts, slots, _ = allocatable_of(node.status.allocatable, self._table.resource_names)
         return amounts, slots
-
-
-def _place_left(old: Any, new: Any) -> str:
-    """The node that a pod leaves, "" if it does not."""
-    node: str = old.node if new is None and old is not None else ""
-    return node
