@@ -25,20 +25,23 @@ class History:
         server.registry.subscribe_changes(resource, self.note)
         return self
 
-    def at(self, version):
-        """All objects as they were at a version."""
+    def at(self, version, read=None):
+        """All objects as they were at a version.
+
+        `read`: key -> the version of the object that was read last, of those that have been read. In it whoever had
+        handled `version` believes where the object could not be read any more; without it, in the last readable one.
+        """
         found = []
-        for versions in self._versions.values():
-            state = None
-            for since, thing in versions:
-                if since > version:
-                    break
-                state = thing
+        for key in self._versions:
+            if read is not None and self._unreadable_at(key, version):
+                state = self._state(key, read.get(key))
+            else:
+                state = self.states_since(key, version)[0]
             if state is not None:
                 found.append(state)
         return found
 
-    def since(self, key, version, read=0):
+    def since(self, key, version, read=None):
         """The states of one object in which somebody who had handled `version` may have believed.
 
         `read`: the version of the object that was read last. What had come after it counts as missed if by then the
@@ -46,7 +49,7 @@ class History:
         """
         states = [state for state in self.states_since(key, version) if state is not None]
         if self._unreadable_at(key, version):
-            states += [state for known, state in self._versions.get(key, ()) if known == read and state is not None]
+            states += [state for state in [self._state(key, read)] if state is not None]
         return states
 
     def states_since(self, key, version):
@@ -54,6 +57,10 @@ class History:
         versions = self._versions.get(key, ())
         current = [state for since, state in versions if since <= version][-1:] or [None]
         return [*current, *(state for since, state in versions if since > version)]
+
+    def _state(self, key, version):
+        """What a version of an object said; None if nobody could read it, or there was no such version."""
+        return dict(self._versions.get(key, ())).get(version)
 
     def _unreadable_at(self, key, version):
         unreadable = [known for known in self._unreadable.get(key, ()) if known <= version]

@@ -4,7 +4,9 @@ A scheduler may be behind the server; what it decides must be right by some stat
 it decided itself, and what its predecessors decided, it must know.
 """
 
+from collections.abc import Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.reference.profile import Profile
@@ -31,8 +33,8 @@ class Decision(NamedTuple):
     """Paths of the resources that were being listed anew: some of their objects were newer than that."""
     order: int
     """Grows from decision to decision."""
-    node_version: int = 0
-    """The version of the node that had been read last."""
+    read: Mapping[str, Mapping[tuple[str, str], int]] = MappingProxyType({})
+    """Path of a resource, one of which objects may become unreadable -> key -> the version that had been read last."""
     acts: bool = True
     """Whether it can come to anything. A replica that led, and is ending, has given up its bindings when it decides."""
 
@@ -192,7 +194,8 @@ class Invariants:
 
     def node_states(self, decision):
         """What the replica may have believed of the node when it decided, or could have heard since."""
-        return self.nodes.since(("", decision.node), decision.versions[NODES], decision.node_version)
+        key = ("", decision.node)
+        return self.nodes.since(key, decision.versions[NODES], decision.read.get(NODES, {}).get(key))
 
     def _check(self, pod, decision):
         """The pod, which is bound, fits where it is."""

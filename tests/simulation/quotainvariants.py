@@ -44,8 +44,9 @@ class QuotaInvariants:
             for other, node in ((thing["metadata"]["uid"], thing["spec"].get("nodeName")) for thing in pods)
             if node or other in assumed or (other in bound and _writer(bound[other]) == decision.writer)
         }
-        nodes = self._invariants.nodes.at(decision.versions[NODES])
-        quotas = self._computed(self._quotas.at(decision.versions[QUOTAS]), nodes, pods, assigned - {uid})
+        versions, read = decision.versions, decision.read
+        nodes = self._invariants.nodes.at(versions[NODES], read[NODES])
+        quotas = self._computed(self._quotas.at(versions[QUOTAS], read[QUOTAS]), nodes, pods, assigned - {uid})
         for thing in pods:
             if thing["metadata"]["uid"] == uid and (refusal := quotas.refusal(thing)) is not None:
                 self._invariants.fail(f"{decision.writer} places pod {thing['metadata']['name']}, but {refusal}")

@@ -16,10 +16,11 @@ from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.scheduler import Scheduler
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
-from tests.simulation.invariants import Decision
+from tests.simulation.invariants import NODES, Decision
 from tests.simulation.loop import OWNER
 from tests.simulation.network import Network
 from tests.simulation.permits import Gatekeeper
+from tests.simulation.quotainvariants import QUOTAS
 from tests.virtualtime import VirtualClock
 
 NEVER = 1e9
@@ -252,8 +253,7 @@ class Process:
         """What is known when a pod is placed on a row."""
         table = self.scheduler.cluster.table
         known = self._held if self._held is not None else self._knowledge()
-        version = int(table.nodes[row].metadata.resource_version)
-        return known._replace(node=table.names[row], node_version=version, acts=self.may_write())
+        return known._replace(node=table.names[row], acts=self.may_write())
 
     def _knowledge(self):
         """What is known at this moment."""
@@ -268,6 +268,10 @@ class Process:
                 if not reflector._listed and (reflector.resource_version or self._knows_any(path))
             },
             order=0,
+            read={
+                NODES: _versions(node for node in self.scheduler.cluster.table.nodes if node is not None),
+                QUOTAS: _versions(self.scheduler.cluster.objects.at(QUOTAS) or ()),
+            },
         )
 
     def _knows_any(self, path):
@@ -322,3 +326,8 @@ class Replica:
                 self.simulation.invariants.fail(f"{self.process.name} ended: {main.exception()!r}")
             self.simulation.trace(f"{self.process.name} ended")
             await asyncio.sleep(self.rng.uniform(0.1, 3))
+
+
+def _versions(objects):
+    """Key -> version."""
+    return {(o.metadata.namespace, o.metadata.name): int(o.metadata.resource_version) for o in objects}

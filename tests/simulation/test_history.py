@@ -34,7 +34,7 @@ def history(*states):
         ("abc", 3, 0, "c"),
         ("abc", 2, 0, "bc"),
         ("abc", 3, 1, "c"),
-        ("ab?", 3, 0, "b"),
+        ("ab?", 3, None, "b"),
         # A list at version 3 does not show what version 2 was.
         ("ab?", 3, 1, "ba"),
         ("ab?", 3, 2, "bb"),
@@ -49,3 +49,22 @@ def history(*states):
 )
 def test_states_that_may_be_believed(states, version, read, believed):
     assert history(*states).since(KEY, version, read) == list(believed)
+
+
+@pytest.mark.parametrize(
+    ("states", "version", "read", "believed"),
+    [
+        ("abc", 2, {}, "b"),
+        ("abc", 2, {KEY: 1}, "b"),
+        # In what was read last, where a list shows nothing that could be read; in nothing, where nothing had been.
+        ("ab?", 3, {KEY: 1}, "a"),
+        ("ab?", 3, {KEY: 2}, "b"),
+        ("ab?", 3, {}, ""),
+        ("ab?", 3, None, "b"),
+        ("ab?", 2, {KEY: 1}, "b"),
+        ("ab?c", 4, {KEY: 1}, "c"),
+        (("a", None, "?"), 3, {}, ""),
+    ],
+)
+def test_states_that_were_believed(states, version, read, believed):
+    assert history(*states).at(version, read) == list(believed)
