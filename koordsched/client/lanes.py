@@ -17,6 +17,7 @@ from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.elsewhere import WritesElsewhere
 from koordsched.client.errors import (
+    Ambiguous,
     ApiError,
     ClientError,
     Fenced,
@@ -56,6 +57,10 @@ every 64th an event."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
+
+IN_DOUBT = (502, 504)
+"""Answers of whoever stopped waiting for the server, or of a server that stopped waiting for itself: the write may have
+been carried out, or yet be."""
 
 SHORTEST_WAIT = 1e-4
 """Seconds that a timer is set for at least: a rounding error must not make it fire over and over."""
@@ -336,6 +341,8 @@ class Lanes:
         error: ClientError
         if isinstance(outcome, Response):
             error = error_from_status(outcome.body, outcome.status, outcome.headers)
+            if error.status in IN_DOUBT:
+                error = Ambiguous(str(error))
         else:
             error = outcome
         stats = self.stats[write.lane]
@@ -396,5 +403,5 @@ def _throttled(lane: Lane, error: ClientError) -> bool:
 
 def _shows_overload(lane: Lane, error: ClientError) -> bool:
     if isinstance(error, ApiError):
-        return error.status == 503 or error.status == 504 or _throttled(lane, error)
+        return error.status == 503 or _throttled(lane, error)
     return True

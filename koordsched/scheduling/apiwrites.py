@@ -26,7 +26,6 @@ from koordsched.scheduling.settling import pauses, settle
 
 _log = logging.getLogger(__name__)
 
-_RETRY_STATUS = (409, 500, 503)
 _decode_pod = Decoder(core.Pod)
 
 T = TypeVar("T", bound=HasMetadata)
@@ -76,6 +75,9 @@ class ApiWrites:
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
+                # A server in trouble may have carried it out all the same.
+                if error.status >= 500 and await self.is_bound(pod, node):
+                    return
                 if not doubtful or error.status < 500:
                     raise WriteFailed(str(error)) from error
             except ClientError as error:
@@ -145,7 +147,8 @@ class ApiWrites:
         except (Ambiguous, NotSent) as error:
             raise PatchFailed(str(error)) from error
         except ApiError as error:
-            if error.status in _RETRY_STATUS and "uid" not in str(error).lower():
+            is_another = error.status == 409 and "uid" in str(error).lower()
+            if not is_another and (error.status >= 500 or error.status in (409, 429)):
                 raise PatchFailed(str(error)) from error
             raise PatchRejected(str(error)) from error
         except ClientError as error:

@@ -10,7 +10,7 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.controllers import controller
-from koordsched.observability.events import NORMAL, WARNING, EventRecorder, pod_reference
+from koordsched.observability.eventrecorder import NORMAL, WARNING, EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling import eviction, failure, handlers, overcommitment, waitnotices
 from koordsched.scheduling.podstatus import PodStatusWriter

@@ -166,7 +166,9 @@ def test_leases_pass_while_everything_else_is_held_back():
         (Lane.BINDING, Response(429, {}, b""), TooManyRequests, 6),
         (Lane.BINDING, Response(409, {}, b""), Conflict, 1),
         (Lane.BINDING, Response(500, {}, b""), ApiError, 1),
+        (Lane.BINDING, Response(502, {}, b"<html>"), Ambiguous, 1),
         (Lane.BINDING, Response(503, {}, b""), ApiError, 1),
+        (Lane.STATUS, Response(504, {}, b""), Ambiguous, 1),
         (Lane.STATUS, NotSent("refused"), NotSent, 4),
         (Lane.EVICTION, Response(429, {}, b""), TooManyRequests, 6),
         (

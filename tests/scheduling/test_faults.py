@@ -46,6 +46,20 @@ async def lost_after(proceed):
     raise Ambiguous("connection lost after sending")
 
 
+async def given_up_before(proceed):
+    return 504, {}, STATUS % (504, b"Timeout")
+
+
+async def given_up_after(proceed):
+    await proceed()
+    return 502, {}, b"<html>Bad Gateway</html>"
+
+
+async def failed_after(proceed):
+    await proceed()
+    return 500, {}, STATUS % (500, b"InternalError")
+
+
 async def not_sent(proceed):
     raise NotSent("connection refused")
 
@@ -56,7 +70,12 @@ async def slow(proceed):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("fault", [refuse_500, refuse_429, lost_before, lost_after, not_sent, slow])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuse_500, refuse_429, lost_before, lost_after, given_up_before, given_up_after, failed_after, not_sent, slow,
+    ],
+)  # fmt: skip
 def test_bindings_that_go_wrong_are_settled(fault, times):
     async def main():
         embedded = Embedded()
@@ -80,6 +99,67 @@ def test_bindings_that_go_wrong_are_settled(fault, times):
             assert used == {"alder": 4, "birch": 4}  # full, and not one too many
             assert running.scheduler.cluster.assumed == {}
             assert len(running.scheduler.queue) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+def test_room_of_a_binding_that_was_carried_out_but_answered_with_an_error_is_taken(code):
+    """The watch is late: for a while nobody but the server knows that the pod has its node."""
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+        bindings = Counter()
+
+        async def fault(call, proceed):
+            status, headers, body = await proceed()
+            if call.path.endswith("/binding"):
+                bindings[call.path.split("/")[-2]] += 1
+                if bindings.total() == 1:
+                    return code, {}, STATUS % (code, b"Trouble")
+            return status, headers, body if isinstance(body, bytes) else late(body)
+
+        async def late(chunks):
+            async for chunk in chunks:
+                if b"nodeName" in chunk:
+                    await asyncio.sleep(20)
+                yield chunk
+
+        async with scheduler_on(embedded, fault=fault) as running:
+            embedded.insert(pod("p", container(cpu="3")))
+            await asyncio.sleep(5)
+            embedded.insert(pod("q", container(cpu="3")))
+            await asyncio.sleep(60)
+            assert bindings["p"] >= 1
+            assert bindings["q"] == 0
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert running.attempts["default/p"] == 1
+            assert running.scheduler.cluster.assumed == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("code", [409, 429, 500, 502, 503, 504])
+def test_a_refusal_is_told_although_the_server_is_in_trouble_at_first(code):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="2"))
+        tries = Counter()
+
+        async def fault(call, proceed):
+            if call.path.endswith("/status"):
+                tries["status"] += 1
+                if tries["status"] <= 4:
+                    return code, {}, STATUS % (code, b"Trouble")
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=fault) as running:
+            embedded.insert(pod("p", container(cpu="3")))
+            await asyncio.sleep(30)
+            conditions = embedded.get("Pod", "p")["status"]["conditions"]
+            assert [(c["type"], c["reason"]) for c in conditions] == [("PodScheduled", "Unschedulable")]
+            assert (tries["status"], running.attempts) == (5, {"default/p": 1})
 
     run(main())
 

@@ -17,6 +17,8 @@ COMPACTED = (
     b'continue parameter is too old"}'
 )
 """The rest of a paged list is no longer to be had."""
+GIVEN_UP = {502: b"<html>Bad Gateway</html>", 504: STATUS % (504, b"Timeout")}
+"""Answers to a write by whoever stopped waiting for it: a proxy, or the server itself."""
 BROKEN = (
     b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,'
     b'"reason":"InternalError","message":"the watch told to break"}}\n'
@@ -131,7 +133,12 @@ class Network:
             return 410, {}, COMPACTED
         if call.method == "GET" and not watch and flaky:
             self._make_stale(call)
+        given_up = call.method != "GET" and flaky and self._servers.random() < 0.04
+        if given_up and self._servers.random() < 0.5:
+            return self._give_up(name, "before")
         status, headers, body = await proceed()
+        if given_up:
+            return self._give_up(name, "after")
         if fate == "lost after":
             raise Ambiguous("connection lost after sending")
         await asyncio.sleep(rng.uniform(1, 40) if fate == "slow" else rng.uniform(0.0002, 0.004))
@@ -139,6 +146,11 @@ class Network:
         if not isinstance(body, bytes):
             body = _Stream(self, body, call.path) if watch else body
         return status, headers, body
+
+    def _give_up(self, name, when):
+        self.trace(f"{name}: given up {when}")
+        code = self._servers.choice(sorted(GIVEN_UP))
+        return code, {}, GIVEN_UP[code]
 
     def _note_progress(self, call):
         """What a replica knows of a resource never goes back in time."""

@@ -17,6 +17,8 @@ FAULTS = {
     "request not sent": r": not sent$",
     "connection lost before a write": r" (POST|PUT|PATCH|DELETE) .*: lost before$",
     "connection lost after a write": r" (POST|PUT|PATCH|DELETE) .*: lost after$",
+    "given up before a write": r": given up before$",
+    "given up after a write": r": given up after$",
     "request late": r": late$",
     "answer slow": r": slow$",
     "list stale": r": stale at \d+$",

@@ -1,4 +1,4 @@
-"""The simulation finds deliberate defects (tests/simulation/mutations.py), each within 200 seeds."""
+"""The simulation finds deliberate defects (tests/simulation/mutations/), each within 200 seeds."""
 
 import pytest
 

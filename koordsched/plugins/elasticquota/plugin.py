@@ -61,7 +61,7 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
             self.books, by_runtime=args.enable_runtime_quota, checks_parents=args.enable_check_parent_quota
         )
         self._preemption = QuotaPreemption(
-            handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
+            self.name, handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
         )
         self._prospects = Prospects(
             handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption

@@ -92,7 +92,10 @@ _ONLY: RowArray = np.zeros(1, dtype=np.intp)
 class QuotaPreemption:
     """Finds the node where making room costs least."""
 
-    def __init__(self, handle: Handle, books: QuotaBooks, admission: Admission, *, spares_default_quota: bool) -> None:
+    def __init__(
+        self, plugin: str, handle: Handle, books: QuotaBooks, admission: Admission, *, spares_default_quota: bool
+    ) -> None:
+        self._plugin = plugin
         self._handle = handle
         self._books = books
         self._admission = admission
@@ -105,7 +108,10 @@ class QuotaPreemption:
         claimant = self._admission.claimant(pod)
         refusal = self._ineligible(pod, claimant, codes)
         if refusal:
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + refusal,)))
+            # Upstream leaves it to the plugins that rejected the pod to say when its victims are gone.
+            waits = refusal == messages.NOT_ELIGIBLE_TERMINATING
+            refused_by = frozenset((self._plugin,)) if waits else frozenset()
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + refusal,)), refused_by=refused_by)
         candidates, texts, refused_by = self._search(cycle, claimant, codes)
         if not candidates:
             total = self._handle.cluster.table.count

@@ -12,6 +12,7 @@ from tests.plugins.elasticquota.objects import PREFIX, node, quota
 from tests.plugins.elasticquota.objects import pod as plain_pod
 from tests.plugins.elasticquota.running import cluster, relabel, remove, replace, where
 from tests.plugins.objects import pod_affinity, pod_term
+from tests.scheduling.kubelet import Kubelet
 from tests.virtualtime import run
 
 
@@ -145,3 +146,36 @@ def test_whom_the_quota_admits_waits_for_what_refuses_it_in_dry_runs():
             return running.attempts["default/waits"], leaving(embedded, "low")
 
     assert run(scenario()) == (2, True)
+
+
+def test_whom_the_quota_admits_looks_for_others_once_the_victims_are_gone():
+    """Beside the victim a more important pod took the port: its end leaves no room, yet there are others to evict."""
+
+    def exposed(*what, **more):
+        thing = pod(*what, **more)
+        thing["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+        return thing
+
+    async def scenario():
+        objects = (
+            node("alder", cpu=4),
+            node("beech", cpu=5),
+            pod("low", {"cpu": 3}, "mine", on="alder"),
+            exposed("second", {"cpu": 1}, "mine", on="beech", priority=1),
+            *(pod(name, {"cpu": 1}, on="beech") for name in ("a", "b")),
+        )
+        async with cluster(mine(20), *objects, args={"enableRuntimeQuota": False}) as (embedded, running):
+            Kubelet(embedded, grace=40.0)
+            embedded.insert(exposed("waits", {"cpu": 3}, "mine", priority=50))
+            await asyncio.sleep(5)
+            assert embedded.get("Pod", "waits")["status"]["nominatedNodeName"] == "alder"
+            embedded.insert(exposed("rival", {"cpu": 1}, on="alder", priority=100))
+            # Room elsewhere is worth an attempt; from then on NodePorts alone refuses it.
+            remove(embedded, objects[-2])
+            remove(embedded, objects[-1])
+            await asyncio.sleep(15)
+            assert (running.attempts["default/waits"], leaving(embedded, "second")) == (2, False)
+            await asyncio.sleep(75)
+            return embedded.get("Pod", "second"), where(embedded, "waits")
+
+    assert run(scenario()) == (None, "beech")

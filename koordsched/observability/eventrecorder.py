@@ -1,0 +1,80 @@
+"""What happened to a pod, in the words that users know it by; noted at once and written when there is room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from koordsched.cluster.pod import Pod
+from koordsched.observability.eventwire import EventKey, ObjectReference, cut_note
+
+if TYPE_CHECKING:
+    from koordsched.observability.events import EventBroadcaster
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+
+class EventRecorder:
+    """Records the events of one profile."""
+
+    __slots__ = ("_broadcaster", "_controller", "_instance")
+
+    def __init__(self, broadcaster: EventBroadcaster, controller: str, instance: str) -> None:
+        self._broadcaster = broadcaster
+        self._controller = controller
+        self._instance = instance
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: ObjectReference | None = None,
+        *,
+        once: bool = False,
+    ) -> None:
+        """Any event; `type_` is NORMAL or WARNING. The note is cut and made printable.
+
+        `once`: an event of its own, whatever was said before; otherwise one that repeats all but the note becomes part
+        of a series, which keeps its first note.
+        """
+        key = EventKey(type_, reason, action, self._controller, regarding, related)
+        self._broadcaster.record(key, self._instance, cut_note(note), once=once)
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The pod was bound."""
+        key = EventKey(NORMAL, "Scheduled", "Binding", self._controller, pod_reference(pod), None)
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._broadcaster.record(key, self._instance, cut_note(note), once=True)
+
+    def failed_scheduling(self, pod: Pod, message: str) -> None:
+        """An attempt failed, for the reason that users are to see."""
+        self.record(pod_reference(pod), WARNING, "FailedScheduling", "Scheduling", message)
+
+    def skipped_deleting(self, pod: Pod) -> None:
+        """The pod was being deleted when its turn came."""
+        self.failed_scheduling(pod, f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool = True) -> None:
+        """The victim had to make room. Not `deleted`: it was waiting or being bound, and goes back to the queue."""
+        where = "" if deleted else " (in kube-scheduler memory)."
+        self.record(
+            pod_reference(victim),
+            NORMAL,
+            "Preempted",
+            "Preempting",
+            f"Preempted by pod {preemptor.uid} on node {node}{where}",
+            related=pod_reference(preemptor),
+        )
+
+    def binding_conditions_pending(self, pod: Pod, node: str) -> None:
+        """The binding waits for a device."""
+        note = f"waiting for binding conditions for device on node {node}"
+        self.record(pod_reference(pod), NORMAL, "BindingConditionsPending", "Scheduling", note)
+
+
+def pod_reference(pod: Pod) -> ObjectReference:
+    """A reference to this version of the pod."""
+    return ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)

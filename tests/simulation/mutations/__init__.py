@@ -1,0 +1,9 @@
+"""Deliberate defects, by name: proof that the simulation finds what it claims to look for.
+
+Each is a small change of the code under test, of a kind that a hurried hand could make.
+"""
+
+from tests.simulation.mutations import clients, features, scheduling
+from tests.simulation.mutations.registry import MUTATIONS, mutated
+
+__all__ = ["MUTATIONS", "clients", "features", "mutated", "scheduling"]

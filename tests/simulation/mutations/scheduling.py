@@ -1,0 +1,127 @@
+"""What the scheduler believes, and what wakes its pods."""
+
+from koordsched.cluster.changelog import ChangeLog, Facet
+from koordsched.cluster.podevents import ASSIGNED_DELETE
+from koordsched.cluster.ports import HostPorts
+from koordsched.cluster.state import ClusterState
+from koordsched.queue.nominator import Nominator
+from koordsched.queue.queue import SchedulingQueue
+from koordsched.queue.timers import QueueTimers
+from koordsched.scheduling import handlers
+from koordsched.scheduling.handlers import NodeHandler, PodHandler
+from tests.simulation.mutations.registry import mutation
+
+# --- cluster state ---------------------------------------------------------------------------------
+
+
+@mutation(ClusterState, "forget")
+def failed_binding_not_forgotten(original):
+    return lambda self, pod: False
+
+
+@mutation(ClusterState, "assume")
+def assumed_twice(original):
+    def assume(self, pod, row):
+        original(self, pod, row)
+        self._account(pod, row, 1)
+
+    return assume
+
+
+@mutation(ClusterState, "_account")
+def pod_count_not_taken_back(original):
+    def account(self, pod, row, sign):
+        facets = original(self, pod, row, sign)
+        if sign < 0:
+            self.table.pods_count.data[row] += 1
+        return facets
+
+    return account
+
+
+@mutation(ClusterState, "upsert_node")
+def orphans_left_behind_when_their_node_returns(original):
+    def upsert_node(self, node):
+        kept = self.orphans.pop(node.metadata.name, None)
+        answer = original(self, node)
+        if kept is not None:
+            self.orphans[node.metadata.name] = kept
+        return answer
+
+    return upsert_node
+
+
+@mutation(HostPorts, "add")
+def host_ports_not_given_back(original):
+    return lambda self, row, ports, sign: original(self, row, ports, sign) if sign > 0 else None
+
+
+@mutation(ChangeLog, "touch")
+def taint_changes_not_logged(original):
+    return lambda self, row, facets: original(self, row, facets & ~Facet.TAINTS)
+
+
+# --- handlers and queue ----------------------------------------------------------------------------
+
+
+@mutation(PodHandler, "_assigned")
+def confirmation_of_an_assumed_pod_ignored(original):
+    def assigned(self, pod):
+        if not self._cluster.is_assumed(pod.uid):
+            original(self, pod)
+
+    return assigned
+
+
+@mutation(ClusterState, "remove_pod")
+def deleted_while_assumed_keeps_its_place(original):
+    return lambda self, uid: None if uid in self.assumed else original(self, uid)
+
+
+@mutation(PodHandler, "known")
+def pods_missing_in_a_list_stay(original):
+    return lambda self: iter(())
+
+
+@mutation(NodeHandler, "known")
+def nodes_missing_in_a_list_stay(original):
+    return lambda self: iter(())
+
+
+@mutation(handlers, "pod_events")
+def changes_of_waiting_pods_move_nothing(original):
+    return lambda old, new: []
+
+
+@mutation(SchedulingQueue, "move_all")
+def the_end_of_pods_wakes_nobody(original):
+    def move_all(self, event, *objects, **more):
+        return 0 if event == ASSIGNED_DELETE else original(self, event, *objects, **more)
+
+    return move_all
+
+
+@mutation(QueueTimers, "flush_backoff")
+def back_off_never_ends(original):
+    return lambda self: 0
+
+
+@mutation(SchedulingQueue, "move_all")
+def unschedulable_pods_never_woken(original):
+    return lambda self, event, old=None, new=None, **more: 0
+
+
+@mutation(SchedulingQueue, "add_unschedulable_if_not_present")
+def failed_pod_not_queued_again(original):
+    def give_up_on_errors(self, queued, *plugins, **more):
+        if not any(plugins):
+            self.done(queued.pod.uid)
+            return queued.place
+        return original(self, queued, *plugins, **more)
+
+    return give_up_on_errors
+
+
+@mutation(Nominator, "stamp_of")
+def nominated_pods_ignored(original):
+    return lambda self, node: 0
