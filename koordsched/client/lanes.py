@@ -13,7 +13,6 @@ from collections.abc import Callable
 from enum import IntEnum
 from random import Random
 
-from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.elsewhere import WritesElsewhere
 from koordsched.client.errors import (
@@ -28,6 +27,7 @@ from koordsched.client.errors import (
     error_from_status,
 )
 from koordsched.client.ratelimit import AdaptiveLimit, TokenBucket
+from koordsched.client.restraint import Restraint
 from koordsched.client.transport import Request, Response, Transport
 
 log = logging.getLogger(__name__)
@@ -55,18 +55,12 @@ OUT_OF_TURN = {**dict.fromkeys(range(7, CYCLE, 8), Lane.EVICTION), 16: Lane.STAT
 every eighth write is an eviction (whoever preempts is more urgent than most of what is bound), every 32nd a status,
 every 64th an event."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds that all lanes but the lease's hold back after a refusal or a failed connection, doubling in between."""
-
 IN_DOUBT = (502, 504)
 """Answers of whoever stopped waiting for the server, or of a server that stopped waiting for itself: the write may have
 been carried out, or yet be."""
 
 SHORTEST_WAIT = 1e-4
 """Seconds that a timer is set for at least: a rounding error must not make it fire over and over."""
-
-LONGEST_RETRY_AFTER = 30.0
-"""Seconds of Retry-After that are obeyed at most."""
 
 
 class LaneStats:
@@ -156,8 +150,8 @@ class Lanes:
             writes = TokenBucket(qps, burst or max(int(qps), 1), now)
             events = TokenBucket(qps, burst or max(int(qps), 1), now)
             self._buckets = {lane: events if lane is Lane.EVENT else writes for lane in Lane if lane is not Lane.LEASE}
-        self._backoff = Backoff(rng, FIRST_PAUSE, LONGEST_PAUSE)
-        self._paused_until = 0.0
+        self._restraint = Restraint(rng)
+        """Of all lanes but the lease's."""
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
         self._closed = False
@@ -251,7 +245,7 @@ class Lanes:
         now = self._clock.monotonic()
         while leases:
             self._start(leases.popleft(), now)
-        wait = self._paused_until - now
+        wait = self._restraint.until - now
         if wait > 0:
             if any(self._shared):
                 self._wake_in(wait)
@@ -327,8 +321,7 @@ class Lanes:
             stats.latency_sum += latency
             if lane is not Lane.LEASE:
                 self.limit.succeeded(now, latency, self.in_flight + 1 >= self.limit.current)
-                if self._paused_until <= now:
-                    self._backoff.reset()
+                self._restraint.answered(now)
             if future is not None and not future.done():
                 future.set_result(outcome)
         else:
@@ -350,7 +343,8 @@ class Lanes:
             stats.fenced += 1
         else:
             if write.lane is not Lane.LEASE and _shows_overload(write.lane, error):
-                self._hold_back(error, now)
+                self.limit.overloaded(now)
+                self._restraint.trouble(write.lane.name.lower(), error, now)
             if self._may_repeat(write, error):
                 stats.retried += 1
                 self._queues[write.lane].appendleft(write)
@@ -368,14 +362,6 @@ class Lanes:
         refused = isinstance(error, NotSent) or _throttled(write.lane, error)
         withdrawn = write.future is not None and write.future.done()
         return refused and not withdrawn and not self._closed and write.attempts < ATTEMPTS[write.lane]
-
-    def _hold_back(self, error: ClientError, now: float) -> None:
-        """Narrows the lanes, and stops them for a while when the server asks for it or cannot be reached."""
-        self.limit.overloaded(now)
-        if isinstance(error, ApiError) and error.retry_after:
-            self._paused_until = max(self._paused_until, now + min(error.retry_after, LONGEST_RETRY_AFTER))
-        elif isinstance(error, NotSent | TooManyRequests) and self._paused_until <= now:
-            self._paused_until = now + self._backoff.next()
 
     def _wake_in(self, delay: float) -> None:
         if self._timer is None:

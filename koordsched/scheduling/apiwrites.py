@@ -147,8 +147,7 @@ class ApiWrites:
         except (Ambiguous, NotSent) as error:
             raise PatchFailed(str(error)) from error
         except ApiError as error:
-            is_another = error.status == 409 and "uid" in str(error).lower()
-            if not is_another and (error.status >= 500 or error.status in (409, 429)):
+            if not _is_another(error) and (error.status >= 500 or error.status in (409, 429)):
                 raise PatchFailed(str(error)) from error
             raise PatchRejected(str(error)) from error
         except ClientError as error:
@@ -176,10 +175,19 @@ class ApiWrites:
         """Sends a part of an eviction until it is done, or certainly cannot be. Raises WriteFailed."""
         try:
             await settle(self._lanes, Lane.EVICTION, request)
-        except (NotFound, Conflict):
-            return  # gone, or another pod by that name: either way the victim is no more
+        except NotFound:
+            return
         except ClientError as error:
-            raise WriteFailed(str(error)) from error
+            if not _is_another(error):
+                raise WriteFailed(str(error)) from error
+
+
+def _is_another(error: ClientError) -> bool:
+    """Whether a pod is no more, and another one has its name; other conflicts come of changes made meanwhile.
+
+    The reason is the same for both, the text names the uid (apiserver `storage/errors.go`, `rest/update.go`).
+    """
+    return isinstance(error, Conflict) and "uid" in str(error).lower()
 
 
 def _contains(thing: object, changes: object) -> bool:

@@ -212,6 +212,24 @@ def test_an_outage_pauses_the_lanes_instead_of_hammering():
     run(main())
 
 
+def test_trouble_is_told_at_once_and_then_once_a_minute(caplog):
+    async def main():
+        server = Server(latency=0.001)
+        lanes = make(server)
+        for answer in (OK, Ambiguous("no answer within 30 s"), Response(503, {}, b""), OK, Response(409, {}, b"")):
+            server.answer = lambda request, answer=answer: answer
+            await outcome(lanes.submit(Lane.BINDING, write()))
+        await asyncio.sleep(61)
+        server.answer = lambda request: Response(504, {}, b"")
+        await outcome(lanes.submit(Lane.STATUS, write()))
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the API server holds up writes, 1 more by now, the last a binding: no answer within 30 s",
+        "the API server holds up writes, 2 more by now, the last a status: the server answered 504",
+    ]
+
+
 def test_the_fence_is_asked_for_everything_but_the_lease():
     async def main():
         server = Server()

@@ -235,8 +235,22 @@ async def unreachable():
     raise NotSent("connection refused")
 
 
+def answering(code, reason, message):
+    text = f'{{"kind":"Status","status":"Failure","code":{code},"reason":"{reason}","message":"{message}"}}'
+
+    async def answer():
+        return code, {}, text.encode()
+
+    return answer
+
+
+changed_meanwhile = answering(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+failing = answering(500, "InternalError", "etcdserver: request timed out")
+given_up = answering(504, "Timeout", "request did not complete within the allotted timeout")
+
+
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-@pytest.mark.parametrize("answer", [forbidden, unreachable])
+@pytest.mark.parametrize("answer", [forbidden, unreachable, changed_meanwhile, failing, given_up])
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_evictions_that_fail_are_tried_again(answer, method, times):
     async def main():
