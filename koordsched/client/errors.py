@@ -82,6 +82,15 @@ class NotFound(ApiError):
 class Conflict(ApiError):
     """409: the object changed since it was read, or a precondition (uid) does not hold."""
 
+    @property
+    def is_about_uid(self) -> bool:
+        """Whether the object is no more, and another one has its name.
+
+        The reason is the same for every conflict, the text names the uid (apiserver `storage/errors.go`,
+        `registry/generic/registry/store.go`).
+        """
+        return "uid" in self.message.lower()
+
 
 class AlreadyExists(Conflict):
     """409 on a create."""

@@ -147,7 +147,8 @@ class ApiWrites:
         except (Ambiguous, NotSent) as error:
             raise PatchFailed(str(error)) from error
         except ApiError as error:
-            if not _is_another(error) and (error.status >= 500 or error.status in (409, 429)):
+            is_another = isinstance(error, Conflict) and error.is_about_uid
+            if not is_another and (error.status >= 500 or error.status in (409, 429)):
                 raise PatchFailed(str(error)) from error
             raise PatchRejected(str(error)) from error
         except ClientError as error:
@@ -178,16 +179,8 @@ class ApiWrites:
         except NotFound:
             return
         except ClientError as error:
-            if not _is_another(error):
+            if not (isinstance(error, Conflict) and error.is_about_uid):
                 raise WriteFailed(str(error)) from error
-
-
-def _is_another(error: ClientError) -> bool:
-    """Whether a pod is no more, and another one has its name; other conflicts come of changes made meanwhile.
-
-    The reason is the same for both, the text names the uid (apiserver `storage/errors.go`, `rest/update.go`).
-    """
-    return isinstance(error, Conflict) and "uid" in str(error).lower()
 
 
 def _contains(thing: object, changes: object) -> bool:

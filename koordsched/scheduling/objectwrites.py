@@ -54,7 +54,8 @@ class ObjectWrites:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
             await settle(self._lanes, Lane.EVICTION, Request("POST", path, orjson.dumps(body)))
-        except (NotFound, Conflict):
-            return  # gone, or another pod by that name
+        except NotFound:
+            return
         except ClientError as error:
-            raise WriteFailed(str(error)) from error
+            if not (isinstance(error, Conflict) and error.is_about_uid):
+                raise WriteFailed(str(error)) from error

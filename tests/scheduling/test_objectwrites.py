@@ -1,0 +1,46 @@
+"""What the answers to the writes of controllers mean."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from koordsched.client.lanes import Lanes
+from koordsched.client.transport import Response
+from koordsched.framework.handle import WriteFailed
+from koordsched.scheduling.objectwrites import ObjectWrites
+from tests.plugins.harness import Bench
+from tests.plugins.objects import pod
+from tests.virtualtime import VirtualClock, run
+
+STATUS = '{"kind":"Status","status":"Failure","code":%d,"reason":"%s","message":"%s"}'
+ANOTHER = "Precondition failed: UID in precondition: a, UID in object meta: b"
+CHANGED = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message", "failed"),
+    [
+        (201, "", "", False),
+        (404, "NotFound", 'pods "p" not found', False),
+        (409, "Conflict", ANOTHER, False),
+        (409, "Conflict", CHANGED, True),
+        (403, "Forbidden", "not allowed", True),
+        (500, "InternalError", "This pod has more than one PodDisruptionBudget", True),
+    ],
+)
+def test_an_eviction_succeeds_when_the_pod_is_no_more(code, reason, message, failed):
+    class Server:
+        def send(self, request, done):
+            body = (STATUS % (code, reason, message)).encode()
+            asyncio.get_running_loop().call_soon(done, Response(code, {}, body))
+
+    async def main():
+        writes = ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)))
+        try:
+            await writes.evict(Bench().pod(pod("p")))
+        except WriteFailed:
+            return True
+        return False
+
+    assert run(main()) is failed
