@@ -15,7 +15,17 @@ import orjson
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
-from koordsched.client.errors import Ambiguous, ApiError, ClientError, Conflict, Fenced, LanesClosed, NotFound, NotSent
+from koordsched.client.errors import (
+    Ambiguous,
+    ApiError,
+    ClientError,
+    Conflict,
+    Fenced,
+    LanesClosed,
+    NotFound,
+    NotSent,
+    TooManyRequests,
+)
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
 from koordsched.cluster.objects import HasMetadata, Kind
@@ -69,19 +79,18 @@ class ApiWrites:
             except Ambiguous as error:
                 doubtful = True
                 _log.debug("binding of %s to %s is in doubt, asking again: %s", pod.key, node, error)
-            except NotSent as error:
-                if not doubtful:
-                    raise WriteFailed(str(error)) from error
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
-                # A server in trouble may have carried it out all the same.
-                if error.status >= 500 and await self.is_bound(pod, node):
+                # A server in trouble may have carried it out all the same, and a refusal (a server that starts knows
+                # neither tokens nor roles yet) says nothing of the attempt before it that is in doubt.
+                if (doubtful or error.status >= 500) and await self.is_bound(pod, node):
                     return
-                if not doubtful or error.status < 500:
+                if not doubtful or (error.status < 500 and not isinstance(error, TooManyRequests)):
                     raise WriteFailed(str(error)) from error
             except ClientError as error:
-                raise WriteFailed(str(error)) from error
+                if not doubtful:
+                    raise WriteFailed(str(error)) from error
             await asyncio.sleep(next(waits))
 
     async def is_bound(self, pod: Pod, node: str) -> bool:
