@@ -40,7 +40,7 @@ class LanesClosed(ClientError):
 
 
 class ApiError(ClientError):
-    """The server answered with a status of 400 or above.
+    """The server answered with a status of 300 or above: API servers redirect nobody, who does stands before them.
 
     `status` is the HTTP code; `reason`, `message` and `details` come from the Status body and are empty when there was
     none; `retry_after` is in seconds, from the Retry-After header or the body, None if the server named no time.
@@ -147,8 +147,8 @@ def error_from_status(body: bytes | msgspec.Raw, status: int = 0, headers: Mappi
 
 
 def raise_for_status(response: Response) -> Response:
-    """The response itself if its status is below 400. Raises ApiError otherwise."""
-    if response.status < 400:
+    """The response itself if its status is below 300. Raises ApiError otherwise."""
+    if response.status < 300:
         return response
     raise error_from_status(response.body, response.status, response.headers)
 

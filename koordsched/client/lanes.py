@@ -165,7 +165,7 @@ class Lanes:
         """Writes that others were asked to make; they have a part in `quiet_for` and in nothing else."""
 
     def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
-        """Queues a write and returns the future of its answer (status below 400).
+        """Queues a write and returns the future of its answer (status below 300).
 
         The future raises ApiError, NotSent, Ambiguous, Fenced, QueueFull or LanesClosed; cancelling it withdraws a
         write that still waits. Refusals (429) and NotSent are tried again, as `ATTEMPTS` says.
@@ -315,7 +315,7 @@ class Lanes:
         if lane is not Lane.LEASE:
             self.in_flight -= 1
         future = write.future
-        if isinstance(outcome, Response) and outcome.status < 400:
+        if isinstance(outcome, Response) and outcome.status < 300:
             latency = now - write.started
             stats.succeeded += 1
             stats.latency_sum += latency

@@ -164,6 +164,7 @@ def test_leases_pass_while_everything_else_is_held_back():
         (Lane.BINDING, NotSent("refused"), NotSent, 6),
         (Lane.BINDING, Ambiguous("lost"), Ambiguous, 1),
         (Lane.BINDING, Response(429, {}, b""), TooManyRequests, 6),
+        (Lane.BINDING, Response(302, {}, b""), ApiError, 1),
         (Lane.BINDING, Response(409, {}, b""), Conflict, 1),
         (Lane.BINDING, Response(500, {}, b""), ApiError, 1),
         (Lane.BINDING, Response(502, {}, b"<html>"), Ambiguous, 1),
