@@ -59,6 +59,10 @@ WATCH_GRACE = 30.0
 SETTLED = 5.0
 """Seconds a watch must have lasted for its end to count as normal."""
 
+MUTE_WATCHES = 3
+"""Watches in a row that may end within `SETTLED` without an event before a list is taken: what stands before the server
+may let none through, and then only lists tell of changes (client-go, reflector.go: VeryShortWatchError)."""
+
 BACKOFF = (0.2, 30.0)
 """First and longest delay, in seconds, between attempts that fail."""
 
@@ -136,6 +140,7 @@ class Reflector(Generic[T]):
         self._page_size = page_size
         self._stream_lists = watch_list
         self._streams_cut = 0
+        self._mute_watches = 0
         self._listed = False
         self._newest_only = True
         self._turns = turns or Turns(clock.monotonic)
@@ -193,7 +198,7 @@ class Reflector(Generic[T]):
 
     async def _step(self) -> float:
         """One list or one watch. Returns how long to wait before the next, in seconds."""
-        began = self._clock.monotonic()
+        began, heard = self._clock.monotonic(), self.events
         if self._outdated:
             self._outdated, self._refreshing = False, True
             self._listed, self._newest_only = False, True
@@ -221,7 +226,14 @@ class Reflector(Generic[T]):
             self._intake.streaming = False
         # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
         if self._clock.monotonic() - began < SETTLED:
-            return self._backoff.next()
+            self._mute_watches = self._mute_watches + 1 if self.events == heard else 0
+            if self._mute_watches < MUTE_WATCHES:
+                return self._backoff.next()
+            log.info("%s: listing again: watches end at once and without an event", self.path)
+            self._listed = False
+            self._mute_watches = 0
+            return self._relist_backoff.next()
+        self._mute_watches = 0
         self._backoff.reset()
         self._relist_backoff.reset()
         return 0.0
@@ -248,6 +260,7 @@ class Reflector(Generic[T]):
             if error.has_cause("ResourceVersionTooLarge") or error.status in (400, 422):
                 # The server is behind us or was restored from a backup: its newest state is the only common ground.
                 self._listed, self._newest_only = False, True
+                delay = max(delay, self._relist_backoff.next())
         self._report(State.FAILING, error)
         return delay
 
@@ -287,7 +300,6 @@ class Reflector(Generic[T]):
     async def _replaced(self, version: str) -> None:
         await self._paced(self._intake.complete(version))
         self._backoff.reset()
-        self._unavailable_backoff.reset()
         self._listed, self._newest_only = True, False
         self.synced.set()
         if self._refreshing:
@@ -310,9 +322,11 @@ class Reflector(Generic[T]):
             self._transport.stream(self.path, query=query, timeout=seconds + WATCH_GRACE) as stream,
             aclosing(stream.chunks()) as chunks,
         ):
-            if stream.status >= 400:
+            if stream.status >= 300:
                 body = b"".join([chunk async for chunk in chunks])
                 raise error_from_status(body, stream.status, stream.headers)
+            # Not as soon as a list came: where only watching is refused, lists would follow one another.
+            self._unavailable_backoff.reset()
             if self._listed:
                 self._report(State.SYNCED, None)
             else:

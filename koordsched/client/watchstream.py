@@ -32,10 +32,11 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class Page(msgspec.Struct):
-    """One page of a list; a list without items may come as null."""
+    """One page of a list; a list without items may come as null, but always has them: other JSON (of what stands in for
+    the server while it is away, say) must not pass for an empty one."""
 
+    items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
 
 
 class _Event(msgspec.Struct):

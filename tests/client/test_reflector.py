@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordsched.client.errors import Ambiguous, NotSent
 from koordsched.client.reflector import State
-from tests.client.apifake import FakeApi, reply
+from tests.client.apifake import FakeApi, reply, status_body
 from tests.client.widgets import WIDGETS, Setup, server_state, widget
 from tests.virtualtime import run
 
@@ -272,7 +272,12 @@ def test_old_and_repeated_events_do_not_go_back_in_time():
 
 @pytest.mark.parametrize(
     ("status", "reason", "state"),
-    [(403, "Forbidden", State.FORBIDDEN), (404, "NotFound", State.NOT_FOUND), (500, "InternalError", State.FAILING)],
+    [
+        (302, "", State.FAILING),
+        (403, "Forbidden", State.FORBIDDEN),
+        (404, "NotFound", State.NOT_FOUND),
+        (500, "InternalError", State.FAILING),
+    ],
 )
 def test_a_refused_resource_is_named_and_tried_again(status, reason, state):
     async def main():
@@ -304,6 +309,54 @@ def test_objects_go_with_their_kind_and_stay_when_they_may_not_be_read(status, r
             setup.api.cut()
             await asyncio.sleep(10)
             assert setup.sink.state() == (before if kept else {})
+            setup.api.refusals.clear()
+            setup.api.put(WIDGETS, widget("later"))
+            await asyncio.sleep(60)
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(302, State.FAILING), (400, State.FAILING), (403, State.FORBIDDEN), (500, State.FAILING)],
+)
+def test_a_watch_that_alone_is_refused_is_named_and_lists_become_rare(status, state):
+    async def main():
+        refusing = True
+
+        async def fault(call, proceed):
+            return reply(status, "", "no") if refusing and "watch" in call.query else await proceed()
+
+        setup = Setup(fault=fault)
+        setup.api.put(WIDGETS, widget("w"))
+        async with setup:
+            await asyncio.sleep(600)
+            assert state in setup.states[-2:]
+            assert len(setup.lists()) <= 60
+            refusing = False
+            setup.api.put(WIDGETS, widget("later"))
+            await asyncio.sleep(60)
+            assert setup.reflector.state is State.SYNCED
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b'{"status":"maintenance"}', status_body(503, "ServiceUnavailable"), b"<html>"]
+)
+def test_an_answer_that_is_no_list_takes_nothing_away(body):
+    async def main():
+        async with Setup() as setup:
+            setup.api.put(WIDGETS, widget("w"))
+            await asyncio.sleep(1)
+            before = setup.sink.state()
+            setup.api.refusals[WIDGETS] = (200, {}, body)
+            setup.api.compact()
+            setup.api.cut()
+            await asyncio.sleep(60)
+            assert (setup.sink.state(), setup.reflector.state) == (before, State.FAILING)
             setup.api.refusals.clear()
             setup.api.put(WIDGETS, widget("later"))
             await asyncio.sleep(60)

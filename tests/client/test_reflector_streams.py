@@ -71,6 +71,22 @@ def test_an_unreadable_watch_leads_to_a_new_list(garbage):
     run(main())
 
 
+@pytest.mark.parametrize("answer", [b"", b"<html>", b'{"type":"ADDED","obj'])
+def test_where_no_watch_comes_through_lists_tell_of_changes(answer):
+    async def main():
+        async def fault(call, proceed):
+            return (200, {}, answer) if "watch" in call.query else await proceed()
+
+        async with Setup(fault=fault) as setup:
+            for size in range(5):
+                setup.api.put(WIDGETS, widget("w", size))
+                await asyncio.sleep(120)
+                assert setup.sink.state() == server_state(setup.api)
+            assert len(setup.lists()) <= 60
+
+    run(main())
+
+
 def test_an_old_deletion_does_not_take_the_next_object_of_that_name():
     async def main():
         async with Setup() as setup:
