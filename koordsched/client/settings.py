@@ -7,7 +7,6 @@ are kubernetes-asyncio's; this module adds clear errors, and when to read everyt
 from __future__ import annotations
 
 import asyncio
-import binascii
 import hashlib
 import os
 import ssl
@@ -166,9 +165,10 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
         raise ConnectionConfigError(f"{where}: no credentials within {EXEC_TIMEOUT:g} s") from error
     except AssertionError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: context {wanted!r} or its cluster is empty") from error
-    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
-        # The loader looks into a document of another form than it expects without checking.
-        raise ConnectionConfigError(f"{where}: {error}") from error
+    except Exception as error:
+        # The loader looks into a document of another form than it expects without checking, and passes on whatever
+        # befalls it on its way to an identity provider. Requests wait for the outcome: nothing else may reach them.
+        raise ConnectionConfigError(f"{where}: {str(error) or type(error).__name__}") from error
     address = master or configuration.host
     if not address:
         raise ConnectionConfigError(f"kubeconfig {path}: the cluster of context {wanted!r} names no server")

@@ -222,6 +222,34 @@ async def test_refused_credentials_are_renewed_once(tmp_path, operation):
         await transport.close()
 
 
+@pytest.mark.parametrize("operation", ["request", "write", "stream"])
+async def test_an_identity_provider_that_hangs_up_costs_no_more_than_the_old_credentials(tmp_path, operation):
+    """Whoever waits for new credentials gets the server's word on the old ones, and nothing is left waiting."""
+
+    def user(issuer, expiry):
+        claims = base64.urlsafe_b64encode(json.dumps({"exp": expiry}).encode()).decode()
+        config = {"client-id": "c", "client-secret": "s", "refresh-token": "r", "idp-issuer-url": issuer}
+        return {"auth-provider": {"name": "oidc", "config": {**config, "id-token": f"e30=.{claims}.sig"}}}
+
+    async with HttpServer() as server, HttpServer() as provider:
+        provider.answer = lambda exchange: exchange.hang_up()
+        server.answer = lambda exchange: exchange.reply(response(401))
+        path = kubeconfig(tmp_path, server.url, user(provider.url, 4_000_000_000))
+        transport = await NetworkTransport.open(SystemClock(), kubeconfig=path)
+        kubeconfig(tmp_path, server.url, user(provider.url, 1_000_000_000))
+        async with asyncio.timeout(5):
+            if operation == "request":
+                status = (await transport.request("GET", "/x")).status
+            elif operation == "write":
+                status = (await transport.request("PATCH", "/x", body=b"{}")).status
+            else:
+                async with transport.stream("/x") as stream:
+                    status = stream.status
+        assert status == 401
+        assert len(provider.exchanges) >= 1
+        await transport.close()
+
+
 async def test_a_replaced_client_certificate_is_used_for_new_connections(tmp_path, authority):
     certificate, key = authority.issue("first")
     async with HttpServer(authority.server_context(client_certificates=True)) as server:
