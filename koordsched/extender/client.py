@@ -37,11 +37,12 @@ T = TypeVar("T")
 class ExtenderError(Exception):
     """The extender did not do what it was asked; the message is upstream's where there is one.
 
-    `uncertain`: the request may have had its effect all the same.
+    `asked`: whether the request may have reached it; `uncertain`: what it asked for may yet be done.
     """
 
-    def __init__(self, message: str, *, uncertain: bool = False) -> None:
+    def __init__(self, message: str, *, asked: bool = True, uncertain: bool = False) -> None:
         super().__init__(message)
+        self.asked = asked
         self.uncertain = uncertain
 
 
@@ -123,14 +124,14 @@ class HttpExtender:
             late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             raise ExtenderError(f'Post "{url}": {late}', uncertain=True) from error
         except aiohttp.ClientConnectorError as error:
-            raise ExtenderError(f'Post "{url}": {error}') from error
+            raise ExtenderError(f'Post "{url}": {error}', asked=False) from error
         except (aiohttp.ClientError, OSError) as error:
             raise ExtenderError(f'Post "{url}": {error or type(error).__name__}', uncertain=True) from error
         except BadReply as error:
             raise ExtenderError(f"failed {verb} with extender at URL {url}: {error}", uncertain=True) from error
         except ValueError as error:
             # aiohttp's word on a URL that is none, which it repeats.
-            raise ExtenderError(f'Post "{url}": {type(error).__name__}') from error
+            raise ExtenderError(f'Post "{url}": {type(error).__name__}', asked=False) from error
         finally:
             self._durations.labels(self.url, verb, result).observe(self._clock() - started)
 

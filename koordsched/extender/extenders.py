@@ -238,7 +238,8 @@ class Extenders:
             try:
                 await self._bind_with(extender, pod, node)
             except ExtenderError as error:
-                if error.uncertain and await self._is_bound(pod, node):
+                # Its word is not the server's: it may pass on an error about a binding that was carried out.
+                if error.asked and await self._is_bound(pod, node):
                     return SUCCESS
                 if not extender.ignorable:
                     return Status(Code.ERROR, (str(error),))

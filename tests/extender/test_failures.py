@@ -175,6 +175,49 @@ async def test_a_failing_bind_is_an_error_and_the_pod_is_tried_again():
         await until(lambda: node_of(embedded, "p") == "alder", "the binding")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [lambda body: {"Error": "the server was unable to return a response in time"}, text("", 409), text("", 500)],
+    ids=["an error", "409", "500"],
+)
+async def test_a_binding_that_went_through_though_its_extender_says_otherwise_counts(answer):
+    """Extenders pass on what the API server told them, which may be of a binding that it carried out.
+
+    The watch is late: nobody but the server knows that the pod has its node.
+    """
+    embedded = cluster("alder")
+    told = asyncio.Event()
+
+    async def bind(body):
+        change(embedded, "Pod", body["PodName"], lambda thing: thing["spec"].update(nodeName=body["Node"]))
+        return answer(body)
+
+    async def fault(call, proceed):
+        status, headers, body = await proceed()
+        return status, headers, body if isinstance(body, bytes) else late(body)
+
+    async def late(chunks):
+        async for chunk in chunks:
+            if b"nodeName" in chunk:
+                await told.wait()
+            yield chunk
+
+    def words():
+        return {(e["regarding"]["name"], e["reason"]) for e in embedded.events()}
+
+    async with (
+        serving(Service(bind=bind)) as service,
+        scheduler_on(embedded, extended(extender(service, "bind"), **FAST), fault=fault) as running,
+    ):
+        embedded.insert(pod("p", container(cpu="3")))
+        embedded.insert(pod("q", container(cpu="3")))
+        await until(lambda: len(words()) == 2, "a word on each")
+        assert words() == {("p", "Scheduled"), ("q", "FailedScheduling")}
+        assert [asked["PodName"] for asked in service.requests("bind")] == ["p"]
+        told.set()
+        await until(lambda: not running.scheduler.cluster.assumed, "its confirmation")
+
+
 async def test_failing_preempt_ends_in_the_message():
     service = Service(preempt=text("", 503))
     embedded = Embedded()
