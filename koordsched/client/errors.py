@@ -79,6 +79,10 @@ class NotFound(ApiError):
     """404: no such object, or no such resource type."""
 
 
+_ABOUT_UID = ("UID in precondition", "UID in the precondition", "uid mismatch")
+"""No name contains any of these."""
+
+
 class Conflict(ApiError):
     """409: the object changed since it was read, or a precondition (uid) does not hold."""
 
@@ -86,10 +90,10 @@ class Conflict(ApiError):
     def is_about_uid(self) -> bool:
         """Whether the object is no more, and another one has its name.
 
-        The reason is the same for every conflict, the text names the uid (apiserver `storage/errors.go`,
-        `registry/generic/registry/store.go`).
+        The reason is the same for every conflict; the text says it, but also names the object, which may be called
+        druid-0 (apiserver `storage/interfaces.go`, `registry/rest/delete.go`, `endpoints/handlers/patch.go`).
         """
-        return "uid" in self.message.lower()
+        return any(words in self.message for words in _ABOUT_UID)
 
 
 class AlreadyExists(Conflict):

@@ -15,6 +15,7 @@ from tests.virtualtime import VirtualClock, run
 
 STATUS = '{"kind":"Status","status":"Failure","code":%d,"reason":"%s","message":"%s"}'
 ANOTHER = "Precondition failed: UID in precondition: a, UID in object meta: b"
+RECREATED = "the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted"
 CHANGED = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version"
 
 
@@ -24,7 +25,9 @@ CHANGED = "Operation cannot be fulfilled: the object has been modified; please a
         (201, "", "", False),
         (404, "NotFound", 'pods "p" not found', False),
         (409, "Conflict", ANOTHER, False),
+        (409, "Conflict", RECREATED, False),
         (409, "Conflict", CHANGED, True),
+        (409, "Conflict", CHANGED.replace("fulfilled", "fulfilled on pods druid-0"), True),
         (403, "Forbidden", "not allowed", True),
         (500, "InternalError", "This pod has more than one PodDisruptionBudget", True),
     ],
