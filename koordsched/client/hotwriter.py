@@ -7,10 +7,13 @@ prepared part, writes it with one call and parses with httptools. One timer watc
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
+
+from aiohappyeyeballs import start_connection
 
 from koordsched.client.clock import Clock
 from koordsched.client.connection import Connection
@@ -20,6 +23,9 @@ from koordsched.client.transport import Done, Request, Response
 
 CONNECT_TIMEOUT = 10.0
 """Seconds a TCP and TLS handshake may take."""
+
+NEXT_ADDRESS = 0.25
+"""Seconds that an address of the server may be silent before the next one is asked, too (RFC 8305, as in aiohttp)."""
 
 TICK = 0.1
 """Seconds between looks at the deadlines of requests under way: the accuracy of time-outs."""
@@ -142,14 +148,13 @@ class HotWriter:
         tls = target.tls
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
+                addresses = await self._loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+                # uvloop asks one address after the other, each until the system gives up, which is long after we do.
+                reached = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS, loop=self._loop)
                 _, connection = await self._loop.create_connection(
-                    lambda: HttpConnection(self, tls),
-                    target.host,
-                    target.port,
-                    ssl=tls,
-                    server_hostname=target.server_name,
+                    lambda: HttpConnection(self, tls), sock=reached, ssl=tls, server_hostname=target.server_name
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, RuntimeError) as error:  # the last is uvloop's, of sockets that are just closed
             self._opening -= 1
             if isinstance(error, ssl.SSLError):
                 target.suspect()

@@ -1,6 +1,8 @@
 """The hot writer against real sockets: what it puts on the wire and how it sorts what comes back."""
 
 import asyncio
+import contextlib
+import socket
 
 import pytest
 import uvloop
@@ -192,6 +194,29 @@ async def test_a_server_that_closes_idle_connections_costs_nothing():
         assert (await client.ask()).status == 200
 
 
+async def test_an_address_that_does_not_answer_is_not_waited_for():
+    """A name with an address for each control plane node, the first of which is down: neither answer nor refusal."""
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+    async with HttpServer() as server:
+        with contextlib.ExitStack() as sockets:
+            silent = sockets.enter_context(socket.socket())
+            silent.bind(("127.0.0.2", server.port))
+            silent.listen(0)
+            for _ in range(4):  # as many as it takes to fill what it lets wait
+                waiting = sockets.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.2", server.port))
+
+            async def getaddrinfo(host, port, **options):
+                hosts = ["127.0.0.2", "127.0.0.1"] if host == "api.example.com" else [host]
+                return [one for each in hosts for one in await resolve(each, port, **options)]
+
+            loop.getaddrinfo = getaddrinfo
+            async with Client(f"http://api.example.com:{server.port}") as client:
+                assert (await client.ask(timeout=5)).status == 200
+
+
 async def test_no_connection_in_time_is_not_sent():
     async with HttpServer() as server, Client(server.url) as client:
         loop = asyncio.get_running_loop()
@@ -210,10 +235,16 @@ async def test_no_connection_in_time_is_not_sent():
 
 async def test_refused_credentials_are_renewed_once_for_all():
     async with HttpServer() as server, Client(server.url) as client:
+        stale = []
 
         def answer(exchange):
-            fresh = exchange.headers["authorization"] == "Bearer two"
-            exchange.reply(response(201 if fresh else 401))
+            if exchange.headers["authorization"] == "Bearer two":
+                exchange.reply(response(201))
+                return
+            stale.append(exchange)
+            if len(stale) == 8:  # before, some might be sent with the new ones at once
+                for each in stale:
+                    each.reply(response(401))
 
         server.answer = answer
         client.authorization = "Bearer two"
@@ -329,6 +360,7 @@ async def test_many_requests_under_churn_each_get_their_own_answer():
         test_the_request_on_the_wire,
         test_connections_are_reused_and_as_many_as_needed,
         test_a_refused_connection_is_not_sent_and_later_ones_succeed,
+        test_an_address_that_does_not_answer_is_not_waited_for,
         test_a_server_that_closes_idle_connections_costs_nothing,
         test_refused_credentials_are_renewed_once_for_all,
         test_dropping_connections_ends_what_is_under_way,
