@@ -159,7 +159,8 @@ class HotWriter:
             if isinstance(error, ssl.SSLError):
                 target.suspect()
             reason = str(error) or f"no connection within {CONNECT_TIMEOUT:g} s"
-            self._fail_waiting(f"cannot connect to {target.base_url}: {reason}")
+            # The youngest still have attempts under way, and nothing is known of those.
+            self._fail_waiting(f"cannot connect to {target.base_url}: {reason}", but=self._opening)
             return
         except asyncio.CancelledError:
             self._opening -= 1
@@ -181,10 +182,10 @@ class HotWriter:
         if self._timer is None:
             self._set_timer(IDLE_TICK)
 
-    def _fail_waiting(self, message: str) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for exchange in waiting:
-            self._loop.call_soon(exchange.done, NotSent(message))
+    def _fail_waiting(self, message: str, but: int = 0) -> None:
+        """Ends the requests that wait for a connection, `but` for so many that came last."""
+        while len(self._waiting) > but:
+            self._loop.call_soon(self._waiting.popleft().done, NotSent(message))
 
     # --- ConnectionOwner ---
 
