@@ -262,7 +262,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedules until cancelled.
 
-        Ends with an exception group when scheduling or the queue's timers do: without the timers pods would wait for
+        Ends with an exception group when scheduling, a watch or the queue's timers do: without them pods would wait for
         ever, and nobody would hear of it.
         """
         await self.wait_synced()
@@ -270,6 +270,7 @@ class Scheduler:
         try:
             async with asyncio.TaskGroup() as group, running(self._controllers):
                 group.create_task(self._run_timers(), name="queue timers")
+                group.create_task(self.watches.hold(), name="watches")
                 while True:
                     await self.queue.wait_nonempty()
                     if self._extended is not None:

@@ -253,6 +253,13 @@ class Watches:
             loop.create_task(reflector.run(), name=f"reflector {path}") for path, reflector in self.reflectors.items()
         ]
 
+    async def hold(self) -> None:
+        """Raises what ended a watch, should one end by itself: decisions would go on resting on what it last said."""
+        if self._tasks:
+            ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+
     async def catch_up(self) -> None:
         """Handles every pod as it is now: what another scheduler bound until this moment is known afterwards."""
         await self.reflectors[PODS].relist()

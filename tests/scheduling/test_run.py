@@ -18,7 +18,9 @@ def fail(*given):
 
 
 @pytest.mark.parametrize(
-    "part", ["queue.timers.run", "queue.pop", "_overcommitment.tick"], ids=["timers", "queue", "reports"]
+    "part",
+    ["queue.timers.run", "queue.pop", "_overcommitment.tick", "watches._turns.over"],
+    ids=["timers", "queue", "reports", "watches"],
 )
 def test_whatever_breaks_ends_scheduling_with_its_name(part):
     async def main():
