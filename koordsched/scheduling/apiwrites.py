@@ -25,6 +25,7 @@ from koordsched.client.errors import (
     NotFound,
     NotSent,
     TooManyRequests,
+    raise_for_status,
 )
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
@@ -98,14 +99,13 @@ class ApiWrites:
         waits = pauses()
         while True:
             try:
-                response = await self._transport.request("GET", _pod_path(pod))
-                if response.status == 404:
-                    return False
-                if response.status < 300:
-                    seen = _decode_pod(response.body)
-                    return seen.metadata.uid == pod.uid and seen.spec.node_name == node
-                _log.debug("reading %s back: the server answered %d", pod.key, response.status)
+                response = raise_for_status(await self._transport.request("GET", _pod_path(pod)))
+                seen = _decode_pod(response.body)
+                return seen.metadata.uid == pod.uid and seen.spec.node_name == node
             except (ClientError, DecodeError) as error:
+                # Without the reason it is not the API server's word, but that of one who has lost it.
+                if isinstance(error, NotFound) and error.reason == "NotFound":
+                    return False
                 _log.debug("reading %s back: %s", pod.key, error)
             await asyncio.sleep(next(waits))
 
