@@ -216,9 +216,10 @@ class Reflector(Generic[T]):
         except (Forbidden, NotFound) as error:
             self.failures += 1
             self._listed = False
+            state = State.FORBIDDEN
             if isinstance(error, NotFound):
-                await self._vanished()
-            self._report(State.FORBIDDEN if isinstance(error, Forbidden) else State.NOT_FOUND, error)
+                state = State.NOT_FOUND if await self._vanished() else State.FAILING
+            self._report(state, error)
             return self._unavailable_backoff.next()
         except ClientError as error:
             return self._failed(error)
@@ -238,14 +239,25 @@ class Reflector(Generic[T]):
         self._relist_backoff.reset()
         return 0.0
 
-    async def _vanished(self) -> None:
-        """The server does not have the resource (any more), so there are no such objects.
-
-        The core group is always there: who denies it is no API server, and nothing is to be learnt from it.
+    async def _vanished(self) -> bool:
+        """The server does not have the resource (any more), so there are no such objects. False if it is not the server
+        that says so: who denies the core group, which is always there, or has no version is no API server.
         """
-        if self.state is not State.NOT_FOUND and not self.path.startswith("/api/"):
-            await self._paced(self._intake.begin(streamed=False))
-            await self._paced(self._intake.complete(""))
+        if self.state is State.NOT_FOUND:
+            return True
+        if self.path.startswith("/api/"):
+            return False
+        try:
+            version = await self._transport.request("GET", "/version", timeout=LIST_TIMEOUT)
+        except ClientError as error:
+            log.debug("%s: denied, and the server has no version to tell: %s", self.path, error)
+            return False
+        # Who may not ask for it is refused by a server all the same.
+        if version.status != 403 and (version.status != 200 or b'"gitVersion"' not in version.body):
+            return False
+        await self._paced(self._intake.begin(streamed=False))
+        await self._paced(self._intake.complete(""))
+        return True
 
     def _failed(self, error: ClientError) -> float:
         """Reports an error that time may cure and returns how long to give it, in seconds."""

@@ -78,6 +78,8 @@ class FakeApi:
         self.requests.append((method, path, dict(query)))
         if path in self.refusals:
             return self.refusals[path]
+        if path == "/version":
+            return 200, {}, b'{"major":"1","minor":"36","gitVersion":"v1.36.0"}'
         if method == "GET" and query.get("watch") == "1":
             return self._watch(path, query)
         if method == "GET":

@@ -317,6 +317,39 @@ def test_objects_go_with_their_kind_and_stay_when_they_may_not_be_read(status, r
     run(main())
 
 
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("stand_in", [reply(404, ""), reply(503, ""), NotSent("refused"), (200, {}, b"<html>")])
+def test_a_kind_that_another_than_the_server_denies_is_not_gone(stand_in, at_start):
+    """A proxy that has lost the server answers 404, too, to whatever it is asked, or to some of it."""
+
+    async def main():
+        astray = at_start
+
+        async def fault(call, proceed):
+            if not astray:
+                return await proceed()
+            if call.path == WIDGETS:
+                return 404, {}, b"404 page not found\n"
+            if isinstance(stand_in, Exception):
+                raise stand_in
+            return stand_in
+
+        setup = Setup(fault=fault)
+        setup.api.put(WIDGETS, widget("w"))
+        async with setup:
+            await asyncio.sleep(1)
+            before = setup.sink.state()
+            astray = True
+            setup.api.cut()
+            await asyncio.sleep(60)
+            assert (setup.sink.state(), setup.reflector.state) == (before, State.FAILING)
+            astray = False
+            await asyncio.sleep(60)
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("status", "state"),
     [(302, State.FAILING), (400, State.FAILING), (403, State.FORBIDDEN), (500, State.FAILING)],
