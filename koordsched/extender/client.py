@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -44,6 +45,24 @@ class ExtenderError(Exception):
         super().__init__(message)
         self.asked = asked
         self.uncertain = uncertain
+
+
+class Withheld(Exception):
+    """The request must not be sent any more."""
+
+
+class _Body(aiohttp.BytesPayload):
+    """What is asked, sent only if it may be at that moment: connections take their time, and processes are stopped."""
+
+    def __init__(self, arguments: bytes, may_send: Callable[[], bool]) -> None:
+        super().__init__(arguments, content_type="application/json")
+        self._may_send = may_send
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """See aiohttp. Raises Withheld, whereupon aiohttp drops the connection: nobody acts on half a request."""
+        if not self._may_send():
+            raise Withheld
+        await super().write_with_length(writer, content_length)
 
 
 class HttpExtender:
@@ -95,10 +114,10 @@ class HttpExtender:
         """The candidates that remain, by node, with the victims it agrees to. Raises ExtenderError."""
         return await self._ask(self._config.preempt_verb, arguments, read_victims)
 
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Binds the pod. Raises ExtenderError."""
+    async def bind(self, pod: Pod, node: str, may_send: Callable[[], bool]) -> None:
+        """Binds the pod. `may_send` is asked right before the request is handed to a socket. Raises ExtenderError."""
         arguments = binding_arguments(pod.namespace, pod.name, pod.uid, node)
-        error = await self._ask(self._config.bind_verb, arguments, read_binding)
+        error = await self._ask(self._config.bind_verb, arguments, read_binding, may_send)
         if error:
             raise ExtenderError(error)
 
@@ -109,17 +128,21 @@ class HttpExtender:
 
     # --- HTTP --------------------------------------------------------------------------------------
 
-    async def _ask(self, verb: str, arguments: bytes, read: Callable[[bytes], T]) -> T:
+    async def _ask(
+        self, verb: str, arguments: bytes, read: Callable[[bytes], T], may_send: Callable[[], bool] = lambda: True
+    ) -> T:
         url = f"{self.url.rstrip('/')}/{verb}"  # for messages
         started = self._clock()
         result = "error"
         try:
-            status, body = await self._post(f"{self._config.url_prefix.rstrip('/')}/{verb}", arguments)
+            status, body = await self._post(f"{self._config.url_prefix.rstrip('/')}/{verb}", arguments, may_send)
             if status != 200:
                 raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}", uncertain=status >= 500)
             answer = read(body)
             result = "success"
             return answer
+        except Withheld as error:
+            raise ExtenderError(f'Post "{url}": withheld: not the leader', asked=False) from error
         except TimeoutError as error:
             late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             raise ExtenderError(f'Post "{url}": {late}', uncertain=True) from error
@@ -135,20 +158,24 @@ class HttpExtender:
         finally:
             self._durations.labels(self.url, verb, result).observe(self._clock() - started)
 
-    async def _post(self, url: str, arguments: bytes) -> tuple[int, bytes]:
-        """Status and body; the body of a refusal is not read."""
+    async def _post(self, url: str, arguments: bytes, may_send: Callable[[], bool]) -> tuple[int, bytes]:
+        """Status and body; the body of a refusal is not read. Raises Withheld, aiohttp's errors and BadReply."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=self._timeout)
             )
-        headers = {"Content-Type": "application/json"}
         name = self._server_name or None
-        async with self._session.post(
-            url, data=arguments, headers=headers, ssl=self._tls, server_hostname=name
-        ) as response:
-            if response.status != 200:
-                return response.status, b""
-            return 200, await self._read(response, max(SMALL_REPLY, 2 * len(arguments)))
+        try:
+            async with self._session.post(
+                url, data=_Body(arguments, may_send), ssl=self._tls, server_hostname=name
+            ) as response:
+                if response.status != 200:
+                    return response.status, b""
+                return 200, await self._read(response, max(SMALL_REPLY, 2 * len(arguments)))
+        except aiohttp.ClientConnectionError as error:
+            if isinstance(error.__cause__, Withheld):
+                raise error.__cause__ from None
+            raise
 
     @staticmethod
     async def _read(response: aiohttp.ClientResponse, longest: int) -> bytes:

@@ -233,8 +233,6 @@ class Extenders:
         for extender in self._binders:
             if not extender.is_interested(pod):
                 continue
-            if not self._fence():
-                return Status(Code.ERROR, (f"binding of {pod.key} withheld: not the leader",))
             try:
                 await self._bind_with(extender, pod, node)
             except ExtenderError as error:
@@ -253,7 +251,7 @@ class Extenders:
         answered = False
         self._bindings.began()
         try:
-            await extender.bind(pod, node)
+            await extender.bind(pod, node, self._fence)
             answered = True
         except ExtenderError as error:
             answered = not error.uncertain

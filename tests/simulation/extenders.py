@@ -8,6 +8,7 @@ from random import Random
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 
+from koordsched.extender.client import Withheld
 from koordsched.fakecluster.errors import ApiStatusError
 from tests.simulation.apiserver import OUTSIDE
 
@@ -70,7 +71,7 @@ class Extender:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    async def post(self, process, url, arguments):
+    async def post(self, process, url, arguments, may_send):
         """What a request of a replica comes to: status and body, or an exception as of aiohttp."""
         rng, verb = self.rng, url.rpartition("/")[2]
         name = f"{process.name} asks extender to {verb}"
@@ -81,7 +82,10 @@ class Extender:
             fate = "fine"
         if fate == "refused":
             raise aiohttp.ClientConnectorError(NOWHERE, OSError("connection refused"))
+        # Until there is a connection.
         await asyncio.sleep(rng.uniform(0.0005, 0.01))
+        if not may_send():
+            raise Withheld
         if fate == "lost before":
             raise aiohttp.ServerDisconnectedError
         # It works on its own, whatever becomes of who asked.
