@@ -225,28 +225,32 @@ class Reflector(Generic[T]):
             return self._failed(error)
         finally:
             self._intake.streaming = False
-        # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
-        if self._clock.monotonic() - began < SETTLED:
-            self._mute_watches = self._mute_watches + 1 if self.events == heard else 0
-            if self._mute_watches < MUTE_WATCHES:
-                return self._backoff.next()
-            log.info("%s: listing again: watches end at once and without an event", self.path)
-            self._listed = False
+        return self._ended(self._clock.monotonic() - began, is_mute=self.events == heard)
+
+    def _ended(self, lasted: float, *, is_mute: bool) -> float:
+        """A watch came to its end, after so many seconds; returns how long to wait before the next."""
+        if lasted >= SETTLED:
             self._mute_watches = 0
-            return self._relist_backoff.next()
+            self._backoff.reset()
+            self._relist_backoff.reset()
+            return 0.0
+        # Servers end watches at will, but one that ends at once, again and again, must not become a busy loop.
+        self._mute_watches = self._mute_watches + 1 if is_mute else 0
+        if self._mute_watches < MUTE_WATCHES:
+            return self._backoff.next()
+        log.info("%s: listing again: watches end at once and without an event", self.path)
+        self._listed = False
         self._mute_watches = 0
-        self._backoff.reset()
-        self._relist_backoff.reset()
-        return 0.0
+        return self._relist_backoff.next()
 
     async def _vanished(self) -> bool:
         """The server does not have the resource (any more), so there are no such objects. False if it is not the server
-        that says so: who denies the core group, which is always there, or has no version is no API server.
+        that says so: who has no version is no API server.
+
+        Objects of the core group stay: it is always there, and nothing is to be learnt from who denies it.
         """
-        if self.state is State.NOT_FOUND:
+        if self.state is State.NOT_FOUND or self.path.startswith("/api/"):
             return True
-        if self.path.startswith("/api/"):
-            return False
         try:
             version = await self._transport.request("GET", "/version", timeout=LIST_TIMEOUT)
         except ClientError as error:
