@@ -28,6 +28,8 @@ def hints(plugin: str, admission: Admission, prospects: Prospects) -> list[HintR
         claimant = admission.claimant(pod)
         if claimant is None:
             return QueueingHint.QUEUE
+        if prospects.had_room(pod):
+            return QueueingHint.SKIP
         if not _concerns(room, claimant.quota.tree.id, claimant.quota.name):
             above = () if not admission.checks_parents else claimant.quota.ancestors()
             if not any(quota.name in room.quotas for quota in above):
@@ -45,10 +47,12 @@ def hints(plugin: str, admission: Admission, prospects: Prospects) -> list[HintR
     def after_deletion(pod: Pod, old: Any, new: Any) -> QueueingHint:
         # Room was announced before this, but a preemptor that waits for its victims listens to deletions alone.
         claimant = admission.claimant(pod)
+        if claimant is None or not isinstance(old, Pod):
+            return QueueingHint.QUEUE
+        is_near = old.node == pod.nominated_node
         return _queue(
-            claimant is None
-            or admission.refusal(claimant) is None
-            or (isinstance(old, Pod) and prospects.waited_in_vain(pod, claimant, old))
+            ((is_near or not prospects.had_room(pod)) and admission.refusal(claimant) is None)
+            or prospects.waited_in_vain(pod, claimant, old)
         )
 
     own = ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_SCALE_DOWN

@@ -109,7 +109,7 @@ class QuotaPreemption:
         refusal = self._ineligible(pod, claimant, codes)
         if refusal:
             # Upstream leaves it to the plugins that rejected the pod to say when its victims are gone.
-            waits = refusal == messages.NOT_ELIGIBLE_TERMINATING
+            waits = claimant is not None and refusal == messages.NOT_ELIGIBLE_TERMINATING
             refused_by = frozenset((self._plugin,)) if waits else frozenset()
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + refusal,)), refused_by=refused_by)
         candidates, texts, refused_by = self._search(cycle, claimant, codes)

@@ -18,6 +18,9 @@ from koordsched.plugins.elasticquota.amounts import Amounts, add_to
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import Group, Member
 
+_ANYTHING: Amounts = {"": 1}
+"""What a pod may lack of which nothing is known."""
+
 
 class Prospects:
     """Remembers where preemption was in vain, and tells from the state when that may be different.
@@ -39,6 +42,14 @@ class Prospects:
         member, claimant = self._books.member(pod.uid), self._admission.claimant(pod)
         if member is not None and claimant is not None:
             self._lacked[member.group] = self._admission.shortage(claimant)
+
+    def had_room(self, pod: Pod) -> bool:
+        """Whether the quota had room for the pod when preemption was last in vain for one like it: it waits for nodes.
+
+        One that the quota refused before that was woken by the room which there has been since.
+        """
+        member = self._books.member(pod.uid)
+        return member is not None and self._lacked.get(member.group, _ANYTHING) == {}
 
     def lacks_less(self, pod: Pod, claimant: Claimant) -> bool:
         """Whether there is a node with enough victims for what is missing now, but not for what was missing before."""

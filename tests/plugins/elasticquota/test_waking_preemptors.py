@@ -164,7 +164,9 @@ def test_whom_the_quota_admits_looks_for_others_once_the_victims_are_gone():
             exposed("second", {"cpu": 1}, "mine", on="beech", priority=1),
             *(pod(name, {"cpu": 1}, on="beech") for name in ("a", "b")),
         )
-        async with cluster(mine(20), *objects, args={"enableRuntimeQuota": False}) as (embedded, running):
+        elsewhere = (pod("c", {"cpu": 1}, "mine", on="cedar"), pod("d", {"cpu": 1}, on="cedar"))
+        args = {"enableRuntimeQuota": False}
+        async with cluster(mine(20), node("cedar", cpu=2), *objects, *elsewhere, args=args) as (embedded, running):
             Kubelet(embedded, grace=40.0)
             embedded.insert(exposed("waits", {"cpu": 3}, "mine", priority=50))
             await asyncio.sleep(5)
@@ -175,6 +177,10 @@ def test_whom_the_quota_admits_looks_for_others_once_the_victims_are_gone():
             remove(embedded, objects[-1])
             await asyncio.sleep(15)
             assert (running.attempts["default/waits"], leaving(embedded, "second")) == (2, False)
+            for thing in elsewhere:
+                remove(embedded, thing)
+            await asyncio.sleep(5)
+            assert running.attempts["default/waits"] == 2, "it waits for its victim"
             await asyncio.sleep(75)
             return embedded.get("Pod", "second"), where(embedded, "waits")
 
