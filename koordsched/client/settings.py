@@ -1,7 +1,7 @@
 """Where the API server is and how to prove who we are: read from a kubeconfig file or from the pod we run in.
 
-The formats and the authentication methods (token, token file, client certificate, exec plugin, auth provider, basic)
-are kubernetes-asyncio's; this module adds clear errors, and when to read everything again.
+The formats and the authentication methods (token, token file, client certificate, auth provider, basic) are
+kubernetes-asyncio's; this module adds clear errors, and when to read everything again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.dateutil import parse_rfc3339
 from kubernetes_asyncio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
     SERVICE_TOKEN_FILENAME,
@@ -26,6 +27,7 @@ from kubernetes_asyncio.config.incluster_config import (
 )
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
+from koordsched.client import execplugin
 from koordsched.client.clock import Clock
 from koordsched.client.errors import ClientError
 
@@ -35,8 +37,8 @@ TOKEN_FILE_RELOAD = 60.0
 CERTIFICATE_RELOAD = 300.0
 """Seconds between readings of client certificate files (client-go transport/cert_rotation.go uses the same)."""
 
-EXEC_TIMEOUT = 60.0
-"""Seconds a credential plugin may take."""
+PROVIDER_TIMEOUT = 60.0
+"""Seconds an identity provider may take."""
 
 EXEC_RENEW_SHARE = 0.8
 """Share of an exec credential's life after which it is renewed, ahead of its expiry."""
@@ -157,12 +159,18 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
     if isinstance(plugin, dict):
         where += f", credential plugin {plugin.get('command')}"
     configuration = Configuration(host="")
+    expiry = None
     try:
+        if isinstance(plugin, dict):
+            status = await execplugin.credentials(plugin)
+            del user["exec"]
+            user.update(execplugin.as_user(status))
+            expiry = parse_rfc3339(status["expirationTimestamp"]) if "expirationTimestamp" in status else None
         loader = KubeConfigLoader(document, wanted, config_base_path=directory)
-        async with asyncio.timeout(EXEC_TIMEOUT):
+        async with asyncio.timeout(PROVIDER_TIMEOUT):
             await loader.load_and_set(configuration)
     except TimeoutError as error:
-        raise ConnectionConfigError(f"{where}: no credentials within {EXEC_TIMEOUT:g} s") from error
+        raise ConnectionConfigError(f"{where}: no credentials within {PROVIDER_TIMEOUT:g} s") from error
     except AssertionError as error:
         raise ConnectionConfigError(f"kubeconfig {path}: context {wanted!r} or its cluster is empty") from error
     except Exception as error:
@@ -172,7 +180,6 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
     address = master or configuration.host
     if not address:
         raise ConnectionConfigError(f"kubeconfig {path}: the cluster of context {wanted!r} names no server")
-    expiry = getattr(loader, "exec_plugin_expiry", None)
     reload_after: float | None = None
     if expiry is not None:
         reload_after = max((expiry.timestamp() - clock.wall()) * EXEC_RENEW_SHARE, SHORTEST_RENEWAL)

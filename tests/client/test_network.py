@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import uvloop
 import yaml
 
+from koordsched.client import execplugin
 from koordsched.client import settings as settings_module
 from koordsched.client.clock import SystemClock
 from koordsched.client.connection import Connection
@@ -390,6 +392,54 @@ async def test_unusable_settings_say_what_is_wrong_where(tmp_path, text, message
     assert str(path) in str(caught.value)
 
 
+HANGS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+CREDENTIAL = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}
+
+
+def plugin(tmp_path, program):
+    """A kubeconfig with a credential plugin that is this program."""
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
+    return kubeconfig(tmp_path, "http://h", {"exec": {**section, "args": ["-c", program, str(tmp_path / "pid")]}})
+
+
+async def test_a_credential_plugin_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(execplugin, "TIMEOUT", 2.0)
+    with pytest.raises(ConnectionConfigError, match="no credentials within 2 s"):
+        await NetworkTransport.open(SystemClock(), kubeconfig=plugin(tmp_path, HANGS))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import sys; sys.exit('log in first')", "exec: process returned 1. log in first"),
+        ("print('{')", "exec: its output is no JSON"),
+        ("print('[]')", "no ExecCredential with a status"),
+        (f"print({json.dumps(CREDENTIAL | {'apiVersion': 'other/v1'})!r})", "its output is of other/v1"),
+        (f"print({json.dumps(CREDENTIAL | {'status': {}})!r})", "neither token nor clientCertificateData"),
+        (
+            f"print({json.dumps(CREDENTIAL | {'status': {'clientCertificateData': 'c'}})!r})",
+            "a certificate without its key",
+        ),
+        (
+            f"print({json.dumps(CREDENTIAL | {'status': {'token': 't', 'expirationTimestamp': 'soon'}})!r})",
+            "credential plugin",
+        ),
+    ],
+)
+async def test_a_credential_plugin_without_credentials_says_why(tmp_path, program, message):
+    with pytest.raises(ConnectionConfigError) as caught:
+        await NetworkTransport.open(SystemClock(), kubeconfig=plugin(tmp_path, program))
+    assert message in str(caught.value)
+
+
+async def test_a_credential_plugin_that_complains_at_length_is_heard(tmp_path):
+    program = f"import sys; sys.stderr.write('x' * 1000000); print({json.dumps(CREDENTIAL)!r})"
+    transport = await NetworkTransport.open(SystemClock(), kubeconfig=plugin(tmp_path, program))
+    await transport.close()
+
+
 async def test_outside_a_cluster_the_message_says_what_to_give():
     with pytest.raises(ConnectionConfigError, match="no --kubeconfig and no --master given"):
         await NetworkTransport.open(SystemClock(), environ={})
@@ -422,3 +472,8 @@ async def test_status_bodies_become_errors(status, headers, body, kind, reason, 
 def test_client_certificates_on_the_loop_of_production(tmp_path, authority, form):
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test_client_certificates(tmp_path, authority, form))
+
+
+def test_a_credential_plugin_that_hangs_is_ended_on_the_loop_of_production(tmp_path, monkeypatch):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test_a_credential_plugin_that_hangs_is_ended(tmp_path, monkeypatch))
