@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from typing import Any
@@ -21,12 +22,15 @@ TIMEOUT = 60.0
 """Seconds a plugin may take."""
 
 
-async def credentials(section: Mapping[str, Any]) -> dict[str, Any]:
+async def credentials(section: Mapping[str, Any], directory: str) -> dict[str, Any]:
     """The `status` of the ExecCredential that the plugin of an `exec` section prints.
 
-    Raises ConfigException, and OSError if it cannot be run.
+    `directory`: of the kubeconfig, where a relative path starts; a bare name is looked up in PATH. Raises
+    ConfigException, and OSError if it cannot be run.
     """
     plugin = ExecProvider(ConfigNode("exec", dict(section)))
+    if os.sep in plugin.args[0]:
+        plugin.args[0] = os.path.join(directory, plugin.args[0])
     output = await _run(plugin)
     try:
         said = json.loads(output)

@@ -162,7 +162,7 @@ async def read_kubeconfig(path: str, context: str | None, master: str, clock: Cl
     expiry = None
     try:
         if isinstance(plugin, dict):
-            status = await execplugin.credentials(plugin)
+            status = await execplugin.credentials(plugin, directory)
             del user["exec"]
             user.update(execplugin.as_user(status))
             expiry = parse_rfc3339(status["expirationTimestamp"]) if "expirationTimestamp" in status else None

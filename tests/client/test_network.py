@@ -440,6 +440,18 @@ async def test_a_credential_plugin_that_complains_at_length_is_heard(tmp_path):
     await transport.close()
 
 
+async def test_a_relative_credential_plugin_is_beside_the_kubeconfig(tmp_path):
+    script = tmp_path / "bin" / "plugin"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\nprint({json.dumps(CREDENTIAL)!r})\n")
+    script.chmod(0o755)
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./bin/plugin"}
+    transport = await NetworkTransport.open(
+        SystemClock(), kubeconfig=kubeconfig(tmp_path, "http://h", {"exec": section})
+    )
+    await transport.close()
+
+
 async def test_outside_a_cluster_the_message_says_what_to_give():
     with pytest.raises(ConnectionConfigError, match="no --kubeconfig and no --master given"):
         await NetworkTransport.open(SystemClock(), environ={})
