@@ -239,9 +239,11 @@ class PreemptionEvictions:
     async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
         """Returns whether the victim was deleted; one that was not bound yet only loses its place."""
         waiting = self._waiting.get(victim.uid)
-        if waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR):
-            return False
-        if self._cancel_binding(victim.uid):
+        gives_up = waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR)
+        gives_up = gives_up or self._cancel_binding(victim.uid)
+        # Somebody else may have bound it while it waited here, and then only its end makes room.
+        is_bound = (self._placed(victim.uid) or victim).wire is None
+        if gives_up and not is_bound:
             return False
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)

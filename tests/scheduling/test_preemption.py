@@ -99,6 +99,32 @@ def test_a_victim_that_found_its_place_again_loses_it_to_the_next_preemptor(writ
     run(main())
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_victim_that_somebody_else_bound_while_it_waited_on_permit_is_deleted(elsewhere, picky):
+    async def main():
+        embedded = Embedded()
+        Kubelet(embedded)
+        embedded.insert(node("alder", cpu="1"))
+        async with scheduler_on(embedded) as running:
+            picky[0].wait = 300.0
+            embedded.insert(pod("v", container(cpu="1")))
+            await asyncio.sleep(1)
+            assert len(running.scheduler.waiting) == 1
+            if elsewhere:
+                embedded.insert(node("beech", cpu="1"))
+            uid = embedded.get("Pod", "v")["metadata"]["uid"]
+            embedded.registry.bind("default", "v", uid, "beech" if elsewhere else "alder")
+            await asyncio.sleep(1)
+            picky[0].wait = 0.0
+            for name in ("p", "q"):
+                embedded.insert(pod(name, container(cpu="1"), priority=100))
+                await asyncio.sleep(30)
+            nodes = [on(embedded, name) for name in ("p", "q", "v")]
+            assert nodes == (["alder", "beech", "gone"] if elsewhere else ["alder", None, "gone"])
+
+    run(main())
+
+
 LATE = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
