@@ -175,8 +175,12 @@ class Cluster:
 
     def _forget_all_but(self, present):
         for uid in self._node_of.keys() - present:
-            self._used[self._node_of.pop(uid)] -= 1
-            self._load_bound.pop(uid, None)
+            self._forget(uid)
+
+    def _forget(self, uid):
+        node = self._node_of.pop(uid, "")
+        if self._load_bound.pop(uid, None) is not None:
+            self._used[node] -= 1
 
     def _lease(self, kind, thing, now):
         holder = thing["spec"].get("holderIdentity") or ""
@@ -188,18 +192,16 @@ class Cluster:
         uid, node = thing["metadata"]["uid"], thing["spec"].get("nodeName", "")
         before = self._node_of.get(uid, "")
         if kind == "DELETED":
-            if self._node_of.pop(uid, ""):
-                self._used[before] -= 1
-            self._load_bound.pop(uid, None)
+            self._forget(uid)
             return
         if before and node != before:
             self.wrong.append(f"pod {thing['metadata']['name']} moved from {before} to {node}")
         if node and not before:
             self._node_of[uid] = node
-            self._used[node] += 1
             self.bindings.append((now, thing["metadata"]["name"]))
             if thing["metadata"].get("labels", {}).get("app") == "load":
                 self._load_bound[uid] = thing["metadata"]["name"]
+                self._used[node] += 1  # pods of other kinds request nothing on these nodes
             if self._used[node] > SLOTS:
                 self.wrong.append(f"{self._used[node]} pods on {node}")
 
