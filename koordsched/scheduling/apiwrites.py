@@ -33,7 +33,7 @@ from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
-from koordsched.scheduling.settling import pauses, settle
+from koordsched.scheduling.settling import pauses, settle_eviction
 
 _log = logging.getLogger(__name__)
 
@@ -178,18 +178,8 @@ class ApiWrites:
         }
         patch = orjson.dumps({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         delete = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}})
-        await self._settle(Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH))
-        await self._settle(Request("DELETE", _pod_path(pod), delete))
-
-    async def _settle(self, request: Request) -> None:
-        """Sends a part of an eviction until it is done, or certainly cannot be. Raises WriteFailed."""
-        try:
-            await settle(self._lanes, Lane.EVICTION, request)
-        except NotFound:
-            return
-        except ClientError as error:
-            if not (isinstance(error, Conflict) and error.is_about_uid):
-                raise WriteFailed(str(error)) from error
+        await settle_eviction(self._lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH))
+        await settle_eviction(self._lanes, Request("DELETE", _pod_path(pod), delete))
 
 
 def _contains(thing: object, changes: object) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.client.errors import AlreadyExists, ClientError, Conflict, NotFound
+from koordsched.client.errors import AlreadyExists, ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, Request
 from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
-from koordsched.scheduling.settling import settle
+from koordsched.scheduling.settling import settle, settle_eviction
 
 
 class ObjectWrites:
@@ -52,10 +52,4 @@ class ObjectWrites:
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
-        try:
-            await settle(self._lanes, Lane.EVICTION, Request("POST", path, orjson.dumps(body)))
-        except NotFound:
-            return
-        except ClientError as error:
-            if not (isinstance(error, Conflict) and error.is_about_uid):
-                raise WriteFailed(str(error)) from error
+        await settle_eviction(self._lanes, Request("POST", path, orjson.dumps(body)))

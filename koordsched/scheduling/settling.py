@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from koordsched.client.errors import Ambiguous
+from koordsched.client.errors import Ambiguous, ClientError, Conflict, NotFound
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import Request, Response
+from koordsched.framework.handle import WriteFailed
 
 _FIRST, _LONGEST = 0.1, 5.0
 
@@ -31,3 +32,17 @@ async def settle(lanes: Lanes, lane: Lane, request: Request) -> Response:
             return await lanes.submit(lane, request)
         except Ambiguous:
             await asyncio.sleep(next(waits))
+
+
+async def settle_eviction(lanes: Lanes, request: Request) -> None:
+    """The same for a part of an eviction, which a pod that is gone, or another one of its name, fulfils, too.
+
+    Raises WriteFailed.
+    """
+    try:
+        await settle(lanes, Lane.EVICTION, request)
+    except NotFound:
+        return
+    except ClientError as error:
+        if not (isinstance(error, Conflict) and error.is_about_uid):
+            raise WriteFailed(str(error)) from error
