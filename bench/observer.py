@@ -6,26 +6,8 @@ import asyncio
 import time
 from types import TracebackType
 
-import msgspec
-
 from bench.watching import Event, WatchLost, pod_events
 from koordsched.client.transport import Transport
-
-
-class _Meta(msgspec.Struct):
-    name: str
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
 class Observer:
@@ -82,7 +64,7 @@ class Observer:
     def _take(self, event: Event, at: float) -> None:
         if event.type not in ("ADDED", "MODIFIED"):
             return
-        pod = _decode_pod(event.object)
+        pod = event.object
         name = pod.metadata.name
         if not name.startswith(self._prefix):
             return

@@ -9,36 +9,14 @@ import msgspec
 
 from bench.api import Api, collection
 from bench.manifests import node, objects_of, pod
-from bench.watching import Event, pod_events
+from bench.watching import Event, Pod, pod_events
 from bench.workloads import Catalog, Churn, Deletion, Objects, Workload
 
 CHURN = "churn-"
 """Names of the pods and nodes that come meanwhile begin with this."""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    uid: str
-    deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: float | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-    @property
-    def path(self) -> str:
-        """Where the API server has it."""
-        return f"/api/v1/namespaces/{quote(self.metadata.namespace)}/pods/{quote(self.metadata.name)}"
-
-
-_decode_pod = msgspec.json.Decoder(_Pod).decode
+_decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 class Unrest:
@@ -111,7 +89,7 @@ class Unrest:
     def _look(self, event: Event, ending: dict[str, asyncio.Task[None]]) -> None:
         if event.type != "MODIFIED":
             return
-        found = _decode_pod(event.object)
+        found = event.object
         meta = found.metadata
         if meta.deletion_timestamp is None or not found.spec.node_name or meta.uid in ending:
             return

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from http import HTTPStatus
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,27 +27,44 @@ class WatchLost(Exception):
     """The watch cannot go on where it ended; the figures would be wrong."""
 
 
-class Event(msgspec.Struct):
-    """One event; `object` is still encoded."""
+class Meta(msgspec.Struct, rename="camel"):
+    """What is read of a pod's metadata."""
 
-    type: str
-    object: msgspec.Raw
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: float | None = None
 
 
-class _Failure(msgspec.Struct):
+class Spec(msgspec.Struct, rename="camel"):
+    """What is read of a pod's spec."""
+
+    node_name: str = ""
+
+
+class Pod(msgspec.Struct):
+    """What is read of a pod. `message`: of the Status that stands in its place where the watch fails."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    spec: Spec = msgspec.field(default_factory=Spec)
     message: str = ""
 
-
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"/api/v1/namespaces/{quote(self.metadata.namespace)}/pods/{quote(self.metadata.name)}"
 
 
-_decode_event = msgspec.json.Decoder(Event).decode
-_decode_object = msgspec.json.Decoder(_Object).decode
+class Event(msgspec.Struct):
+    """One event, read in one pass: who measures shares the machine with what is measured."""
+
+    type: str
+    object: Pod
+
+
+_decode = msgspec.json.Decoder(Event).decode
 
 
 async def pod_events(transport: Transport, resource_version: str) -> AsyncGenerator[list[Event], None]:
@@ -59,7 +77,7 @@ async def pod_events(transport: Transport, resource_version: str) -> AsyncGenera
         async with aclosing(_stream(transport, resource_version)) as arriving:
             async for events in arriving:
                 yield events
-                resource_version = _decode_object(events[-1].object).metadata.resource_version
+                resource_version = events[-1].object.metadata.resource_version
         await asyncio.sleep(_PAUSE)
 
 
@@ -83,7 +101,7 @@ async def _stream(transport: Transport, resource_version: str) -> AsyncGenerator
 
 
 def _event(line: bytes) -> Event:
-    event = _decode_event(line)
+    event = _decode(line)
     if event.type == "ERROR":
-        raise WatchLost(msgspec.json.decode(event.object, type=_Failure).message)
+        raise WatchLost(event.object.message)
     return event

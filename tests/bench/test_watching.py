@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from bench.api import Api
@@ -54,7 +53,7 @@ class Watch:
     async def follow(self, version, pods):
         """Until so many pods were shown."""
         async for events in pod_events(self._transport, version):
-            self.names += [msgspec.json.decode(event.object)["metadata"]["name"] for event in events]
+            self.names += [event.object.metadata.name for event in events]
             if len(self.names) >= pods:
                 return
 

@@ -116,9 +116,12 @@ class QuotaBooks:
 
     def members(self, quota: Quota) -> Iterator[Member]:
         """The pods directly in a quota, in no particular order."""
-        for claim in self._claims.get(quota, ()):
-            for group in self._parties[claim].groups.values():
-                yield from group.members.values()
+        for group in self.groups(quota):
+            yield from group.members.values()
+
+    def groups(self, quota: Quota) -> list[Group]:
+        """The same in groups that count alike."""
+        return [group for claim in self._claims.get(quota, ()) for group in self._parties[claim].groups.values()]
 
     def member(self, uid: str) -> Member | None:
         """The pod of that uid, as it is counted."""
@@ -182,7 +185,7 @@ class QuotaBooks:
         quota = self.trees.quotas.get(name)
         recount: list[Group] = []
         if quota is not None and quota.max_names != frozenset(reading.definition.max):
-            recount = self._groups_in(quota)
+            recount = self.groups(quota)
         for group in recount:
             self._uncount(group)
         changed = self.trees.define(reading.definition)
@@ -198,7 +201,7 @@ class QuotaBooks:
         del self._readings[name]
         moved = self._redirect(self._names.remove(name))
         remaining = self.trees.quotas.get(name)
-        recount = self._groups_in(remaining) if remaining is not None else []
+        recount = self.groups(remaining) if remaining is not None else []
         for group in recount:
             self._uncount(group)
         self.trees.undefine(name)
@@ -223,9 +226,6 @@ class QuotaBooks:
             for group in party.groups.values():
                 self._count(group, quota)
         return touched
-
-    def _groups_in(self, quota: Quota) -> list[Group]:
-        return [group for claim in self._claims.get(quota, ()) for group in self._parties[claim].groups.values()]
 
     def _count(self, group: Group, quota: Quota | None) -> None:
         """The pods of a group, which counts nowhere, count in this quota from now on."""

@@ -69,13 +69,14 @@ def group_key(pod: Pod) -> GroupKey:
 class Group:
     """Pods in the books that count alike.
 
-    `members`: by uid; `tally`: how they count in their quota, None if they belong to none.
+    `members`: by uid; `priority`: of each of them; `tally`: how they count in their quota, None if they belong to none.
     """
 
-    __slots__ = ("__weakref__", "claim", "key", "members", "non_preemptible", "requested", "tally")
+    __slots__ = ("__weakref__", "claim", "key", "members", "non_preemptible", "priority", "requested", "tally")
 
     def __init__(self, key: GroupKey, claim: Claim, asked: Requested, *, non_preemptible: bool) -> None:
         self.key = key
+        self.priority = key[3].priority
         self.claim = claim
         self.requested = asked
         self.non_preemptible = non_preemptible

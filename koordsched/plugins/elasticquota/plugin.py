@@ -25,6 +25,7 @@ from koordsched.plugins.elasticquota.hints import hints
 from koordsched.plugins.elasticquota.preemption import QuotaPreemption
 from koordsched.plugins.elasticquota.prospects import Prospects
 from koordsched.plugins.elasticquota.settings import Settings
+from koordsched.plugins.elasticquota.victims import QuotaVictims
 from koordsched.queue.hints import HintRegistration
 
 
@@ -60,12 +61,9 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         self.admission = Admission(
             self.books, by_runtime=args.enable_runtime_quota, checks_parents=args.enable_check_parent_quota
         )
-        self._preemption = QuotaPreemption(
-            self.name, handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
-        )
-        self._prospects = Prospects(
-            handle, self.books, self.admission, spares_default_quota=args.disable_default_quota_preemption
-        )
+        victims = QuotaVictims(handle, self.books, spares_default_quota=args.disable_default_quota_preemption)
+        self._preemption = QuotaPreemption(self.name, handle, self.books, self.admission, victims)
+        self._prospects = Prospects(handle, self.books, self.admission, victims)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Room in a quota, victims in it, and changes of the pod's own that matter to its quota."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koordsched.api.quota import DEFAULT_QUOTA
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
@@ -21,7 +20,7 @@ from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
 from koordsched.plugins.elasticquota.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
-from koordsched.plugins.elasticquota.quota import Quota
+from koordsched.plugins.elasticquota.victims import QuotaVictims
 from koordsched.plugins.preemption.budgets import Budgets
 from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.preemption.dryrun import DryRun
@@ -93,13 +92,13 @@ class QuotaPreemption:
     """Finds the node where making room costs least."""
 
     def __init__(
-        self, plugin: str, handle: Handle, books: QuotaBooks, admission: Admission, *, spares_default_quota: bool
+        self, plugin: str, handle: Handle, books: QuotaBooks, admission: Admission, victims: QuotaVictims
     ) -> None:
         self._plugin = plugin
         self._handle = handle
         self._books = books
         self._admission = admission
-        self._spares_default_quota = spares_default_quota
+        self._victims = victims
         self._budgets = handle.cluster.shared(Budgets)
         self._table = handle.cluster.shared(VictimTable)
 
@@ -156,7 +155,7 @@ class QuotaPreemption:
                 refusing.extend((codes == code).nonzero()[0].tolist())
             else:
                 texts[messages.NOT_HELPFUL] += count
-        victims = self._victims(cycle.pod, claimant)
+        victims = self._victims.by_row(cycle.pod, claimant.quota) if claimant is not None else {}
         candidates_on = victims.keys() & set(refusing)
         self._count_others(texts, [row for row in refusing if row not in candidates_on], cycle.pod)
         if claimant is None or not candidates_on:
@@ -252,25 +251,6 @@ class QuotaPreemption:
                 victims = tuple(pods[k] for k in np.flatnonzero(outcome.victims[:, i]).tolist())
                 results.append(Candidate(row, victims, int(violations[i])))
         return results
-
-    def _victims(self, pod: Pod, claimant: Claimant | None) -> dict[int, list[tuple[Pod, Amounts]]]:
-        """By row, the pods that may be evicted for this one, with what they hold of the quota."""
-        found: dict[int, list[tuple[Pod, Amounts]]] = {}
-        if claimant is None or self._is_spared(claimant.quota):
-            return found
-        assigned = self._handle.cluster.assigned
-        own = self._handle.own_replicas
-        priority = pod.priority
-        for member in self._books.members(claimant.quota):
-            if not member.assigned or member.non_preemptible or member.pod.shape.priority >= priority:
-                continue
-            placed = assigned.get(member.pod.uid)
-            if placed is not None and placed.row >= 0 and placed not in own:
-                found.setdefault(placed.row, []).append((placed, member.counted))
-        return found
-
-    def _is_spared(self, quota: Quota) -> bool:
-        return self._spares_default_quota and quota.name == DEFAULT_QUOTA
 
     def _count_others(self, texts: Counter[str], rows: list[int], pod: Pod) -> None:
         names = self._handle.cluster.table.names

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from koordsched.api.quota import DEFAULT_QUOTA
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to
+from koordsched.plugins.elasticquota.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
-from koordsched.plugins.elasticquota.members import Group, Member
+from koordsched.plugins.elasticquota.members import Group
+from koordsched.plugins.elasticquota.victims import QuotaVictims
 
 _ANYTHING: Amounts = {"": 1}
 """What a pod may lack of which nothing is known."""
@@ -25,15 +25,14 @@ _ANYTHING: Amounts = {"": 1}
 class Prospects:
     """Remembers where preemption was in vain, and tells from the state when that may be different.
 
-    The cost of an answer is that of a quota's own pods, and only events that are about this quota ask.
+    The cost of an answer is that of a quota's less important pods, and only events that are about this quota ask.
     """
 
-    def __init__(self, handle: Handle, books: QuotaBooks, admission: Admission, *, spares_default_quota: bool) -> None:
+    def __init__(self, handle: Handle, books: QuotaBooks, admission: Admission, victims: QuotaVictims) -> None:
         self._cluster = handle.cluster
-        self._own_replicas = handle.own_replicas
         self._books = books
         self._admission = admission
-        self._spares_default_quota = spares_default_quota
+        self._victims = victims
         self._lacked: WeakKeyDictionary[Group, Amounts | None] = WeakKeyDictionary()
         """What pods of a group lacked when preemption was last in vain for one; None: no eviction would have helped."""
 
@@ -54,28 +53,28 @@ class Prospects:
     def lacks_less(self, pod: Pod, claimant: Claimant) -> bool:
         """Whether there is a node with enough victims for what is missing now, but not for what was missing before."""
         member = self._books.member(pod.uid)
-        if member is None or member.group not in self._lacked or not self._may_preempt(pod, claimant):
+        if member is None or member.group not in self._lacked or not self._victims.are_sought(pod, claimant.quota):
             return False
         before, now = self._lacked[member.group], self._admission.shortage(claimant)
         if now is None:
             return False
         if before is None:
-            return any(_covers(held, now) for held in self._victims(pod, claimant).values())
+            return any(_covers(held, now) for held in self._held(pod, claimant).values())
         if not any(now.get(name, 0) < amount for name, amount in before.items()):
             return False
-        return any(_covers(held, now) and not _covers(held, before) for held in self._victims(pod, claimant).values())
+        return any(_covers(held, now) and not _covers(held, before) for held in self._held(pod, claimant).values())
 
     def can_take_from(self, pod: Pod, claimant: Claimant, victim: Pod) -> bool:
         """Whether with this pod, which may be preempted from now on, its node has enough victims."""
         member = self._books.member(victim.uid)
-        if member is None or not self._is_victim(member, pod, claimant) or not self._may_preempt(pod, claimant):
+        if member is None or not self._victims.include(member, pod, claimant.quota):
             return False
         missing = self._admission.shortage(claimant)
         placed = self._cluster.assigned.get(victim.uid)
         return (
             missing is not None
             and placed is not None
-            and _covers(self._victims(pod, claimant).get(placed.row, {}), missing)
+            and _covers(self._held(pod, claimant).get(placed.row, {}), missing)
         )
 
     def waited_in_vain(self, pod: Pod, claimant: Claimant, gone: Pod) -> bool:
@@ -86,39 +85,19 @@ class Prospects:
         if gone.node != pod.nominated_node or not self._concerns(gone, pod, claimant):
             return False
         row = self._cluster.table.row_of.get(pod.nominated_node)
-        if row is None or not self._may_preempt(pod, claimant):
+        if row is None:
             return False
         others = self._cluster.pods_on(row).values()
         if any(other.deleting and self._concerns(other, pod, claimant) for other in others):
             return False
         missing = self._admission.shortage(claimant)
-        return missing is not None and any(_covers(held, missing) for held in self._victims(pod, claimant).values())
+        return missing is not None and any(_covers(held, missing) for held in self._held(pod, claimant).values())
 
     def _concerns(self, other: Pod, pod: Pod, claimant: Claimant) -> bool:
         return other.priority < pod.priority and self._books.quota_of(other) is claimant.quota
 
-    def _may_preempt(self, pod: Pod, claimant: Claimant) -> bool:
-        spared = self._spares_default_quota and claimant.quota.name == DEFAULT_QUOTA
-        return not pod.shape.never_preempts and not spared
-
-    def _victims(self, pod: Pod, claimant: Claimant) -> dict[int, Amounts]:
-        """Row -> what pods there that may be preempted for this one hold of its quota."""
-        found: dict[int, Amounts] = {}
-        for member in self._books.members(claimant.quota):
-            if self._is_victim(member, pod, claimant):
-                placed = self._cluster.assigned.get(member.pod.uid)
-                if placed is not None and placed.row >= 0:
-                    add_to(found.setdefault(placed.row, {}), member.counted)
-        return found
-
-    def _is_victim(self, member: Member, pod: Pod, claimant: Claimant) -> bool:
-        return (
-            member.assigned
-            and not member.non_preemptible
-            and member.quota is claimant.quota
-            and member.pod.priority < pod.priority
-            and member.pod not in self._own_replicas
-        )
+    def _held(self, pod: Pod, claimant: Claimant) -> dict[int, Amounts]:
+        return self._victims.held_by_row(pod, claimant.quota)
 
 
 def _covers(held: Amounts, missing: Amounts) -> bool:
