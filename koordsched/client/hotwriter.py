@@ -158,16 +158,23 @@ class HotWriter:
             self._opening -= 1
             if isinstance(error, ssl.SSLError):
                 target.suspect()
-            reason = str(error) or f"no connection within {CONNECT_TIMEOUT:g} s"
-            # The youngest still have attempts under way, and nothing is known of those.
-            self._fail_waiting(f"cannot connect to {target.base_url}: {reason}", but=self._opening)
+            self._not_opened(str(error) or f"no connection within {CONNECT_TIMEOUT:g} s")
             return
         except asyncio.CancelledError:
             self._opening -= 1
             raise
         self._opening -= 1
         self.connections_opened += 1
+        if not connection.usable:
+            # As by a load balancer with nobody behind it. Nobody else opens one for the request that waits for this.
+            self._not_opened("the connection was closed as soon as it was there")
+            return
         self._released(connection)
+
+    def _not_opened(self, reason: str) -> None:
+        """Ends the requests for which no connection is being opened any more."""
+        # The youngest still have attempts under way, and nothing is known of those.
+        self._fail_waiting(f"cannot connect to {self._connection.base_url}: {reason}", but=self._opening)
 
     def _released(self, connection: HttpConnection) -> None:
         """Gives a free connection to the request that has waited longest, or keeps it for the next one."""

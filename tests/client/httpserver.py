@@ -50,6 +50,8 @@ class _Connection(asyncio.Protocol):
         self.transport = transport
         self.server.connections.append(self)
         self.on_message_begin()
+        if self.server.turns_away:
+            transport.abort()
 
     def connection_lost(self, error):
         self.server.connections.remove(self)
@@ -76,7 +78,10 @@ class _Connection(asyncio.Protocol):
 
 
 class HttpServer:
-    """`answer(exchange)` is called for each request; by default it replies 200 with an empty object."""
+    """`answer(exchange)` is called for each request; by default it replies 200 with an empty object.
+
+    `turns_away`: every connection is reset as soon as it is there, as by a load balancer with nobody behind it.
+    """
 
     def __init__(self, tls=None):
         self.tls = tls
@@ -84,6 +89,7 @@ class HttpServer:
         self.exchanges = []
         self.connections = []
         self.opened = 0
+        self.turns_away = False
 
     async def start(self, port=0):
         def connection():

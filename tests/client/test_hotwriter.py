@@ -186,6 +186,19 @@ async def test_a_refused_connection_is_not_sent_and_later_ones_succeed():
         await server.stop()
 
 
+async def test_nobody_waits_for_connections_that_are_reset_at_once():
+    """As many times as it takes to meet every order in which sockets tell of it."""
+    async with HttpServer() as server, Client(server.url) as client:
+        for _ in range(10):
+            server.turns_away = True
+            outcomes = await asyncio.gather(*[client.ask() for _ in range(20)])
+            assert {type(o) for o in outcomes} <= {NotSent, Ambiguous}
+            server.turns_away = False
+            assert (await client.ask()).status == 200
+            client.writer.drop_connections()
+        assert not client.writer._waiting
+
+
 async def test_a_server_that_closes_idle_connections_costs_nothing():
     async with HttpServer() as server, Client(server.url) as client:
         await client.ask()
@@ -361,6 +374,7 @@ async def test_many_requests_under_churn_each_get_their_own_answer():
         test_connections_are_reused_and_as_many_as_needed,
         test_a_refused_connection_is_not_sent_and_later_ones_succeed,
         test_an_address_that_does_not_answer_is_not_waited_for,
+        test_nobody_waits_for_connections_that_are_reset_at_once,
         test_a_server_that_closes_idle_connections_costs_nothing,
         test_refused_credentials_are_renewed_once_for_all,
         test_dropping_connections_ends_what_is_under_way,
