@@ -43,6 +43,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 _HANDED_OVER_AT_ONCE = 64
 _AT_LEISURE = 8
 """Events handed to the sink at a time while there is no hurry: an API server busy with Events tells kubelets later."""
+_LATE = 10.0
+"""Seconds after which an event that waits is urgent: whoever looks at the pod does not find it."""
 
 OnResult = Callable[[int], None]
 """Receives the HTTP status of the answer, 0 if there was none."""
@@ -69,8 +71,8 @@ class EventSink(Protocol):
 class _Event:
     """An event that was recorded, and how far it got."""
 
-    __slots__ = ("count", "exists", "instance", "key", "last_ns", "last_seen", "name", "note", "queued", "time_ns",
-                 "tries", "written", "written_at")  # fmt: skip
+    __slots__ = ("count", "exists", "instance", "key", "last_ns", "last_seen", "name", "note", "queued", "queued_at",
+                 "time_ns", "tries", "written", "written_at")  # fmt: skip
 
     def __init__(self, key: EventKey, instance: str, name: str, note: str, time_ns: int, now: float) -> None:
         self.key = key
@@ -79,8 +81,8 @@ class _Event:
         self.note = note
         #: Wall time of the first and of the latest occurrence, nanoseconds.
         self.time_ns = self.last_ns = time_ns
-        #: Monotonic time of the latest occurrence and of the latest write, seconds.
-        self.last_seen = self.written_at = now
+        #: Monotonic time of the latest occurrence, of the latest write, and when it came to wait for the next, seconds.
+        self.last_seen = self.written_at = self.queued_at = now
         self.count = 1
         #: The count that the API server has; 0 before it has the event.
         self.written = 0
@@ -94,8 +96,9 @@ class EventBroadcaster:
     """Writes what its recorders record.
 
     `capacity` bounds the events that wait (about 1 KB each): further ones are dropped and counted. `max_in_flight`
-    bounds those handed to the sink at a time when half of that is reached or the end is near, `max_series` the events
-    remembered to recognise repetitions. Before `run`, and when the API server does not answer, events just wait.
+    bounds those handed to the sink at a time when half of that is reached, the first has waited for long or the end is
+    near, `max_series` the events remembered to recognise repetitions. Before `run`, and when the API server does not
+    answer, events just wait.
 
     `sent`, `coalesced` (events that cost no write because they repeat another) and `dropped` by reason are for metrics.
     """
@@ -221,6 +224,7 @@ class EventBroadcaster:
 
     def _enqueue(self, event: _Event) -> None:
         event.queued = True
+        event.queued_at = self._clock.monotonic()
         self._waiting.append(event)
         self._schedule_pump()
 
@@ -235,7 +239,11 @@ class EventBroadcaster:
 
     @property
     def _wanted_in_flight(self) -> int:
-        in_haste = self._drained is not None or 2 * len(self._waiting) >= self._capacity
+        in_haste = (
+            self._drained is not None
+            or 2 * len(self._waiting) >= self._capacity
+            or (self._waiting and self._clock.monotonic() - self._waiting[0].queued_at >= _LATE)
+        )
         return self._max_in_flight if in_haste else min(_AT_LEISURE, self._max_in_flight)
 
     @property

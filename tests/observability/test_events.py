@@ -394,6 +394,22 @@ def test_few_are_written_at_a_time_until_half_of_those_that_may_wait_do(events: 
     in_world(test, Sink(hold=True), capacity=100, max_in_flight=20)
 
 
+@pytest.mark.parametrize(("waited", "handed_over"), [(9.9, 8 + 1), (10.1, 7 + 1 + 13)])
+def test_what_has_waited_for_long_is_urgent(waited: float, handed_over: int) -> None:
+    """8 at a time, and up to 20 once the first of those that wait has done so for ten seconds."""
+
+    async def test(world: World) -> None:
+        for number in range(40):
+            world.recorder.scheduled(pod(f"p{number}"), "node-1")
+        await world.settle(waited)
+        assert len(world.sink.requests) == 8
+        world.sink.held.pop(0)(201)
+        await world.settle()
+        assert len(world.sink.requests) == handed_over
+
+    in_world(test, Sink(hold=True), capacity=100, max_in_flight=20)
+
+
 def test_at_the_end_there_is_no_time_to_lose() -> None:
     async def test(world: World) -> None:
         for number in range(30):
