@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -67,17 +68,23 @@ class Decision:
         self._budgets = budgets
         self._remembered = remembered
         self._now = handle.clock.wall()
-        self._lockstep = Lockstep(handle.cluster.table, handle.filtering, cycle)
-        self._together = self._lockstep.applies
-        # Where other nodes matter, every decision changes what the next ones depend on.
-        self._lasting = self._together and not handle.filtering.pod_filters(cycle)
+
+    @cached_property
+    def _lockstep(self) -> Lockstep:
+        """Made when there is somebody to evict: most pods of a full cluster are as important as everybody else."""
+        return Lockstep(self._handle.cluster.table, self._handle.filtering, self._cycle)
+
+    @cached_property
+    def _lasting(self) -> bool:
+        """Whether what is found may be remembered: where other nodes matter, every decision changes it."""
+        return not self._handle.filtering.pod_filters(self._cycle)
 
     def on(self, rows: RowArray) -> tuple[Found, int]:
         """The results for rows with pods of lower priority, in the order of the rows, and how many have none."""
         some = self._table.counts(rows, self._pod.priority, self._now) > 0
         missing = len(rows) - int(np.count_nonzero(some))
         rows = rows[some]
-        if not self._together:
+        if not len(rows) or not self._lockstep.applies:
             return self._one_by_one(rows), missing
         if self._lasting:
             return self._remembered_or_new(rows), missing
