@@ -18,8 +18,9 @@ from tests.soak.run import Plan, Report, Soak
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """What the command line asks for.
 
-    Ten minutes of warm-up, or a third of a shorter run: what the scheduler keeps in memory rises with the backlog after
-    an outage, so that the first two restarts of the server belong to it.
+    Ten minutes of warm-up, or a third of a shorter run. A process keeps the memory of the largest backlog that it ever
+    had, and the backlog after an outage is now larger, now smaller: the first outage, which belongs to the warm-up, is
+    the longest, so that what grows afterwards grows with time.
     """
     duration = arguments.minutes * 60
     return Plan(
@@ -27,6 +28,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         rate=arguments.rate,
         warm_up=arguments.warm_up * 60 or min(600.0, duration / 3),
         restart_every=arguments.restart_every or min(240.0, duration / 3),
+        first_outage=min(20.0, duration / 90),
         cut_every=min(45.0, duration / 6),
         sample_every=min(10.0, duration / 60),
         seed=arguments.seed,

@@ -37,12 +37,16 @@ EXPIRE_EVERY = 30.0
 
 
 class Plan(msgspec.Struct):
-    """What to run. Times in seconds; `rate` in pods per second."""
+    """What to run. Times in seconds; `rate` in pods per second.
+
+    `first_outage`: how much longer than a restart takes the server stays away the first time.
+    """
 
     duration: float
     rate: float
     warm_up: float
     restart_every: float
+    first_outage: float
     cut_every: float
     sample_every: float
     seed: int
@@ -201,6 +205,8 @@ class Soak:
             observer.lost()
             self._server.signal(signal.SIGTERM)
             await self._server.ended()
+            if len(self._restarts) == 1:
+                await asyncio.sleep(self._plan.first_outage)
             await self._start_server()
             self._say(f"{began - self._began:6.0f} s: the server was away for {self._now() - began:.1f} s")
             await self._until(lambda: observer.up_to_date, PATIENCE)

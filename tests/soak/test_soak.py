@@ -16,6 +16,7 @@ PLAN = Plan(
     rate=30.0,
     warm_up=20.0,
     restart_every=25.0,
+    first_outage=1.0,
     cut_every=9.0,
     sample_every=1.0,
     seed=1,
