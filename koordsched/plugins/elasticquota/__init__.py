@@ -9,8 +9,8 @@ How it is put together, from the inside out:
 * `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there; `books`
   keeps the trees in step with the cluster, `nodes` with what there is to distribute (one `QuotaBooks` per cluster
   state, whatever the number of profiles).
-* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota, `hints` wakes pods when
-  there is `room` or there are `prospects` of victims, `messages` and `explanation` say why.
+* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota at the cost of `victims`,
+  `hints` wakes pods when there is `room` or there are `prospects` of victims, `messages` and `explanation` say why.
 
 For controllers (status, metrics, revocation, built-in objects) and commands, the surface to build on is:
 
@@ -27,6 +27,7 @@ For controllers (status, metrics, revocation, built-in objects) and commands, th
     books.quota_of(pod)          the Quota a pod belongs to now; None only with gate DisableDefaultQuota
     books.members(quota)         the pods directly in it, unordered: Member(.pod, .counted, .assigned,
                                  .non_preemptible)
+    books.groups(quota)          the same in groups of pods that count alike: Group(.members, .priority, .tally, ...)
 
     quota.name, .tree.id, .parent (a Quota or None), .children (by name), .is_parent, .is_root, .is_tree_root, .lent,
     quota.takes_part             False for root, default and system quota, for which no runtime is computed
