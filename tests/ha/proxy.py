@@ -54,7 +54,7 @@ class Proxy:
         try:
             there = self._pump(reader, other_writer, self._remember)
             await asyncio.gather(there, self._pump(other_reader, writer, False))
-        except OSError:
+        except (OSError, RuntimeError):  # the latter is uvloop's, of a connection that is gone
             pass  # either side may go at any time: that is what it is here for
         finally:
             for end in (writer, other_writer):
