@@ -59,6 +59,9 @@ class Options:
 @click.option("--rate", type=float, default=0.0, metavar="PODS/S",
               help="Pods arrive at this rate while the scheduler runs; -1: as fast as they can be created. "
               "Default: they wait when it starts.")  # fmt: skip
+@click.option("--small-pods", is_flag=True,
+              help="Pods without what real ones have and schedulers skip (environment, managed fields, volumes), as "
+              "in scheduler_perf.")  # fmt: skip
 @click.option("--yardstick/--no-yardstick", default=True, show_default=True,
               help="Measure the bare binder, with and without events, as the ceiling.")  # fmt: skip
 @click.option("--ceiling-only", is_flag=True, help="Of the two, only the one with events.")
@@ -75,6 +78,7 @@ def main(
     nodes: int,
     pods: int,
     rate: float,
+    small_pods: bool,
     yardstick: bool,
     ceiling_only: bool,
     rounds: int,
@@ -89,7 +93,7 @@ def main(
         options = Options(
             commands=_commands(schedulers, with_yardstick=yardstick, ceiling_only=ceiling_only),
             workloads=_workloads(catalog, names, nodes, pods),
-            plan=Plan(rate, patience),
+            plan=Plan(rate, patience, full_size=not small_pods),
             rounds=rounds,
             out=out,
         )
@@ -140,7 +144,7 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
         known = Server(kubeconfig, transport.server, settings.authorization.removeprefix("Bearer "))
         number = 0
         for name, workload in options.workloads.items():
-            population = Population(api, catalog, workload)
+            population = Population(api, catalog, workload, full_size=options.plan.full_size)
             await population.clear()
             await population.clear_ground()
             await population.create_ground()
@@ -150,7 +154,7 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
                 for command in options.commands:
                     number += 1
                     console.print(f"{name}: {command.name} ...", style="dim")
-                    trial = Trial(api, known, catalog, name, workload, options.out)
+                    trial = Trial(api, known, catalog, name, workload, population, options.out)
                     report.results.append(await trial.run(command, number, options.plan))
             results = [result for result in report.results if result.workload == name]
             console.print(table(name, results, CEILING))

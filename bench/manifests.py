@@ -7,7 +7,7 @@ it, and decoding it is part of every scheduler's work, so measured pods are fill
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -199,7 +199,7 @@ def pods_of(
     prefix: str,
     scheduler: str,
     *,
-    nodes: list[str] | None = None,
+    nodes: Sequence[str] = (),
     full_size: bool = True,
 ) -> Iterator[Manifest]:
     """The pods of a group, on `nodes` in turns if given."""

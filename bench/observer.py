@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from types import TracebackType
 
@@ -13,7 +14,8 @@ from koordsched.client.transport import Transport
 class Observer:
     """Follows all pods whose names begin with `prefix`. Times are monotonic, in seconds.
 
-    `appeared`, `bound`: pod name -> when the watch showed it. Use as an async context manager.
+    `appeared`, `bound`: pod name -> when the watch showed it; `first_change`: when one was first seen changed, infinite
+    before. Use as an async context manager.
     """
 
     def __init__(self, transport: Transport, prefix: str, resource_version: str) -> None:
@@ -25,6 +27,7 @@ class Observer:
         self.appeared: dict[str, float] = {}
         self.bound: dict[str, float] = {}
         self.nodes: dict[str, str] = {}
+        self.first_change = math.inf
 
     async def __aenter__(self) -> Observer:
         self._watching = asyncio.get_running_loop().create_task(self._watch())
@@ -70,6 +73,8 @@ class Observer:
             return
         if event.type == "ADDED":
             self.appeared.setdefault(name, at)
+        else:
+            self.first_change = min(self.first_change, at)
         if pod.spec.node_name and name not in self.bound:
             self.bound[name] = at
             self.nodes[name] = pod.spec.node_name

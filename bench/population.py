@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from bench.manifests import (
     priority_classes,
 )
 from bench.unrest import CHURN
-from bench.workloads import Catalog, Workload
+from bench.workloads import Catalog, Pods, Workload
 
 OURS = ",".join(f"{key}={value}" for key, value in MARK.items())
 """Selects what the benchmark made, and nothing else."""
@@ -43,12 +44,13 @@ class _Object(msgspec.Struct):
 
 
 class Population:
-    """The objects of one workload on one API server."""
+    """The objects of one workload on one API server. `full_size`: pods have the size of real ones."""
 
-    def __init__(self, api: Api, catalog: Catalog, workload: Workload) -> None:
+    def __init__(self, api: Api, catalog: Catalog, workload: Workload, *, full_size: bool = True) -> None:
         self._api = api
         self._catalog = catalog
         self._workload = workload
+        self._full_size = full_size
         self._names = [manifest["metadata"]["name"] for manifest in nodes_of(catalog, workload.nodes)]
 
     async def create_ground(self) -> None:
@@ -75,13 +77,16 @@ class Population:
     async def create_init(self, scheduler: str, nobody: str) -> None:
         """The pods that are there before the first measured one. Those that must wait are the scheduler `nobody`'s."""
         for number, group in enumerate(self._workload.init):
-            await self._api.create_all(pods_of(self._catalog, group, f"init-{number}", scheduler, nodes=self._names))
+            await self._api.create_all(self._pods(group, f"init-{number}", scheduler, self._names))
         for number, group in enumerate(self._workload.pending):
-            await self._api.create_all(pods_of(self._catalog, group, f"pending-{number}", nobody))
+            await self._api.create_all(self._pods(group, f"pending-{number}", nobody))
 
     def measured(self, prefix: str, scheduler: str) -> list[Manifest]:
         """The pods to measure, named after `prefix`."""
-        return list(pods_of(self._catalog, self._workload.measure, prefix, scheduler))
+        return list(self._pods(self._workload.measure, prefix, scheduler))
+
+    def _pods(self, group: Pods, prefix: str, scheduler: str, nodes: Sequence[str] = ()) -> Iterator[Manifest]:
+        return pods_of(self._catalog, group, prefix, scheduler, nodes=nodes, full_size=self._full_size)
 
     def probe(self, scheduler: str) -> Manifest:
         """A pod that is bound as soon as the scheduler works at all."""

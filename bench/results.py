@@ -24,7 +24,8 @@ class Latency(msgspec.Struct):
 class Result(msgspec.Struct):
     """One run. Times are as the API server's watch showed them.
 
-    `pods_per_second`: mean between the first and the last binding; `series`: bindings in each second of that time.
+    `pods_per_second`: mean from the first change of a pod (its binding, or a status that tells of an attempt or of
+    victims) to the last binding; `series`: bindings in each second of that time.
     `first_binding`, `last_binding`: seconds from the start of the process, or of the arrivals if it ran already.
     `curve`: (seconds since the first binding or arrival, pods bound), for charts. `cpu_ms_per_pod`: of the scheduler
     process, from the first binding or arrival until its events were written. `events_written`: found on the server;
@@ -86,11 +87,12 @@ def latency_of(seconds: list[float]) -> Latency | None:
     return Latency(p50, p90, p99, round(ordered[-1] * 1e3, 2))
 
 
-def mean_rate(moments: Sequence[float]) -> float:
-    """Events per second between the first and the last of the ordered moments."""
-    if len(moments) < 2 or moments[-1] <= moments[0]:
+def mean_rate(moments: Sequence[float], began: float) -> float:
+    """Bindings per second, from when the first work was seen (`began`) to the last of the ordered moments."""
+    if len(moments) < 2 or moments[-1] <= began:
         return 0.0
-    return (len(moments) - 1) / (moments[-1] - moments[0])
+    # What was done at the very beginning took no time that could be seen.
+    return (len(moments) - (moments[0] <= began)) / (moments[-1] - began)
 
 
 def per_second(moments: Sequence[float]) -> list[int]:

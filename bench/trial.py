@@ -44,21 +44,22 @@ class Server:
 
 @dataclass(frozen=True)
 class Plan:
-    """How pods arrive, and how long to wait.
+    """How pods arrive, how large they are, and how long to wait.
 
     `rate`: pods per second; 0: all are there before the scheduler starts; negative: as fast as they can be created,
-    while it runs. `patience`: seconds without any binding after which a run is given up.
+    while it runs. `patience`: seconds without any binding after which a run is given up. `full_size`: pods have the
+    size of real ones.
     """
 
     rate: float
     patience: float
+    full_size: bool = True
 
     @property
     def arrival(self) -> str:
         """In words."""
-        if self.rate > 0:
-            return f"{self.rate:g}/s"
-        return "all at once" if self.rate < 0 else "waiting"
+        how = f"{self.rate:g}/s" if self.rate > 0 else "all at once" if self.rate < 0 else "waiting"
+        return how if self.full_size else f"{how}, small"
 
 
 def yardstick(*, events: bool) -> Command:
@@ -76,13 +77,22 @@ def yardstick(*, events: bool) -> Command:
 class Trial:
     """Runs one command on a populated server."""
 
-    def __init__(self, api: Api, server: Server, catalog: Catalog, name: str, workload: Workload, out: Path) -> None:
+    def __init__(
+        self,
+        api: Api,
+        server: Server,
+        catalog: Catalog,
+        name: str,
+        workload: Workload,
+        population: Population,
+        out: Path,
+    ) -> None:
         self._api = api
         self._server = server
         self._name = name
         self._catalog = catalog
         self._workload = workload
-        self._population = Population(api, catalog, workload)
+        self._population = population
         self._out = out
 
     async def run(self, command: Command, number: int, plan: Plan) -> results.Result:
@@ -219,7 +229,7 @@ class Trial:
             nodes=self._workload.node_count,
             pods=pods,
             bound=len(moments),
-            pods_per_second=round(results.mean_rate(moments), 1),
+            pods_per_second=round(results.mean_rate(moments, observer.first_change), 1),
             series=results.per_second(moments),
             first_binding=round(moments[0] - began, 3) if moments else 0.0,
             last_binding=round(moments[-1] - began, 3) if moments else 0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from random import Random
 
@@ -57,7 +57,7 @@ class Engine:
             for pod in self.pods(group, names):
                 self.cluster.set_pod(pod)
 
-    def pods(self, group: Pods, nodes: list[str] | None = None) -> Iterator[Pod]:
+    def pods(self, group: Pods, nodes: Sequence[str] = ()) -> Iterator[Pod]:
         """The pods of a group as the scheduler holds them, running on `nodes` in turns if given."""
         prefix = f"pod-{next(self._serial)}"
         for manifest in pods_of(self._catalog, group, prefix, SCHEDULER, nodes=nodes, full_size=False):

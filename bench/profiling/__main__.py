@@ -70,9 +70,10 @@ async def _run(
     transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(kubeconfig))
     try:
         api = Api(transport)
-        await Population(api, catalog, workload).create_ground()
+        population = Population(api, catalog, workload)
+        await population.create_ground()
         server = Server(kubeconfig, transport.server, settings.authorization.removeprefix("Bearer "))
-        trial = Trial(api, server, catalog, name, workload, out)
+        trial = Trial(api, server, catalog, name, workload, population, out)
         return await trial.run(command, 1, Plan(0.0, 60.0))
     finally:
         await transport.close()

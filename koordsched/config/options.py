@@ -127,7 +127,7 @@ class Options:
     kubeconfig: str = ""
     write_config_to: str = ""
     pod_max_in_unschedulable_pods_duration: Duration = _FIVE_MINUTES
-    max_pods_binding: int = 2000
+    max_pods_binding: int = 256
     fair_namespaces: bool = False
     feature_gates: FeatureGates
     secure_serving: SecureServing = SecureServing()

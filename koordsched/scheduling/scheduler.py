@@ -69,9 +69,9 @@ FUTILE_ROUNDS = 8
 """How often the event loop goes round then: a pod's way from the watch to its binding takes several rounds, each of
 which would otherwise cost it a slice."""
 
-MAX_BINDING = 2000
-"""Placed pods whose binding is under way and does not just wait, at most: an API outage must not assume the whole
-queue."""
+MAX_BINDING = 256
+"""Placed pods whose binding is under way and does not just wait, at most: twice as many as are written at once. An API
+outage must not assume the whole queue, nor an important pod queue up behind a thousand that came before it."""
 
 
 class Scheduler:

@@ -47,8 +47,12 @@ def test_latency_is_in_milliseconds():
     ],
 )
 def test_rates(moments, rate, series):
-    assert results.mean_rate(moments) == pytest.approx(rate)
+    assert results.mean_rate(moments, moments[0] if moments else math.inf) == pytest.approx(rate)
     assert results.per_second(moments) == series
+
+
+def test_what_comes_before_the_first_binding_counts():
+    assert results.mean_rate([12.0, 13.0, 14.0], 10.0) == pytest.approx(0.75)
 
 
 def test_curve_is_thinned_out_and_keeps_its_ends():

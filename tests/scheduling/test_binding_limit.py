@@ -76,6 +76,34 @@ def test_a_crowd_that_waits_on_permit_keeps_nobody_else_out(picky):
     run(main())
 
 
+def test_an_important_pod_that_comes_late_does_not_wait_for_a_burst():
+    async def main():
+        embedded = cluster(10)
+        order = []
+        began, done = asyncio.Event(), asyncio.Event()
+
+        async def slow(call, proceed):
+            if not call.path.endswith("/binding"):
+                return await proceed()
+            await asyncio.sleep(0.1)
+            order.append(call.path.split("/")[-2])
+            began.set()
+            if order[-1] == "important":
+                done.set()
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=slow):
+            for i in range(2048):
+                embedded.insert(pod(f"burst{i}"))
+            await began.wait()
+            before = len(order)
+            embedded.insert(pod("important", priority=1000))
+            await done.wait()
+            assert order.index("important") - before <= 2 * MAX_BINDING <= 512
+
+    run(main())
+
+
 def test_a_gang_larger_than_the_limit_gets_together(picky):
     async def main():
         embedded = cluster(1)
