@@ -19,6 +19,7 @@ from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
 from koordsched.cluster.ports import HostPorts
+from koordsched.cluster.rarecolumns import RareColumn
 from koordsched.cluster.resources import FIRST_SCALAR, ResourceName, ResourceNames, allocatable_of
 
 T = TypeVar("T", bound=Hashable)
@@ -31,6 +32,12 @@ _INITIAL_CAPACITY = 64
 
 _RESOURCES_KEPT = 64
 """With so many columns, those of resources that are not in use any more are given up."""
+
+_SMALL = 1024
+"""Rows up to which every resource has columns of its own that are arrays."""
+
+_RARE = 16
+"""In larger tables only those of which more than one row in so many has some."""
 
 NodeHook = Callable[[int, Node], None]
 """Called with a row and its node after the table took over the node's own facts."""
@@ -63,7 +70,7 @@ class NodeTable:
         self._capacity = _INITIAL_CAPACITY
         self._free: list[int] = []
         self.log = ChangeLog(self._capacity)
-        self._columns: list[Column] = []
+        self._columns: dict[Column, None] = {}
         self._value_columns: list[ValueColumn[Any]] = []
         self.alive = self.column(np.bool_, fill=False)
         self.unschedulable = self.column(np.bool_, fill=False)
@@ -93,7 +100,7 @@ class NodeTable:
     def column(self, dtype: npt.DTypeLike, fill: Any = 0, width: int = 0) -> Column:
         """Registers a column; it grows and is cleared with the table."""
         column = Column(self._capacity, dtype, fill, width)
-        self._columns.append(column)
+        self._columns[column] = None
         return column
 
     def value_column(self, absent: T) -> ValueColumn[T]:
@@ -140,18 +147,50 @@ class NodeTable:
         """Makes sure that the columns of a resource index can be written."""
         self.ensure_resource(index)
         if self.allocatable[index] is self._none_allocatable:
-            self.allocatable[index], self.requested[index] = self.column(np.int64), self.column(np.int64)
+            if self._capacity > _SMALL:
+                self._replace_resource(index, RareColumn(self._capacity), RareColumn(self._capacity))
+            else:
+                self.allocatable[index], self.requested[index] = self.column(np.int64), self.column(np.int64)
+
+    # The next three are called when nodes change only: what-ifs hold on to arrays, and make columns look unused.
+
+    def _thin_out_rare_resources(self) -> None:
+        """The table is about to grow: what few rows have must not grow with it."""
+        limit = self._capacity // _RARE
+        for index in range(FIRST_SCALAR, len(self.allocatable)):
+            before = self.allocatable[index], self.requested[index]
+            if isinstance(before[0], RareColumn) or before[0] is self._none_allocatable:
+                continue
+            if all(np.count_nonzero(column.data) <= limit for column in before):
+                allocatable, requested = RareColumn(self._capacity), RareColumn(self._capacity)
+                allocatable.copy_from(before[0])
+                requested.copy_from(before[1])
+                self._replace_resource(index, allocatable, requested)
+
+    def _spread_if_common(self, index: int) -> None:
+        """Gives a resource that many rows have columns that are arrays."""
+        rare = self.allocatable[index], self.requested[index]
+        if not (isinstance(rare[0], RareColumn) and isinstance(rare[1], RareColumn)):
+            return
+        if max(len(rare[0]), len(rare[1])) * _RARE > self._capacity:
+            allocatable, requested = Column(self._capacity, np.int64), Column(self._capacity, np.int64)
+            rare[0].copy_to(allocatable)
+            rare[1].copy_to(requested)
+            self._replace_resource(index, allocatable, requested)
 
     def _give_up_unused_resources(self) -> None:
-        """Called when nodes change only: what-ifs make columns look unused, and hold on to their arrays."""
-        given_up: set[Column] = set()
         for index in range(FIRST_SCALAR, len(self.allocatable)):
             pair = self.allocatable[index], self.requested[index]
             if pair[0] is not self._none_allocatable and not any(column.data.any() for column in pair):
-                given_up.update(pair)
-                self.allocatable[index], self.requested[index] = self._none_allocatable, self._none_requested
-        self._columns = [column for column in self._columns if column not in given_up]
+                self._replace_resource(index, self._none_allocatable, self._none_requested)
         self._sweep_at = max(_RESOURCES_KEPT, 2 * len(self._columns))
+
+    def _replace_resource(self, index: int, allocatable: Column, requested: Column) -> None:
+        for columns, by in ((self.allocatable, allocatable), (self.requested, requested)):
+            if columns[index] not in (self._none_allocatable, self._none_requested):
+                del self._columns[columns[index]]
+            self._columns[by] = None
+            columns[index] = by
 
     @property
     def all_rows(self) -> slice:
@@ -217,6 +256,8 @@ class NodeTable:
 
     def _new_row(self) -> int:
         if self.size == self._capacity:
+            if self._capacity >= _SMALL:
+                self._thin_out_rare_resources()
             self._capacity *= 2
             for column in self._columns:
                 column.grow(self._capacity)
@@ -294,6 +335,7 @@ class NodeTable:
         for index, amount in amounts.items():
             self.count_resource(index)
             self.allocatable[index].data[row] = amount
+            self._spread_if_common(index)
         self._resources_on[row] = resources
         self.pods_allocatable.data[row] = slots
         self.problems[row] = tuple(problems)
