@@ -33,7 +33,7 @@ _INITIAL_CAPACITY = 64
 _RESOURCES_KEPT = 64
 """With so many columns, those of resources that are not in use any more are given up."""
 
-_SMALL = 1024
+SMALL_TABLE = 1024
 """Rows up to which every resource has columns of its own that are arrays."""
 
 _RARE = 16
@@ -147,7 +147,7 @@ class NodeTable:
         """Makes sure that the columns of a resource index can be written."""
         self.ensure_resource(index)
         if self.allocatable[index] is self._none_allocatable:
-            if self._capacity > _SMALL:
+            if self._capacity > SMALL_TABLE:
                 self._replace_resource(index, RareColumn(self._capacity), RareColumn(self._capacity))
             else:
                 self.allocatable[index], self.requested[index] = self.column(np.int64), self.column(np.int64)
@@ -256,7 +256,7 @@ class NodeTable:
 
     def _new_row(self) -> int:
         if self.size == self._capacity:
-            if self._capacity >= _SMALL:
+            if self._capacity >= SMALL_TABLE:
                 self._thin_out_rare_resources()
             self._capacity *= 2
             for column in self._columns:

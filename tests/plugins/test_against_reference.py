@@ -1,11 +1,13 @@
 """Every plugin decides as the naive reference on random cluster states, whatever form the rows come in."""
 
 from random import Random
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from koordsched.cluster import nodetable
 from koordsched.framework.interface import Filter, NodeFilter, NodeScore, PreFilter, PreFilterResult, Score
 from koordsched.framework.status import Code
 from tests.plugins.harness import Bench, same_scores
@@ -29,7 +31,8 @@ def test_each_plugin_answers_as_the_reference(seed):
     objects = state.cluster(rng.randint(1, 8), 12)
     wanted = state.pod("p")
     world = World(objects)
-    bench = Bench(*objects)
+    with mock.patch.object(nodetable, "SMALL_TABLE", rng.choice([0, nodetable.SMALL_TABLE])):
+        bench = Bench(*objects)
     reference = profiles_of({"profiles": [config]})["default-scheduler"].plugins
     for name, naive in reference.items():
         plugin = bench.plugin(name, bench.typed_args(name, reference_args(config, name)))
