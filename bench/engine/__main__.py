@@ -95,7 +95,10 @@ def _table(costs: list[Cost], sizes: list[int]) -> Table:
     for name, row in by_name.items():
         cells = []
         for size in sizes:
-            cost = row[size]
+            cost = row.get(size)
+            if cost is None:
+                cells.append("")
+                continue
             times = f" ({cost.median / basic[size].median:.1f}x)" if size in basic and name != "SchedulingBasic" else ""
             cells.append(f"{cost.median:,.0f}{times}")
         table.add_row(name, *cells)

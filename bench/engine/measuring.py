@@ -104,7 +104,11 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def sweep(catalog: Catalog, names: list[str], sizes: list[int], pods: int, existing: int = 0) -> Iterator[Cost]:
-    """Every workload at every size."""
+    """Every workload at every size; what is about a single node, once."""
     for name in names:
+        measured = set()
         for nodes in sizes:
-            yield cost_of(catalog, name, nodes, pods, existing)
+            count = catalog.workload(name).scaled(nodes=nodes).node_count
+            if count not in measured:
+                measured.add(count)
+                yield cost_of(catalog, name, nodes, pods, existing)
