@@ -95,12 +95,12 @@ def _table(costs: list[Cost], sizes: list[int]) -> Table:
     for name, row in by_name.items():
         cells = []
         for size in sizes:
-            cost = row.get(size)
-            if cost is None:
+            here = row.get(size)
+            if here is None:
                 cells.append("")
                 continue
-            times = f" ({cost.median / basic[size].median:.1f}x)" if size in basic and name != "SchedulingBasic" else ""
-            cells.append(f"{cost.median:,.0f}{times}")
+            times = f" ({here.median / basic[size].median:.1f}x)" if size in basic and name != "SchedulingBasic" else ""
+            cells.append(f"{here.median:,.0f}{times}")
         table.add_row(name, *cells)
     return table
 
