@@ -74,10 +74,10 @@ class RareAmounts:
         return bool(self.stored)
 
     def __getitem__(self, rows: Any) -> Any:
-        """The amount of one row, or an array of those of a slice or an array of rows."""
+        """The amount of one row, or an array of those of a slice, an array of rows or a mask."""
         if isinstance(rows, int | np.integer):
             return self.stored.get(int(rows), 0)
-        if isinstance(rows, np.ndarray) and len(rows) <= _FEW:
+        if isinstance(rows, np.ndarray) and rows.dtype != np.bool_ and len(rows) <= _FEW:
             get = self.stored.get
             return np.array([get(row, 0) for row in rows.tolist()], dtype=np.int64)
         dense = np.zeros(self.capacity, dtype=np.int64)

@@ -77,8 +77,16 @@ def test_one_kind_becomes_the_other(stored):
     rare.copy_from(array)
     rare.copy_to(again)
     assert again.data.tolist() == array.data.tolist()
+    mask = array.data != 0
+    assert rare.data[mask].tolist() == array.data[mask].tolist()
     many = np.arange(ROWS - 1, -1, -1)
     assert rare.data[many].tolist() == array.data[many].tolist()
+
+
+def test_a_mask_is_not_taken_for_rows():
+    rare = RareColumn(2)
+    rare.data[1] = 5
+    assert rare.data[np.array([False, True])].tolist() == [5]
 
 
 def table(nodes, resources_of):
