@@ -2,7 +2,8 @@
 
 Users make up names of resources, and there may be as many as there are nodes: as arrays they would take memory by the
 product of both. Here an amount takes memory only where there is one, and whoever reads many rows gets an array made for
-the purpose, for about what reading the rows costs anyway.
+the purpose. That costs more than an array that is there: of 8,192 rows 5 µs where ten have an amount, 25 µs where 500
+have.
 """
 
 from __future__ import annotations
