@@ -8,6 +8,7 @@ change, and nothing has to be trimmed in step with the slowest reader.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -46,13 +47,14 @@ MAX_FACETS = 31
 class ChangeLog:
     """The log. `serial` is the number of the latest change; readers remember it and ask `since`."""
 
-    __slots__ = ("_base", "_facets", "_latest", "_rows", "_stamps", "facet_count", "serial")
+    __slots__ = ("_all_rows", "_base", "_facets", "_latest", "_rows", "_stamps", "facet_count", "serial")
 
     def __init__(self, capacity: int) -> None:
         self.serial = 0
         self.facet_count = FIRST_FREE_BIT
         self._stamps = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
         self._latest = np.zeros(capacity, dtype=np.int64)
+        self._all_rows = _every_row(capacity)
         self._rows: list[int] = []
         self._facets: list[int] = []
         self._base = 0  # serial of the entry before the first one kept
@@ -62,6 +64,7 @@ class ChangeLog:
         wider = np.zeros((MAX_FACETS, capacity), dtype=np.int64)
         wider[:, : self._stamps.shape[1]] = self._stamps
         self._stamps = wider
+        self._all_rows = _every_row(capacity)
         self._latest = np.concatenate((self._latest, np.zeros(capacity - len(self._latest), dtype=np.int64)))
 
     def touch(self, row: int, facets: int) -> None:
@@ -115,12 +118,23 @@ class ChangeLog:
                     row = self._rows[i]
                     changed[row] = changed.get(row, 0) | hit
             return list(changed.items())
-        newest = self._stamps[: self.facet_count, :rows]
-        selected = [bit for bit in range(self.facet_count) if facets >> bit & 1]
-        dirty = newest[selected[0]] > serial
+        first, *others = _bits_of(facets)
+        dirty = self._stamps[first, :rows] > serial
         if np.count_nonzero(dirty) * 4 > rows:
             # Whoever asks does everything anew anyway: no need to look at the other facets.
-            return np.arange(rows)
-        for bit in selected[1:]:
-            dirty |= newest[bit] > serial
+            return self._all_rows[:rows]
+        for bit in others:
+            dirty |= self._stamps[bit, :rows] > serial
         return np.flatnonzero(dirty)
+
+
+def _every_row(capacity: int) -> RowArray:
+    rows = np.arange(capacity)
+    rows.flags.writeable = False
+    return rows
+
+
+@cache
+def _bits_of(facets: int) -> tuple[int, ...]:
+    """Asked for few combinations: the facets that some plugin or other reads."""
+    return tuple(bit for bit in range(MAX_FACETS) if facets >> bit & 1)

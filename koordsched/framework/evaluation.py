@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from random import Random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,9 @@ from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
+from koordsched.framework.leaders import Leaders, Totals
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
-
-Totals = npt.NDArray[np.signedinteger[Any]]
 
 INFEASIBLE = -1
 """Total of a row that is not a candidate."""
@@ -75,9 +73,7 @@ class Evaluation:
         "_epochs",
         "_filter_facets",
         "_highest",
-        "_highest_total",
         "_leaders",
-        "_leading",
         "_raw",
         "_score_facets",
         "_serial",
@@ -104,9 +100,7 @@ class Evaluation:
         self._raw: list[Scores] = []
         self._highest: list[int] = []
         self._epochs: list[Hashable] = []
-        self._leaders: RowArray | None = None
-        self._leading = 0
-        self._highest_total = 0
+        self._leaders = Leaders()
         self.codes = np.zeros(0, dtype=np.int32)
         heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
         self._total_type: type[np.int16 | np.int32 | np.int64] = (
@@ -143,28 +137,8 @@ class Evaluation:
         self._serial = serial
 
     def pick(self, rng: Random) -> int:
-        """A row with the highest total, any of them with equal chance. At least one row must be feasible.
-
-        The rows that had the highest total are remembered: a placement usually takes away just one of them, so that
-        the next pod finds another without looking at every row. One that fell behind is left out when it comes up.
-        """
-        totals = self.totals
-        while True:
-            leaders = self._leaders
-            if leaders is None:
-                self._highest_total = totals.max().item()
-                leaders = self._leaders = np.flatnonzero(totals == self._highest_total).astype(np.int32)
-                self._leading = len(leaders)
-                return int(leaders[rng.randrange(self._leading)])
-            highest = self._highest_total
-            while self._leading:
-                at = rng.randrange(self._leading)
-                row: int = leaders.item(at)
-                if totals.item(row) == highest:
-                    return row
-                self._leading -= 1
-                leaders[at] = leaders[self._leading]
-            self._leaders = None
+        """A row with the highest total, any of them with equal chance. At least one row must be feasible."""
+        return self._leaders.pick(self.totals, rng)
 
     def totals_among(self, rows: RowArray) -> Totals:
         """The totals of some feasible rows when the others are not candidates, and do not count in normalising."""
@@ -207,15 +181,23 @@ class Evaluation:
         self.feasible = int(np.count_nonzero(passing))
         totals = np.zeros(len(self.codes), dtype=self._total_type)
         self._highest = []
+        alike = raw_bytes = 0
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
             self._highest.append(highest)
-            add_weighted(totals, weight, normalize(raw, highest, scorer.normalization))
+            scores = normalize(raw, highest, scorer.normalization)
+            if isinstance(scores, int):
+                alike += weight * scores
+            else:
+                add_weighted(totals, weight, scores)
+            if not isinstance(raw, int):
+                raw_bytes += raw.nbytes
+        if alike:
+            totals += alike
         if self.feasible < len(totals):
             totals[~passing] = INFEASIBLE
         self.totals = totals
-        self._leaders = None
-        raw_bytes = sum(raw.nbytes for raw in self._raw if not isinstance(raw, int))
+        self._leaders.forget()
         self.nbytes = SHAPE_BYTES + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
@@ -287,8 +269,8 @@ class Evaluation:
             if how is not Normalization.NONE:
                 score = normalize(score, highest, how)  # type: ignore[assignment]  # an int stays an int
             total += weight * score
-        if self._leaders is not None and total >= self._highest_total and total != self.totals.item(row):
-            self._leaders = None  # it caught up with the leaders, or overtook them
+        if total > self.totals.item(row):
+            self._leaders.rises_to(total)
         self.totals[row] = total
 
     def _filter_row(self, one: slice, before: int, facets: int) -> int:

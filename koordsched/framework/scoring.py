@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.framework.evaluation import Totals, add_weighted, highest_of, normalize
+from koordsched.framework.evaluation import add_weighted, highest_of, normalize
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import MAX_SCORE, Cycle, Scores
+from koordsched.framework.leaders import Totals
 from koordsched.framework.status import Code, Status
 
 

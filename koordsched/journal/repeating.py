@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import Cycle
+from koordsched.framework.leaders import Totals
 from koordsched.framework.scoring import totals_of
 from koordsched.journal.consulting import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ from koordsched.plugins.standing import Floats, Standing
 _DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 
 _MIDDLE = MAX_SCORE // 2
+
+_OFFSET = _MIDDLE + 2 * _MIDDLE
+"""The middle and, twice since it is halved with the rest, the middle that the score starts from."""
 
 _EXACT = 1 << 52
 """Below this, sums of two amounts are exact in floating point."""
@@ -94,7 +98,7 @@ class _Before:
     __slots__ = ("_offset", "_standing")
 
     def __init__(self, indices: Sequence[int]) -> None:
-        self._standing = Standing([(index, False) for index in indices], _EXACT)
+        self._standing = Standing([(index, False) for index in indices], _EXACT, _used)
         self._offset: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
     def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int16] | None:
@@ -104,35 +108,37 @@ class _Before:
         if not standing.usable:
             return None
         self._renew(renewed)
-        after = [used + request for used, (_, request) in zip(standing.used, balanced, strict=True)]
+        after = [used + request for used, (_, request) in zip(standing.base, balanced, strict=True)]
         scores = self._balances(after, standing.capacity)
         scores += self._offset
         scores >>= 1
-        scores += _MIDDLE
         return scores
 
     def _renew(self, rows: Rows | list[int]) -> None:
-        used, capacity = self._standing.used, self._standing.capacity
+        used, capacity = self._standing.base, self._standing.capacity
         if isinstance(rows, list):
             for row in rows:
                 fractions = [
                     min(some.item(row) / whole.item(row), 1.0) for some, whole in zip(used, capacity, strict=True)
                 ]
-                self._offset[row] = _MIDDLE - _balance(fractions)
+                self._offset[row] = _OFFSET - _balance(fractions)
             return
         if len(self._offset) != len(used[0]):
             self._offset = np.zeros(len(used[0]), dtype=np.int16)
         before = self._balances([some[rows].copy() for some in used], [whole[rows] for whole in capacity])
-        self._offset[rows] = _MIDDLE - before
+        self._offset[rows] = _OFFSET - before
 
     @staticmethod
     def _balances(used: list[Floats], capacity: list[Floats]) -> npt.NDArray[np.int16]:
         """50..100 per row; overwrites `used`."""
         for fraction, whole in zip(used, capacity, strict=True):
             fraction /= whole
-            if fraction.max(initial=0.0) > 1.0:  # looking is cheaper than doing
-                np.minimum(fraction, 1.0, out=fraction)
+            np.minimum(fraction, 1.0, out=fraction)
         return _balances_of_two(used[0], used[1])
+
+
+def _used(used: Any, capacity: Any) -> Any:
+    return used
 
 
 def _balance(fractions: Sequence[float]) -> int:
@@ -175,12 +181,12 @@ def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray
 
 def _balances_of_two(first: Floats, second: Floats) -> npt.NDArray[np.int16]:
     """50..100 per row; overwrites `first`."""
-    deviation = np.subtract(first, second, out=first)
-    np.abs(deviation, out=deviation)
-    deviation *= 0.5  # exact, as halving is
-    np.subtract(1.0, deviation, out=deviation)
-    deviation *= MAX_SCORE
-    return deviation.astype(np.int16)
+    # (1 - |difference| / 2) * 100, rounded where that is rounded: doubling and halving are exact.
+    difference = np.subtract(first, second, out=first)
+    np.abs(difference, out=difference)
+    np.subtract(2.0, difference, out=difference)
+    difference *= _MIDDLE
+    return difference.astype(np.int16)
 
 
 def _balances(fractions: Sequence[Floats], present: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.int16]:

@@ -6,7 +6,8 @@ once, a new shape costs half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +18,32 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 Floats = npt.NDArray[np.float64]
 """float64[rows]."""
 
+Base = Callable[[Any, Any], Any]
+"""(used, capacity) to what a score starts from; of numbers, and of arrays row by row."""
+
 
 class Standing:
     """Capacity and use of some resources on all rows; rows without a node have a capacity of 1.
 
-    `capacity`, `used`: float64[rows] per resource, milli-CPU or bytes or counts. They follow the change log, so they do
-    not see what-ifs; nothing is scored in those. Valid after `refresh`, if `usable`: where every node has all of the
-    resources, in amounts that are below `exact`.
+    `capacity`, `base`: float64[rows] per resource; the capacity in milli-CPU or bytes or counts, and what was asked for
+    to be made of it and the use. They follow the change log, so they do not see what-ifs; nothing is scored in those.
+    Valid after `refresh`, if `usable`: where every node has all of the resources, in amounts that are below `exact`.
     """
 
-    __slots__ = ("_exact", "_resources", "_serial", "capacity", "usable", "used")
+    __slots__ = ("_base", "_exact", "_resources", "_serial", "base", "capacity", "usable")
 
-    def __init__(self, resources: Sequence[tuple[int, bool]], exact: int) -> None:
-        """`resources`: the index of each, and whether its use counts defaults for containers without requests."""
+    def __init__(self, resources: Sequence[tuple[int, bool]], exact: int, base: Base) -> None:
+        """`resources`: the index of each, and whether its use counts defaults for containers without requests.
+
+        `base` must be exact in int64 and in floating point for amounts below `exact`.
+        """
         self._resources = tuple(resources)
         self._exact = exact
+        self._base = base
         self._serial = -1
         self.usable = False
         self.capacity: list[Floats] = []
-        self.used: list[Floats] = []
+        self.base: list[Floats] = []
 
     def refresh(self, table: NodeTable) -> Rows | list[int]:
         """Brings everything up to date. Returns the rows that are new: a slice of all of them, an array, or a few."""
@@ -48,7 +56,7 @@ class Standing:
         self._serial = serial
         if not self.usable or len(self.capacity[0]) < size or len(changed) * 4 > size:
             self.capacity = [np.ones(size) for _ in self._resources]
-            self.used = [np.zeros(size) for _ in self._resources]
+            self.base = [np.zeros(size) for _ in self._resources]
             self.usable = self._take_rows(table, table.all_rows)
             return table.all_rows
         if isinstance(changed, list):
@@ -67,7 +75,7 @@ class Standing:
             if not capacity.all() or max(capacity.max(initial=0), used.max(initial=0)) >= self._exact:
                 return False
             self.capacity[position][rows] = capacity
-            self.used[position][rows] = used
+            self.base[position][rows] = self._base(used, capacity)
         return True
 
     def _take_row(self, table: NodeTable, row: int) -> bool:
@@ -78,5 +86,5 @@ class Standing:
             if not capacity or capacity >= self._exact or used >= self._exact:
                 return False
             self.capacity[position][row] = capacity
-            self.used[position][row] = used
+            self.base[position][row] = self._base(used, capacity)
         return True

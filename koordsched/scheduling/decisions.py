@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.framework.evaluation import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import Cycle
+from koordsched.framework.leaders import Totals
 from koordsched.framework.plan import Chains
 from koordsched.framework.scoring import explain_scores
 

@@ -11,6 +11,10 @@ from tests.plugins.objects import container, node, pod
 EXACT = 1 << 46
 
 
+def less_twice(used, capacity):
+    return capacity - 2 * used
+
+
 @pytest.fixture
 def bench():
     return Bench(*(node(f"n{i}", cpu="4", memory="8Gi") for i in range(50)))
@@ -24,26 +28,30 @@ def running(name, on, **requests):
 
 
 def kept(standing, table):
-    """(capacity, used) per row that has a node, of each resource."""
+    """(capacity, base) per row that has a node, of each resource."""
     standing.refresh(table)
     alive = np.flatnonzero(table.alive.data[: table.size])
     return [
-        (capacity[alive].tolist(), used[alive].tolist())
-        for capacity, used in zip(standing.capacity, standing.used, strict=True)
+        (capacity[alive].tolist(), base[alive].tolist())
+        for capacity, base in zip(standing.capacity, standing.base, strict=True)
     ]
 
 
 def in_table(table):
     alive = np.flatnonzero(table.alive.data[: table.size])
-    return [
-        (table.allocatable[CPU].data[alive].tolist(), table.requested[CPU].data[alive].tolist()),
-        (table.allocatable[MEMORY].data[alive].tolist(), table.requested_nonzero[MEMORY].data[alive].tolist()),
-    ]
+    facts = []
+    for allocatable, requested in (
+        (table.allocatable[CPU], table.requested[CPU]),
+        (table.allocatable[MEMORY], table.requested_nonzero[MEMORY]),
+    ):
+        capacity, used = allocatable.data[alive], requested.data[alive]
+        facts.append((capacity.tolist(), (capacity - 2 * used).tolist()))
+    return facts
 
 
 def test_follows_pods_and_nodes_that_come_change_and_go(bench):
     table = bench.cluster.table
-    standing = Standing([(CPU, False), (MEMORY, True)], EXACT)
+    standing = Standing([(CPU, False), (MEMORY, True)], EXACT, less_twice)
     assert standing.refresh(table) == table.all_rows
 
     def check():
@@ -78,7 +86,7 @@ def test_follows_pods_and_nodes_that_come_change_and_go(bench):
 )
 def test_is_not_used_where_it_would_be_wrong_and_is_used_again_afterwards(bench, cpu, memory):
     table = bench.cluster.table
-    standing = Standing([(CPU, False), (MEMORY, True)], EXACT)
+    standing = Standing([(CPU, False), (MEMORY, True)], EXACT, less_twice)
     standing.refresh(table)
     assert standing.usable
     bench.add(node("n9", cpu=cpu, memory=memory))

@@ -62,12 +62,15 @@ class Insufficiency:
         if len(self._texts) > _PATTERN_BITS:
             return self._of_rows_wide(table, rows)
         full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
-        shortages = [full]
-        free = [table.allocatable[index].data[rows] - table.requested[index].data[rows] for index, _ in self.amounts]
-        if not full.any() and all(
-            left.min(initial=amount) >= amount for left, (_, amount) in zip(free, self.amounts, strict=True)
-        ):
+        enough = not full.any()
+        free = []
+        for index, amount in self.amounts:
+            left = table.allocatable[index].data[rows] - table.requested[index].data[rows]
+            free.append(left)
+            enough = enough and bool(left.min(initial=amount) >= amount)
+        if enough:
             return None
+        shortages = [full]
         shortages.extend(left < amount for left, (_, amount) in zip(free, self.amounts, strict=True))
         final = np.zeros(len(full), dtype=np.bool_)
         for (index, amount), short in zip(self.amounts, shortages[1:], strict=True):

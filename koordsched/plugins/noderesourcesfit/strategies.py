@@ -24,10 +24,11 @@ from koordsched.framework.interface import MAX_SCORE, Scores
 from koordsched.plugins.matching.rows import count_of
 from koordsched.plugins.standing import Floats, Standing
 
-Amounts = npt.NDArray[Any]
-"""Whole numbers per row: as integers, or in floating point where that gives the same."""
+Amounts = npt.NDArray[np.signedinteger[Any]]
+"""Whole numbers per row."""
 
 _MAX_SHAPE_SCORE = 10
+_MAX_INT16 = np.iinfo(np.int16).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,10 @@ whole number than 1 / capacity, and is off by less than 100 * 2**-53. Amounts ti
 
 
 def quotient(share: Amounts, capacity: Amounts) -> Amounts:
-    """`share // capacity` where that is 0..100, both not negative and capacity positive; `share` may be overwritten.
+    """`share // capacity` where that is 0..100, both not negative and capacity positive.
 
     In floating point, which is several times as fast, wherever that gives the same.
     """
-    if share.dtype == np.float64:
-        share /= capacity
-        return np.floor(share, out=share)
     if capacity.max(initial=0) < _EXACT:
         exact = share.astype(np.float64)
         exact /= capacity.astype(np.float64)
@@ -69,16 +67,13 @@ class Strategy(ABC):
     counts_zero: ClassVar[bool] = True
     """Whether a resource that scores 0 still counts in the mean."""
 
-    def __init__(self) -> None:
-        self._standings: dict[tuple[tuple[int, bool], ...], Standing] = {}
-
     @abstractmethod
     def of_one(self, requested: int, capacity: int) -> int:
         """0..100 for one resource of one node; `capacity` is positive."""
 
     @abstractmethod
     def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
-        """The same for many nodes, in the type of `requested`, which may be overwritten."""
+        """The same for many nodes; `requested` may be overwritten."""
 
     def score_row(self, resources: Sequence[ScoredResource], table: NodeTable, row: int) -> int:
         """The weighted mean for the node of one row, resources without capacity left out; 0 if all are."""
@@ -97,7 +92,7 @@ class Strategy(ABC):
 
     def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Scores:
         """The same for each row."""
-        if self.counts_zero and isinstance(rows, slice) and rows == table.all_rows:
+        if isinstance(rows, slice) and rows == table.all_rows:
             found = self._score_standing(resources, table)
             if found is not None:
                 return found
@@ -122,24 +117,8 @@ class Strategy(ABC):
         return self.means(total, max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
 
     def _score_standing(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
-        """The same for all rows, from what is kept up; None where that cannot be used."""
-        key = tuple((resource.index, resource.nonzero) for resource in resources)
-        standing = self._standings.get(key)
-        if standing is None:
-            standing = self._standings[key] = Standing(key, _EXACT)
-        standing.refresh(table)
-        if not standing.usable or any(resource.request >= _EXACT for resource in resources):
-            return None
-        total: Floats | None = None
-        for resource, used, capacity in zip(resources, standing.used, standing.capacity, strict=True):
-            score = self.of_many(used + resource.request, capacity)
-            if resource.weight != 1:
-                score *= resource.weight
-            total = score if total is None else np.add(total, score, out=total)
-        if total is None:
-            return 0
-        total /= sum(resource.weight for resource in resources)
-        return total.astype(np.int8)
+        """The same for all rows, from what is kept up; None where nothing is, or it cannot be used."""
+        return None
 
     def mean(self, total: int, weights: int) -> int:
         """`total / weights`, truncated; `weights` is positive."""
@@ -150,7 +129,43 @@ class Strategy(ABC):
         return total // weights
 
 
-class LeastAllocated(Strategy):
+class Linear(Strategy):
+    """A score that is what is kept of the node, more or less the pod's request, by the capacity.
+
+    A resource that scores 0 counts in the mean.
+    """
+
+    def __init__(self) -> None:
+        self._standings: dict[tuple[tuple[int, bool], ...], Standing] = {}
+
+    @abstractmethod
+    def base(self, used: Any, capacity: Any) -> Any:
+        """What is kept of a node, in whole numbers; of one node or many."""
+
+    @abstractmethod
+    def of_base(self, base: Floats, request: int, capacity: Floats) -> Floats:
+        """0..100 for one resource of many nodes, yet to be truncated."""
+
+    def _score_standing(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
+        key = tuple((resource.index, resource.nonzero) for resource in resources)
+        standing = self._standings.get(key)
+        if standing is None:
+            standing = self._standings[key] = Standing(key, _EXACT, self.base)
+        standing.refresh(table)
+        if not standing.usable or any(resource.request >= _EXACT for resource in resources):
+            return None
+        weights = sum(resource.weight for resource in resources)
+        kind = np.int16 if weights * MAX_SCORE <= _MAX_INT16 else np.int64
+        total: Amounts | None = None
+        for resource, base, capacity in zip(resources, standing.base, standing.capacity, strict=True):
+            score: Amounts = self.of_base(base, resource.request, capacity).astype(kind)
+            if resource.weight != 1:
+                score *= resource.weight
+            total = score if total is None else np.add(total, score, out=total)
+        return 0 if total is None else total // weights
+
+
+class LeastAllocated(Linear):
     """The emptier the better."""
 
     def of_one(self, requested: int, capacity: int) -> int:
@@ -158,13 +173,20 @@ class LeastAllocated(Strategy):
 
     def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
         free = np.subtract(capacity, requested, out=requested)
-        if free.min(initial=0) < 0:  # looking is cheaper than doing
-            np.maximum(free, 0, out=free)
+        np.maximum(free, 0, out=free)
         free *= MAX_SCORE
         return quotient(free, capacity)
 
+    def base(self, used: Any, capacity: Any) -> Any:
+        return (capacity - used) * MAX_SCORE
 
-class MostAllocated(Strategy):
+    def of_base(self, base: Floats, request: int, capacity: Floats) -> Floats:
+        share = base - float(request * MAX_SCORE)
+        share /= capacity
+        return np.maximum(share, 0.0, out=share)
+
+
+class MostAllocated(Linear):
     """The fuller the better."""
 
     def of_one(self, requested: int, capacity: int) -> int:
@@ -175,6 +197,14 @@ class MostAllocated(Strategy):
         used *= MAX_SCORE
         return quotient(used, capacity)
 
+    def base(self, used: Any, capacity: Any) -> Any:
+        return used * MAX_SCORE
+
+    def of_base(self, base: Floats, request: int, capacity: Floats) -> Floats:
+        share = base + float(request * MAX_SCORE)
+        share /= capacity
+        return np.minimum(share, float(MAX_SCORE), out=share)
+
 
 class RequestedToCapacityRatio(Strategy):
     """A piecewise linear function of utilization; resources that score 0 are left out of the mean."""
@@ -183,7 +213,6 @@ class RequestedToCapacityRatio(Strategy):
 
     def __init__(self, param: RequestedToCapacityRatioParam) -> None:
         """The shape must be valid: at least one point, utilization strictly increasing."""
-        super().__init__()
         points = [(p.utilization, p.score * MAX_SCORE // _MAX_SHAPE_SCORE) for p in param.shape]
         self._score_at = np.array([_interpolate(points, u) for u in range(MAX_SCORE + 1)], dtype=np.int64)
         self._score_list: list[int] = self._score_at.tolist()

@@ -10,6 +10,7 @@ import numpy as np
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import (
     CSI_NODE,
+    NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     VOLUME_ATTACHMENT,
@@ -161,11 +162,19 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
         return used[rows]
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Limits that grow, volumes that go, and claims that were missing."""
+        """Nodes that come, limits that grow or go, volumes that go, and claims that were missing.
+
+        Upstream leaves out the first, since a node's CSINode follows it, and limits that go. But until that comes, and
+        on nodes that have none, there is no limit.
+        """
         return [
+            HintRegistration(self.name, ClusterEvent(NODE, ActionType.ADD), None, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(CSI_NODE, ActionType.ADD), None, Scope.SHAPE),
             HintRegistration(
-                self.name, ClusterEvent(CSI_NODE, ActionType.UPDATE), _after_csi_node_changed, Scope.SHAPE
+                self.name,
+                ClusterEvent(CSI_NODE, ActionType.UPDATE | ActionType.DELETE),
+                _after_csi_node_changed,
+                Scope.SHAPE,
             ),
             HintRegistration(self.name, ClusterEvent(POD, ActionType.DELETE), _after_pod_deleted, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(PERSISTENT_VOLUME_CLAIM, ActionType.ADD), None, BY_CLAIM),
@@ -178,7 +187,7 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
 def _after_csi_node_changed(pod: Pod, old: Any, new: Any) -> QueueingHint:
     before, after = limits_of(old), limits_of(new)
     grown = any(limit > before.get(driver, 0) for driver, limit in after.items())
-    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+    return QueueingHint.QUEUE if grown or before.keys() - after.keys() else QueueingHint.SKIP
 
 
 def _after_pod_deleted(pod: Pod, old: Any, new: Any) -> QueueingHint:
