@@ -1,8 +1,9 @@
-"""Runs `koordsched run` and looks, a thousand times per second, at which function is running.
+"""Runs `koordsched run` and looks again and again at which function is running.
 
 `python -m bench.profiling.sampler OUT WARM_UP -- ARGUMENTS`. Sampling starts when the process has used WARM_UP seconds
-of CPU time. Each look counts for the CPU time used since the one before, so that waiting counts for nothing. What
-compiled code does (TLS, JSON, NumPy) counts for the function of ours that called it.
+of CPU time. The timer runs with CPU time, too: looking at a process that waits would wake it up. Each look counts for
+the CPU time used since the one before. What compiled code does (TLS, JSON, NumPy) counts for the function of ours that
+called it, or for the next one, since Python hears of the timer between two instructions of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from types import FrameType
 import orjson
 
 INTERVAL = 0.001
-"""Seconds between two looks."""
+"""Seconds of CPU time between two looks; the kernel makes it a tick of its own, one to ten milliseconds."""
 
 _ROOT = str(Path(__file__).resolve().parents[2]) + "/"
 
@@ -35,12 +36,12 @@ class Sampler:
     def start(self, after: float) -> None:
         """Begins after so many seconds of CPU time."""
         self._before = after
-        signal.signal(signal.SIGALRM, self._look)
-        signal.setitimer(signal.ITIMER_REAL, INTERVAL, INTERVAL)
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
 
     def stop(self) -> None:
         """Ends sampling."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         now = time.thread_time()
