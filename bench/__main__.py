@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 import click
 import uvloop
-from rich.console import Console
 
 from bench.api import Api, RequestRefused
 from bench.machine import describe, version_of
@@ -22,6 +21,7 @@ from bench.results import Report
 from bench.server import OURS, ServerFailed, embedded
 from bench.trial import Plan, Server, Trial, yardstick
 from bench.workloads import Catalog, Workload, WorkloadError, load
+from koordsched.cli.output import console
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
@@ -29,9 +29,6 @@ from koordsched.client.settings import source_of
 
 CEILING = yardstick(events=True).name
 """What schedulers are compared with."""
-
-TABLE_WIDTH = 126
-"""Columns of the tables in a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +123,7 @@ def _workloads(catalog: Catalog, names: tuple[str, ...], nodes: int, pods: int) 
 
 
 async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str) -> Report:
-    console = Console()
-    if not console.is_terminal:
-        console.width = TABLE_WIDTH
+    terminal = console()
     settings = await source_of(clock=SystemClock(), kubeconfig=str(kubeconfig))()
     transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(kubeconfig))
     try:
@@ -149,15 +144,15 @@ async def _run(options: Options, catalog: Catalog, kubeconfig: Path, server: str
             await population.clear_ground()
             await population.create_ground()
             if strangers := await population.strangers():
-                console.print(f"{name}: {strangers:,} nodes on this server are not the benchmark's", style="yellow")
+                terminal.print(f"{name}: {strangers:,} nodes on this server are not the benchmark's", style="yellow")
             for _ in range(options.rounds):
                 for command in options.commands:
                     number += 1
-                    console.print(f"{name}: {command.name} ...", style="dim")
+                    terminal.print(f"{name}: {command.name} ...", style="dim")
                     trial = Trial(api, known, catalog, name, workload, population, options.out)
                     report.results.append(await trial.run(command, number, options.plan))
             results = [result for result in report.results if result.workload == name]
-            console.print(table(name, results, CEILING))
+            terminal.print(table(name, results, CEILING))
             # What a long run has found so far is not lost when it is ended.
             write(report, options.out, CEILING)
         await population.clear()

@@ -50,7 +50,7 @@ def table(workload: str, results: list[Result], ceiling: str) -> Table:
             *_ratios(result, against),
         )
         if result.error:
-            shown.add_row(f"  [red]{result.error}[/red]")
+            shown.add_row(f"  {result.error}", style="red")
     return shown
 
 

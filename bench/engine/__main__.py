@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from bench.engine.measuring import Cost, preemptions, sweep
 from bench.machine import Machine, describe
 from bench.workloads import Catalog, WorkloadError, load
+from koordsched.cli.output import console
 
 SIZES = (1_000, 5_000, 15_000, 50_000, 100_000)
 
@@ -57,9 +57,9 @@ def main(names: tuple[str, ...], sizes: tuple[int, ...], pods: int, quick: bool,
     except WorkloadError as error:
         raise SystemExit(f"bench: {error}") from error
     preempting = preemptions(catalog)
-    console = Console()
-    console.print(_table(costs, at))
-    console.print(
+    terminal = console()
+    terminal.print(_table(costs, at))
+    terminal.print(
         f"preemption: {preempting.per_second:,.0f} decisions/s "
         f"({preempting.decisions} pods on {preempting.nodes:,} full nodes, {preempting.victims} victims)"
     )

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 import click
 import uvloop
-from rich.console import Console
 
 from bench.api import Api, RequestRefused
 from bench.population import Population
@@ -19,12 +18,10 @@ from bench.results import Result
 from bench.server import ServerFailed, embedded
 from bench.trial import Plan, Server, Trial
 from bench.workloads import Catalog, Workload, WorkloadError, load
+from koordsched.cli.output import console
 from koordsched.client.clock import SystemClock
 from koordsched.client.network import NetworkTransport
 from koordsched.client.settings import source_of
-
-TABLE_WIDTH = 110
-"""Columns of the tables in a file or a pipe."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,12 +48,10 @@ def main(workload: str, nodes: int, pods: int, emulate_apiserver: bool, warm_up:
             breakdown = Breakdown.load(samples)
     except (WorkloadError, ServerFailed, CommandFailed, RequestRefused) as error:
         raise SystemExit(f"bench: {error}") from error
-    console = Console()
-    if not console.is_terminal:
-        console.width = TABLE_WIDTH
-    console.print(breakdown.packages(result.cpu_ms_per_pod * 1e3))
-    console.print(breakdown.functions(result.cpu_ms_per_pod * 1e3))
-    console.print(
+    terminal = console()
+    terminal.print(breakdown.packages(result.cpu_ms_per_pod * 1e3))
+    terminal.print(breakdown.functions(result.cpu_ms_per_pod * 1e3))
+    terminal.print(
         f"{result.bound:,} of {result.pods:,} pods bound, {result.pods_per_second:,.0f} pods/s under the sampler"
     )
     if result.error:
