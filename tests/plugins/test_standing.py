@@ -105,3 +105,17 @@ def test_scores_are_the_same_either_way(name, memory):
     plugin = bench.plugin(name)
     for requests in ({"cpu": "100m"}, {"cpu": "300m", "memory": "3Gi"}, {"cpu": "8", "memory": "64Ti"}):
         bench.score(plugin, pod("w", container(**requests)))  # asserts that all forms of rows answer alike
+
+
+@pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated"])
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1), (3, 1, 2, 5), (100, 100, 100, 100)])
+def test_so_they_are_with_any_weights(strategy, weights):
+    everywhere = {"ephemeral-storage": "100Gi", "gpu": "8"}
+    bench = Bench(*(node(f"n{i}", **everywhere) for i in range(4)), node("large", cpu="32", memory="1Ti", **everywhere))
+    bench.add(running("a", "n1", **{"cpu": "1900m", "memory": "1Gi", "ex.com/gpu": "3"}))
+    names = ("cpu", "memory", "ephemeral-storage", "ex.com/gpu")
+    resources = [{"name": name, "weight": weight} for name, weight in zip(names, weights, strict=True)]
+    args = {"scoringStrategy": {"type": strategy, "resources": resources}}
+    plugin = bench.plugin("NodeResourcesFit", bench.typed_args("NodeResourcesFit", args))
+    for requests in ({"cpu": "100m"}, {"memory": "3Gi", "ephemeral-storage": "7Gi", "ex.com/gpu": "2"}):
+        bench.score(plugin, pod("w", container(**requests)))
