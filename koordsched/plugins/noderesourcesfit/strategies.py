@@ -130,7 +130,7 @@ class Strategy(ABC):
 
 
 class Linear(Strategy):
-    """A score that is what is kept of the node, more or less the pod's request, by the capacity.
+    """A score that is what is kept of the node, plus or minus the pod's request, divided by the capacity.
 
     A resource that scores 0 counts in the mean.
     """
