@@ -16,9 +16,9 @@ from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import raise_for_status
+from koordsched.client.jsonformat import decode_page
 from koordsched.client.network import NetworkTransport
 from koordsched.client.reflector import LIST_TIMEOUT, PAGE_SIZE
-from koordsched.client.watchstream import decode_page
 from koordsched.scheduling.watching import UNFINISHED
 
 _KINDS: tuple[tuple[str, type[Any], dict[str, str]], ...] = (
@@ -49,12 +49,12 @@ async def listing(kubeconfig: str) -> Listing:
                 response = await transport.request("GET", path, query=query, timeout=LIST_TIMEOUT)
                 page = decode_page(raise_for_status(response).body)
                 size += len(response.body)
-                for raw in page.items or ():
+                for raw in page.items:
                     decode(raw)
                     objects += 1
-                if not page.metadata.continue_:
+                if not page.next_token:
                     break
-                query["continue"] = page.metadata.continue_
+                query["continue"] = page.next_token
         return Listing(objects, round(size / (1 << 20), 1), time.perf_counter() - started, time.process_time() - cpu)
     finally:
         await transport.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from koordsched.client.status import Status, read_status
 from koordsched.client.transport import Response
 
 
@@ -118,27 +119,12 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-class _Status(msgspec.Struct):
-    """metav1.Status, as far as it says something; `status` and `kind` only repeat the HTTP code."""
-
-    code: int | None = None
-    reason: str | None = None
-    message: str | None = None
-    details: dict[str, Any] | None = None
-
-
-_decode_status = msgspec.json.Decoder(_Status).decode
-
-
 def error_from_status(body: bytes | msgspec.Raw, status: int = 0, headers: Mapping[str, str] | None = None) -> ApiError:
     """The error a Status object stands for. `status` is the HTTP code (0: take the code from the body).
 
     A body that is no Status (a proxy's HTML page) becomes the message, cut to 512 characters.
     """
-    try:
-        parsed = _decode_status(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        parsed = _Status(message=bytes(body)[:512].decode("utf-8", "replace").strip())
+    parsed = read_status(body) or Status(message=bytes(body)[:512].decode("utf-8", "replace").strip())
     code = status or parsed.code or 0
     details = parsed.details or {}
     reason = parsed.reason or ""

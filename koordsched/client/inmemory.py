@@ -14,7 +14,7 @@ from koordsched.client.transport import DEFAULT_TIMEOUT, JSON, Done, Query, Requ
 
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
 Handler = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Awaitable[Reply]]
-"""(method, path, query, headers, body) -> (status, headers, whole body or its chunks)."""
+"""(method, path, query, headers, body) -> (status, headers, whole body or its chunks); header names in lower case."""
 
 
 class Call(NamedTuple):
@@ -92,9 +92,14 @@ class InMemoryTransport:
             return Response(stream.status, stream.headers, b"".join([chunk async for chunk in stream.chunks()]))
 
     def stream(
-        self, path: str, *, query: Query | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        path: str,
+        *,
+        query: Query | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[_InMemoryStream]:
-        return self._stream(Request("GET", target_of(path, query), timeout=timeout))
+        return self._stream(Request("GET", target_of(path, query), timeout=timeout, headers=headers))
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[_InMemoryStream]:
@@ -114,7 +119,8 @@ class InMemoryTransport:
         if request.fence is not None and not request.fence():
             raise Fenced(f"{request.method} {request.target} withheld: not the leader")
         url = urlsplit(request.target)
-        headers = {"content-type": request.content_type, **self._headers, **(request.headers or {})}
+        sent = {"content-type": request.content_type, **self._headers, **(request.headers or {})}
+        headers = {name.lower(): value for name, value in sent.items()}
         call = Call(request.method, url.path, dict(parse_qsl(url.query, True)), headers, request.body)
 
         async def proceed() -> Reply:

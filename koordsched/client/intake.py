@@ -1,4 +1,4 @@
-"""From JSON to a sink, in order of time: the part of a reflector that touches objects."""
+"""From encoded objects to a sink, in order of time: the part of a reflector that touches objects."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import msgspec
 
 from koordsched.client.listing import ListedUids
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
-from koordsched.client.watchstream import meta_of, resplit_event
+from koordsched.client.wireformat import WireFormat
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
-
-Decode = Callable[[bytes | msgspec.Raw], T]
-"""Makes an object of its JSON."""
 
 OnMalformed = Callable[[str, Exception], None]
 """("namespace/name", or "" if not even that can be read; the error)."""
@@ -28,17 +25,18 @@ class Intake(Generic[T]):
 
     `version` is how far we are, empty before the first list. While the whole state is streamed (`streaming`), the order
     of time does not count. `begin` and `complete` are to be carried out step by step, with pauses where they are due.
+    `format` is the encoding of what comes.
     """
 
-    def __init__(self, path: str, decode: Decode[T], sink: Sink[T], on_malformed: OnMalformed | None) -> None:
+    def __init__(self, path: str, encoding: WireFormat[T], sink: Sink[T], on_malformed: OnMalformed | None) -> None:
         self._path = path
-        self._decode = decode
         self._sink = sink
         self._on_malformed = on_malformed
         self._blank = True
         """Nothing was ever handed to the sink: there is nothing yet that a listing could lack."""
         self._listed: ListedUids | None = None
         """What the listing under way contains; that of one that broke off stays until the next begins."""
+        self.format = encoding
         self.version = ""
         self.streaming = False
         self.stale_events = 0
@@ -68,19 +66,19 @@ class Intake(Generic[T]):
         self.version = version
         self.streaming = False
 
-    def upsert(self, data: bytes | msgspec.Raw, line: bytes | None = None) -> None:
-        """Hands an object on. `line` is the watch event it came in."""
+    def upsert(self, data: bytes | msgspec.Raw, frame: bytes | None = None) -> None:
+        """Hands an object on. `frame` is the watch event it came in."""
         try:
-            obj = self._decoded(data, line)
+            obj = self.format.decode(data, frame)
         except Exception as error:
-            key, _ = self._reject(data, line, error)
+            key, _ = self._reject(data, frame, error)
             if key is not None and self._listed is not None:
                 self._listed.add(key.uid)
             return
         meta = obj.metadata
         if self._listed is not None:
             self._listed.add(meta.uid)
-        if line is not None and not self.streaming and not self.advance(meta.resource_version):
+        if frame is not None and not self.streaming and not self.advance(meta.resource_version):
             self.stale_events += 1
             return
         self._blank = False
@@ -89,12 +87,12 @@ class Intake(Generic[T]):
         except Exception as error:
             self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "in")
 
-    def delete(self, data: bytes, line: bytes) -> None:
+    def delete(self, data: bytes, frame: bytes) -> None:
         """Takes an object out."""
         try:
-            obj = self._decoded(data, line)
+            obj = self.format.decode(data, frame)
         except Exception as error:
-            key, is_new = self._reject(data, line, error)
+            key, is_new = self._reject(data, frame, error)
             if key is not None and self._listed is not None:
                 self._listed.discard(key.uid)
             if key is not None and is_new:
@@ -122,27 +120,17 @@ class Intake(Generic[T]):
         _log.exception("%s: %s/%s could not be taken %s", self._path, key.namespace, key.name, direction)
         self._malformed(key, error)
 
-    def _decoded(self, data: bytes | msgspec.Raw, line: bytes | None) -> T:
-        """The typed object. Raises whatever `decode` raises."""
-        try:
-            return self._decode(data)
-        except Exception:
-            if line is None:
-                raise
-            parsed = resplit_event(line)[1]
-            if parsed == data:
-                raise
-            return self._decode(parsed)
-
-    def _reject(self, data: bytes | msgspec.Raw, line: bytes | None, error: Exception) -> tuple[ObjectKey | None, bool]:
+    def _reject(
+        self, data: bytes | msgspec.Raw, frame: bytes | None, error: Exception
+    ) -> tuple[ObjectKey | None, bool]:
         """Reports an object that cannot be decoded. Its key, if it can be told, and whether this was news.
 
         An older, sound state of it stays with the sink: the object exists, and nothing better is known of it.
         """
-        meta = meta_of(data)
+        meta = self.format.meta(data)
         key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
         self._malformed(key, error)
-        if line is None or self.streaming or meta is None:
+        if frame is None or self.streaming or meta is None:
             return key, True
         return key, self.advance(meta.resource_version)
 

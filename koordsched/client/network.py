@@ -128,9 +128,14 @@ class NetworkTransport:
                 raise _failure(request, error) from error
 
     def stream(
-        self, path: str, *, query: Query | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        path: str,
+        *,
+        query: Query | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[_NetworkStream]:
-        return self._stream(Request("GET", target_of(path, query), timeout=timeout))
+        return self._stream(Request("GET", target_of(path, query), timeout=timeout, headers=headers))
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[_NetworkStream]:

@@ -10,8 +10,6 @@ from enum import Enum
 from random import Random
 from typing import Generic, TypeVar
 
-import msgspec
-
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.errors import (
@@ -24,18 +22,13 @@ from koordsched.client.errors import (
     error_from_status,
     raise_for_status,
 )
-from koordsched.client.intake import Decode, Intake, OnMalformed, is_older
+from koordsched.client.intake import Intake, OnMalformed, is_older
+from koordsched.client.jsonformat import JsonFormat
+from koordsched.client.protobufformat import ProtobufFormat, is_protobuf
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.client.transport import Transport
 from koordsched.client.turns import Turns
-from koordsched.client.watchstream import (
-    INITIAL_EVENTS_END,
-    LineSplitter,
-    Meta,
-    decode_page,
-    meta_of,
-    split_event,
-)
+from koordsched.client.wireformat import INITIAL_EVENTS_END, Decode, Meta, Unreadable, WireFormat
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +91,9 @@ class Reflector(Generic[T]):
     """Runs list and watch of one resource for ever.
 
     `path` is the collection's, such as /api/v1/pods; `selectors` its fieldSelector and labelSelector. `decode` makes an
-    object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. `on_state` hears
-    of every change of `state`, with the error behind it if there is one. With `watch_list` the initial state is
-    streamed where the server can do that.
+    object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. With `protobuf`
+    that is asked for, and what comes decides. `on_state` hears of every change of `state`, with the error behind it if
+    there is one. With `watch_list` the initial state is streamed where the server can do that.
 
     The first list asks for the newest state (no resourceVersion): a cache on the server may be behind what our
     predecessor wrote, and a scheduler that starts from the past binds into occupied room. Later lists ask for nothing
@@ -124,12 +117,16 @@ class Reflector(Generic[T]):
         selectors: Mapping[str, str] | None = None,
         on_malformed: OnMalformed | None = None,
         on_state: OnState | None = None,
+        protobuf: ProtobufFormat[T] | None = None,
         watch_list: bool = False,
         page_size: int = PAGE_SIZE,
         turns: Turns | None = None,
     ) -> None:
         self._transport = transport
-        self._intake = Intake(path, decode, sink, on_malformed)
+        self._json = JsonFormat(decode)
+        self._protobuf = protobuf
+        self._accept = {"Accept": (protobuf or self._json).accept}
+        self._intake: Intake[T] = Intake(path, self._json, sink, on_malformed)
         self._clock = clock
         self._rng = rng
         self._selectors = dict(selectors or {})
@@ -291,27 +288,30 @@ class Reflector(Generic[T]):
         await self._paced(self._intake.begin(streamed=False))
         while True:
             try:
-                response = await self._transport.request("GET", self.path, query=query, timeout=LIST_TIMEOUT)
+                response = await self._transport.request(
+                    "GET", self.path, query=query, timeout=LIST_TIMEOUT, headers=self._accept
+                )
                 await self._breathe()
-                page = decode_page(raise_for_status(response).body)
+                form = self._read_as(response.headers)
+                page = form.page(raise_for_status(response).body)
             except Gone:
                 # Compacted while we were paging: fewer, larger pages make it in time.
                 if "continue" in query:
                     self._page_size = max(self._page_size, min(self._page_size * 2, LONGEST_PAGE))
                 raise
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except Unreadable as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
-            if "resourceVersion" in query and is_older(page.metadata.resource_version, self._intake.version):
+            if "resourceVersion" in query and is_older(page.version, self._intake.version):
                 # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
                 self._newest_only = True
-                raise _Relist(f"an answer from the past ({page.metadata.resource_version})")
+                raise _Relist(f"an answer from the past ({page.version})")
             # From here on the sink may be ahead of the version that we can name.
             self._newest_only = True
-            await self._paced(map(self._intake.upsert, page.items or ()))
-            if not page.metadata.continue_:
+            await self._paced(map(self._intake.upsert, page.items))
+            if not page.next_token:
                 break
-            query = {**self._selectors, "limit": str(self._page_size), "continue": page.metadata.continue_}
-        await self._replaced(page.metadata.resource_version)
+            query = {**self._selectors, "limit": str(self._page_size), "continue": page.next_token}
+        await self._replaced(page.version)
 
     async def _replaced(self, version: str) -> None:
         await self._paced(self._intake.complete(version))
@@ -335,7 +335,9 @@ class Reflector(Generic[T]):
             query["resourceVersion"] = self._intake.version
         self.watches += 1
         async with (
-            self._transport.stream(self.path, query=query, timeout=seconds + WATCH_GRACE) as stream,
+            self._transport.stream(
+                self.path, query=query, timeout=seconds + WATCH_GRACE, headers=self._accept
+            ) as stream,
             aclosing(stream.chunks()) as chunks,
         ):
             if stream.status >= 300:
@@ -349,36 +351,44 @@ class Reflector(Generic[T]):
                 self.lists += 1
                 self._newest_only = True
                 await self._paced(self._intake.begin(streamed=True))
-            lines = LineSplitter()
+            form = self._read_as(stream.headers)
+            frames = form.splitter()
             try:
                 async for chunk in chunks:
-                    for line in lines.feed(chunk):
-                        if version := self._handle(line):
+                    for frame in frames.feed(chunk):
+                        if version := self._handle(form, frame):
                             await self._replaced(version)
                         if self._turns.over():
                             await self._turns.next()
+            except Unreadable as error:
+                raise _Relist(f"an unreadable event: {error}") from error
             except ConnectionFailure as error:
                 log.debug("%s: the watch was cut: %s", self.path, error)
         if not self._listed:
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
 
-    def _handle(self, line: bytes) -> str:
+    def _read_as(self, headers: Mapping[str, str]) -> WireFormat[T]:
+        """The encoding of an answer, which is also that of the objects to come."""
+        form: WireFormat[T] = self._json
+        if self._protobuf is not None and is_protobuf(headers):
+            form = self._protobuf
+        self._intake.format = form
+        return form
+
+    def _handle(self, form: WireFormat[T], frame: bytes) -> str:
         """Handles one event. Returns the version of a streamed state that is complete with it, otherwise nothing.
 
-        Raises Gone or _Relist when the watch cannot go on.
+        Raises Unreadable, Gone or _Relist when the watch cannot go on.
         """
-        try:
-            kind, data = split_event(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _Relist(f"an unreadable event: {error}") from error
+        kind, data = form.event(frame)
         self.events += 1
         if kind == "ADDED" or kind == "MODIFIED":
-            self._intake.upsert(data, line)
+            self._intake.upsert(data, frame)
         elif kind == "DELETED":
-            self._intake.delete(data, line)
+            self._intake.delete(data, frame)
         elif kind == "BOOKMARK":
-            return self._bookmark(meta_of(data) or Meta())
+            return self._bookmark(form.meta(data) or Meta())
         elif kind == "ERROR":
             failure = error_from_status(data)
             raise failure if isinstance(failure, Gone) else _Relist(str(failure))

@@ -98,7 +98,12 @@ class Transport(Protocol):
         ...
 
     def stream(
-        self, path: str, *, query: Query | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        path: str,
+        *,
+        query: Query | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[Stream]:
         """A GET whose body is read in chunks; `timeout` bounds the whole of it. Raises ConnectionFailure."""
         ...

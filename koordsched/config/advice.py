@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from koordsched.config.catalog import PluginCatalog
+from koordsched.config.contenttypes import unknown_types
 from koordsched.config.default_plugins import ALL
 from koordsched.config.plugin_args import PluginArgs
 from koordsched.config.resolving import Resolved
@@ -35,8 +36,8 @@ def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
         if profile.percentage_of_nodes_to_score not in (None, 0, 100):
             value = profile.percentage_of_nodes_to_score
             yield f"profiles[{i}].percentageOfNodesToScore: {value} has no effect: {_EVERY_NODE}"
-    if given.client_connection.accept_content_types:
-        yield "clientConnection.acceptContentTypes has no effect: objects are exchanged as JSON"
+    for unknown in unknown_types(given.client_connection):
+        yield f'clientConnection: content type "{unknown}" has no effect: objects come as protobuf or as JSON'
 
 
 def _not_built(resolved: Resolved, built: Collection[str]) -> Iterator[str]:

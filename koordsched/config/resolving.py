@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from koordsched.config.catalog import IN_TREE, PluginCatalog
+from koordsched.config.contenttypes import JSON, accept_header
 from koordsched.config.defaults import DEFAULT_BURST, DEFAULT_QPS
 from koordsched.config.errors import ConfigError, aggregate
 from koordsched.config.feature_gates import FeatureGates
@@ -56,6 +57,8 @@ class Resolved:
     pod_max_backoff: float
     enable_profiling: bool
     delay_cache_until_active: bool
+    accept: str = JSON
+    """The Accept header of lists and watches of built-in kinds."""
     features: frozenset[str] = frozenset()
     """The feature gates that are on."""
 
@@ -87,6 +90,7 @@ def resolve(
         leader_election=election,
         kubeconfig=configuration.client_connection.kubeconfig,
         rate_limit=_rate_limit(configuration.client_connection),
+        accept=accept_header(configuration.client_connection),
         pod_initial_backoff=float(configuration.pod_initial_backoff_seconds),
         pod_max_backoff=float(configuration.pod_max_backoff_seconds),
         enable_profiling=configuration.enable_profiling,

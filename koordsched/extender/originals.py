@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 import msgspec
 import orjson
 
-from koordsched.client.intake import Decode
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.client.wireformat import Decode
 from koordsched.scheduling.inbox import Inbox, InboxSink
 
 T = TypeVar("T", bound=KubeObject)

@@ -8,13 +8,14 @@ import orjson
 import yaml
 
 from koordsched.api.nesting import check_depth
+from koordsched.api.protobuf.fields import MEDIA_TYPE
 from koordsched.fakecluster import errors, protobuf
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.resources import Object, Resource
 from koordsched.fakecluster.typed import OBJECT_META, WrongBody, decode, decode_new
 
 JSON_TYPES = ("application/json", "application/yaml")
-ACCEPTED = (*JSON_TYPES, protobuf.MEDIA_TYPE)
+ACCEPTED = (*JSON_TYPES, MEDIA_TYPE)
 PATCH_TYPES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -62,7 +63,7 @@ def _from_protobuf(body: bytes) -> bytes:
 def read_json(request: Request, what: str) -> Object:
     """The body as an object, of no particular schema. 400 or 415."""
     kind = media_type(request)
-    if kind == protobuf.MEDIA_TYPE:
+    if kind == MEDIA_TYPE:
         value = orjson.loads(_from_protobuf(request.body))
     elif kind in JSON_TYPES:
         value = parse(request.body, what, kind == "application/yaml")
@@ -86,7 +87,7 @@ def read_object(request: Request, resource: Resource, warnings: list[str], opaqu
         body = request.body
     elif kind == "application/yaml":
         body = orjson.dumps(parse(request.body, "the body", True))
-    elif kind == protobuf.MEDIA_TYPE and resource.definition:
+    elif kind == MEDIA_TYPE and resource.definition:
         body = _from_protobuf(request.body)
     else:
         raise errors.unsupported_media_type(kind, ACCEPTED)

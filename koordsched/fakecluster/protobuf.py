@@ -1,7 +1,8 @@
 """Request bodies in Kubernetes' protobuf encoding, turned into JSON.
 
 Go clients prefer it for built-in kinds, kubectl's `create` commands among them. Answers are JSON, which those clients
-accept too. Envelope: apimachinery `pkg/runtime/generated.proto` (Unknown); field numbers: `data/protobuf.json`.
+accept too (for others, see `protobufanswers`). Envelope: apimachinery `pkg/runtime/generated.proto` (Unknown); field
+numbers: `koordsched.api.protobuf`.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import base64
 import struct
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources as package_files
 from typing import Any
 
 import orjson
 
+from koordsched.api.protobuf.fields import (
+    FIELDS_V1,
+    INT_OR_STRING,
+    MAGIC,
+    MICRO_TIME,
+    QUANTITY,
+    RAW_EXTENSION,
+    TIME,
+    Field,
+    messages,
+)
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
 from koordsched.fakecluster.schemas import definitions
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
-
-_MAGIC = b"k8s\x00"
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-Field = tuple[str, str, str]
-"""(JSON name, type, form), see `data/reduce_protobuf.py`."""
 
 
 class BadProtobuf(ValueError):
@@ -34,15 +38,11 @@ class BadProtobuf(ValueError):
 
 @cache
 def _messages() -> dict[str, dict[int, Field]]:
-    text = package_files.files("koordsched.fakecluster").joinpath("data/protobuf.json").read_bytes()
-    return {
-        name: {number: (field, kind, form) for number, field, kind, form in fields}
-        for name, fields in orjson.loads(text).items()
-    }
+    return {name: {field.number: field for field in fields} for name, fields in messages().items()}
 
 
 @cache
-def _kinds() -> dict[tuple[str, str], str]:
+def kinds() -> dict[tuple[str, str], str]:
     """Definitions by (apiVersion, kind)."""
     found = {}
     for name, schema in definitions().items():
@@ -54,11 +54,11 @@ def _kinds() -> dict[tuple[str, str], str]:
 
 def to_json(body: bytes) -> bytes:
     """The object in an enveloped protobuf body, as JSON. Raises BadProtobuf."""
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise BadProtobuf("the body does not start with the protobuf envelope")
     api_version = kind = ""
     raw = b""
-    for number, value in _fields(body[len(_MAGIC) :]):
+    for number, value in _fields(body[len(MAGIC) :]):
         if number == 1 and isinstance(value, bytes):
             for inner, text in _fields(value):
                 if inner == 1 and isinstance(text, bytes):
@@ -67,7 +67,7 @@ def to_json(body: bytes) -> bytes:
                     kind = text.decode()
         elif number == 2 and isinstance(value, bytes):
             raw = value
-    name = _kinds().get((api_version, kind))
+    name = kinds().get((api_version, kind))
     if name is None or name not in _messages():
         raise BadProtobuf(f"no protobuf form is known of {kind or 'an unnamed kind'} in {api_version or 'no version'}")
     return orjson.dumps({"apiVersion": api_version, "kind": kind, **_message(raw, name)})
@@ -115,7 +115,7 @@ def _message(data: bytes, name: str) -> dict[str, Any]:
         field = known.get(number)
         if field is None:
             continue
-        key, kind, form = field
+        _, key, kind, form = field
         if form == "map":
             if isinstance(raw, bytes):
                 entry_key, entry = _entry(raw, kind)
@@ -212,10 +212,10 @@ def _raw_json(raw: bytes) -> Any:
 
 
 _SPECIAL = {
-    _META + "Time": _time,
-    _META + "MicroTime": _micro_time,
-    _META + "FieldsV1": _raw_json,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    TIME: _time,
+    MICRO_TIME: _micro_time,
+    FIELDS_V1: _raw_json,
+    QUANTITY: _text,
+    RAW_EXTENSION: _raw_json,
+    INT_OR_STRING: _int_or_string,
 }

@@ -14,6 +14,7 @@ from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.health import health_response
 from koordsched.fakecluster.messages import Request, Response, error_response, json_response
 from koordsched.fakecluster.openapi import OpenApi
+from koordsched.fakecluster.protobufanswers import in_protobuf, wants_protobuf
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.reviews import Reviews
 from koordsched.fakecluster.subresources import Subresources
@@ -62,10 +63,11 @@ class ApiServer:
         return answer if isinstance(answer, Response) else await answer
 
     def start(self, request: Request) -> Response | Awaitable[Response]:
-        """Answer at once, or (writes under emulation) after the service time."""
+        """Answer at once, or (writes under emulation, answers in protobuf) a little later."""
         if self.emulation is not None and request.method in WRITES:
             return self._after_service(request, self.emulation)
-        return self._respond(request)
+        response = self._respond(request)
+        return in_protobuf(request, response) if wants_protobuf(request) else response
 
     async def _after_service(self, request: Request, emulation: Emulation) -> Response:
         try:

@@ -225,6 +225,7 @@ class Scheduler:
             inbox=inbox,
             originals=shown,
             unreadable=self.unreadable,
+            accept=resolved.accept,
             watch_list="WatchListClient" in resolved.features,
             recorder=recorder,
         )

@@ -15,13 +15,16 @@ from typing import Any, Generic, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
+from koordsched.api.protobuf.decoding import ProtobufDecoder
+from koordsched.api.protobuf.fields import MEDIA_TYPE, definition_of
 from koordsched.client.clock import Clock
 from koordsched.client.errors import ClientError, ConnectionFailure
-from koordsched.client.intake import Decode
+from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
-from koordsched.client.transport import Transport
+from koordsched.client.transport import JSON, Transport
 from koordsched.client.turns import Turns
+from koordsched.client.wireformat import Decode
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import HasMetadata, Store
 from koordsched.cluster.pod import Pod
@@ -150,9 +153,11 @@ class Watches:
         originals: ExtenderObjects | None = None,
         recorder: Recorder = NOT_RECORDING,
         unreadable: Unreadable,
+        accept: str = JSON,
         watch_list: bool = False,
     ) -> None:
-        """`watch_list`: have first lists streamed where the server can do that."""
+        """`accept`: the encodings to ask for (Accept header). `watch_list`: have first lists streamed where the server
+        can do that."""
         self._transport = transport
         self._clock = clock
         self._rng = rng
@@ -160,6 +165,7 @@ class Watches:
         self._inbox = inbox
         self._recorder = recorder
         self._unreadable = unreadable
+        self._accept = accept
         self._watch_list = watch_list
         self._turns = Turns(clock.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
@@ -219,9 +225,17 @@ class Watches:
             selectors=selectors,
             on_malformed=malformed,
             on_state=changed,
+            protobuf=self._protobuf(path, kind) if originals is None else None,
             watch_list=self._watch_list,
             turns=self._turns,
         )
+
+    def _protobuf(self, path: str, kind: type[T]) -> ProtobufFormat[T] | None:
+        """How objects of a kind come in protobuf, if they shall and can."""
+        definition = definition_of(path.strip("/").rpartition("/")[0], kind.__name__)
+        if MEDIA_TYPE not in self._accept or not definition:
+            return None
+        return ProtobufFormat(ProtobufDecoder(kind, definition), self._accept)
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
         if state is State.FORBIDDEN and error is not None:

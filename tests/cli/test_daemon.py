@@ -1,5 +1,6 @@
 """`koordsched run` as a process: how it starts, what it says when it cannot, how it ends."""
 
+import asyncio
 import json
 import os
 import queue
@@ -17,6 +18,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from koordsched.client.clock import SystemClock
+from koordsched.client.errors import raise_for_status
+from koordsched.client.network import NetworkTransport
 
 DEADLINE = 30.0
 
@@ -113,6 +118,15 @@ def poll(url, wanted):
             return answer
         assert time.monotonic() < end, answer
         time.sleep(0.05)
+
+
+async def ask(kubeconfig, method, path, body=None):
+    """What the API server answers."""
+    transport = await NetworkTransport.open(SystemClock(), kubeconfig=kubeconfig)
+    try:
+        return json.loads(raise_for_status(await transport.request(method, path, body=body)).body)
+    finally:
+        await transport.close()
 
 
 def options(port, *more):
@@ -218,6 +232,34 @@ def test_a_whole_life(cluster, tmp_path):
         assert code == 0
         with pytest.raises(OSError, match="refused"):
             get(f"{base}/healthz")
+
+
+def test_objects_may_come_in_protobuf(cluster, tmp_path):
+    """Over HTTP, from a server that is asked for nothing else."""
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text(
+        """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {acceptContentTypes: application/vnd.kubernetes.protobuf}
+leaderElection: {leaderElect: false}
+"""
+    )
+    port = free_port()
+    with running("run", *options(port, f"--kubeconfig={cluster}", f"--config={configuration}")) as process:
+        poll(f"https://127.0.0.1:{port}/readyz", 200)
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
+        made = {"metadata": {"name": "encoded"}, "spec": {"containers": [container]}}
+        pods = "/api/v1/namespaces/default/pods"
+        asyncio.run(ask(cluster, "POST", pods, json.dumps(made).encode()))
+        end = time.monotonic() + DEADLINE
+        while "nodeName" not in (pod := asyncio.run(ask(cluster, "GET", f"{pods}/encoded")))["spec"]:
+            assert time.monotonic() < end, pod
+            time.sleep(0.05)
+        process.process.send_signal(signal.SIGUSR2)
+        process.wait_for("Cache comparison: cache and API server agree")
+        assert process.end(signal.SIGTERM)[0] == 0
+    asyncio.run(ask(cluster, "DELETE", f"{pods}/encoded"))
 
 
 @pytest.fixture

@@ -561,8 +561,9 @@ def test_whatever_happens_the_sink_ends_up_equal_to_the_server(data):
 
 
 def test_the_wire_structs_accept_what_servers_send():
-    from koordsched.client.watchstream import decode_page
+    from koordsched.client.jsonformat import decode_page
+    from koordsched.client.wireformat import Page
 
-    assert decode_page(b'{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":null}').items is None
+    assert decode_page(b'{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":null}') == Page((), "5", "")
     page = decode_page(json.dumps({"metadata": {"continue": "abc", "remainingItemCount": 4}, "items": [{}]}).encode())
-    assert (page.metadata.continue_, len(page.items)) == ("abc", 1)
+    assert (page.next_token, len(page.items)) == ("abc", 1)

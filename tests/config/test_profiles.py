@@ -19,8 +19,10 @@ from koordsched.config import (
     resolve,
     warnings,
 )
+from koordsched.config.contenttypes import JSON, PROTOBUF
 from koordsched.config.decoding import Int32
 from koordsched.config.errors import invalid
+from koordsched.config.options import Deprecated, Options
 from koordsched.config.plugin_args import PluginArgs
 from tests.config.documents import document, profile
 from tests.config.test_core_cases import FILTER, SCORE
@@ -336,7 +338,7 @@ def test_warnings() -> None:
     text = document(
         parallelism=4,
         percentageOfNodesToScore=30,
-        clientConnection={"acceptContentTypes": "application/json"},
+        clientConnection={"acceptContentTypes": "application/cbor,application/json;q=1"},
         profiles=[
             {
                 "schedulerName": "a",
@@ -355,7 +357,7 @@ def test_warnings() -> None:
         "parallelism: 4 has no effect: nodes are evaluated together, as columns",
         "percentageOfNodesToScore: 30 has no effect: every node is considered for every pod",
         "profiles[0].percentageOfNodesToScore: 70 has no effect: every node is considered for every pod",
-        "clientConnection.acceptContentTypes has no effect: objects are exchanged as JSON",
+        'clientConnection: content type "application/cbor" has no effect: objects come as protobuf or as JSON',
         'plugin "ImageLocality" is not built yet: it is accepted and does nothing (profiles: a, b)',
         'plugin "VolumeZone" is not built yet: it is accepted and does nothing (profiles: b)',
         'profiles[0].pluginConfig[0] has no effect: plugin "Mine" is not enabled',
@@ -363,3 +365,27 @@ def test_warnings() -> None:
         'profiles[0].plugins.score.disabled[0] has no effect: there is no plugin "ImageLocalty"',
     ]
     assert warnings(resolve(load(document())), IN_TREE) == []
+
+
+@pytest.mark.parametrize(
+    "connection, expected",
+    [
+        ({}, f"{PROTOBUF},{JSON}"),
+        ({"contentType": PROTOBUF}, f"{PROTOBUF},{JSON}"),
+        ({"contentType": JSON}, JSON),
+        ({"contentType": "application/cbor"}, JSON),
+        ({"acceptContentTypes": PROTOBUF}, PROTOBUF),
+        ({"acceptContentTypes": f"{PROTOBUF}, {JSON}"}, f"{PROTOBUF},{JSON}"),
+        ({"acceptContentTypes": f"{JSON},{PROTOBUF}"}, f"{JSON},{PROTOBUF}"),
+        ({"acceptContentTypes": f"{PROTOBUF};q=1,*/*", "contentType": JSON}, PROTOBUF),
+        ({"acceptContentTypes": JSON, "contentType": PROTOBUF}, JSON),
+        ({"acceptContentTypes": "application/yaml"}, JSON),
+    ],
+)
+def test_which_encodings_are_asked_for(connection: dict[str, str], expected: str) -> None:
+    assert resolve(load(document(clientConnection=connection))).accept == expected
+
+
+def test_the_flag_for_the_content_type() -> None:
+    flags = Options(feature_gates=FeatureGates.parse([]), deprecated=Deprecated(kube_api_content_type=JSON))
+    assert resolve(flags.configuration()).accept == JSON

@@ -1,10 +1,17 @@
-"""Request bodies in protobuf, as Go clients send them."""
+"""Request bodies in protobuf, as Go clients send them, and answers for those who take nothing else."""
+
+import json
 
 import pytest
 
+from koordsched.api.protobuf.envelope import event_of, list_of
+from koordsched.client.errors import error_from_status
+from koordsched.client.protobufformat import FrameSplitter
+from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.protobuf import BadProtobuf, to_json
 from koordsched.fakecluster.typed import decode
-from tests.fakecluster.apiclient import PODS, Api
+from tests.fakecluster.apiclient import CONFIG_MAPS, PODS, Api, config_map, pod
+from tests.fakecluster.test_server_customresources import CRDS, WIDGETS, definition
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -96,8 +103,6 @@ KINDS = [
 
 @pytest.mark.parametrize("body, expected", KINDS)
 def test_other_kinds(body, expected):
-    import json
-
     obj = json.loads(to_json(body))
     assert {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")} == expected
 
@@ -129,3 +134,87 @@ def test_over_the_api():
 def test_broken_bodies(body):
     with pytest.raises(BadProtobuf):
         to_json(body)
+
+
+# --- answers ---
+
+
+ONLY = {"accept": PROTOBUF}
+
+
+async def answered(api, path, headers=ONLY):
+    """(status, content type, body) as whoever carries requests gets it."""
+    path, _, query = path.partition("?")
+    pairs = dict(p.split("=", 1) for p in query.split("&") if p)
+    response = await api.server.handle(Request("GET", path, pairs, headers))
+    return response.status, response.headers["content-type"], response.body
+
+
+async def test_an_object_and_a_list():
+    api = Api()
+    api.post(PODS, pod("p"))
+    status, type_, body = await answered(api, f"{PODS}/p")
+    assert (status, type_) == (200, PROTOBUF)
+    assert json.loads(to_json(body)) == api.get(f"{PODS}/p")[1]
+    status, type_, body = await answered(api, PODS)
+    items, version, token = list_of(body)
+    assert (status, type_, version, token) == (200, PROTOBUF, str(api.registry.store.rv), "")
+    assert [json.loads(to_json(envelope("v1", "Pod", item))) for item in items] == [api.get(f"{PODS}/p")[1]]
+
+
+async def test_a_long_list_is_as_one():
+    api = Api()
+    for i in range(501):
+        api.post(CONFIG_MAPS, config_map(f"c{i}", x=str(i)))
+    _, type_, body = await answered(api, CONFIG_MAPS)
+    assert (type_, len(list_of(body).items)) == (PROTOBUF, 501)
+
+
+async def test_a_watch():
+    api = Api()
+    _, type_, body = await answered(api, f"{PODS}?watch=1")
+    assert type_ == f"{PROTOBUF};stream=watch"
+    api.post(PODS, pod("p"))
+    api.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
+    frames = FrameSplitter()
+    events = []
+    while len(events) < 2:
+        events += map(event_of, frames.feed(await anext(body)))
+    assert [kind for kind, _ in events] == ["ADDED", "DELETED"]
+    assert [json.loads(to_json(obj))["metadata"]["name"] for _, obj in events] == ["p", "p"]
+    assert len(api.server.hub._watchers) == 1
+    await body.aclose()
+    assert len(api.server.hub._watchers) == 0
+
+
+@pytest.mark.parametrize(
+    "path, status, reason",
+    [
+        (f"{PODS}/none", 404, "NotFound"),
+        (f"{PODS}?continue=x", 400, "BadRequest"),
+        ("/apis/example.com/v1/things", 404, "NotFound"),
+    ],
+)
+async def test_refusals(path, status, reason):
+    answer = await answered(Api(), path)
+    assert answer[:2] == (status, PROTOBUF)
+    refusal = error_from_status(answer[2])
+    assert (refusal.status, refusal.reason) == (status, reason)
+
+
+async def test_kinds_that_have_none():
+    api = Api()
+    assert api.post(CRDS, definition())[0] == 201
+    status, type_, body = await answered(api, WIDGETS)
+    assert (status, type_, json.loads(body)["reason"]) == (406, "application/json", "NotAcceptable")
+
+
+@pytest.mark.parametrize("accept", ["application/json", f"{PROTOBUF},application/json", f"{PROTOBUF}, */*", "*/*", ""])
+async def test_whoever_takes_json_gets_it(accept):
+    status, type_, body = await answered(Api(), PODS, {"accept": accept})
+    assert (status, type_, json.loads(body)["kind"]) == (200, "application/json", "PodList")
+
+
+async def test_what_is_no_object_stays_as_it_is():
+    assert (await answered(Api(), "/version"))[:2] == (200, "application/json")
+    assert (await answered(Api(), "/healthz"))[0] == 200

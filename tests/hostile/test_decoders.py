@@ -15,8 +15,9 @@ from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import LabelSelector
 from koordsched.api.quantity import QuantityError, parse
 from koordsched.api.selectors import SelectorError, compile_selector
+from koordsched.client.jsonformat import LineSplitter, meta_of, split_event
 from koordsched.client.lease import Lease
-from koordsched.client.watchstream import LineSplitter, meta_of, split_event
+from koordsched.client.wireformat import Unreadable
 from koordsched.scheduling.offline import OTHER_KINDS
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, node_affinity, pod, term
@@ -113,7 +114,7 @@ def test_any_bytes(data):
             decode(data)
     meta_of(data)
     for line in LineSplitter().feed(data + b"\n"):
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(Unreadable):
             split_event(line)
 
 

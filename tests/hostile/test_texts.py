@@ -22,9 +22,10 @@ from koordsched.cli.endpoints import _manifest
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ApiError, error_from_status
+from koordsched.client.jsonformat import decode_page
 from koordsched.client.lease import LeaseLock, Record
 from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
-from koordsched.client.watchstream import decode_page
+from koordsched.client.wireformat import Unreadable
 from koordsched.cluster.pod import _deadline
 from koordsched.controllers.elasticquota.admission.declared import Refused, amounts_in, canonical, names_in
 from koordsched.controllers.elasticquota.profiles import keys_of, ratio_of
@@ -53,7 +54,7 @@ def lease(body):
 
 
 def page(body):
-    for item in decode_page(body).items or ():
+    for item in decode_page(body).items:
         bytes(item)
 
 
@@ -61,7 +62,7 @@ ANSWERS = {
     "status": (status_error, ()),
     "status in a watch": (lambda body: error_from_status(body), ()),
     "lease": (lease, (msgspec.MsgspecError,)),
-    "page of a list": (page, (msgspec.MsgspecError, UnicodeDecodeError)),
+    "page of a list": (page, (Unreadable,)),
     "extender's filter, names": (lambda body: read_filter(body, names=True), (BadReply,)),
     "extender's filter, nodes": (lambda body: read_filter(body, names=False), (BadReply,)),
     "extender's scores": (read_priorities, (BadReply,)),

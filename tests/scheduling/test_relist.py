@@ -9,6 +9,7 @@ import pytest
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.client.intake import Intake
+from koordsched.client.jsonformat import JsonFormat
 from koordsched.cluster.state import ClusterState
 from koordsched.scheduling.handlers import NodeHandler
 from koordsched.scheduling.offline import OTHER_KINDS
@@ -57,7 +58,7 @@ CASES = (
 @pytest.mark.parametrize(("items", "left"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_nodes(items, left):
     cluster, moves = ClusterState(), Moves()
-    intake = Intake(NODES, Decoder(core.Node), NodeSink(NodeHandler(cluster, moves, None)), None)
+    intake = Intake(NODES, JsonFormat(Decoder(core.Node)), NodeSink(NodeHandler(cluster, moves, None)), None)
     listed(intake, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
     moves.labels.clear()
     listed(intake, "3", items)
@@ -70,7 +71,7 @@ def test_other_objects(items, left):
     cluster, moves = ClusterState(), Moves()
     kind = OTHER_KINDS["storage.k8s.io/v1", "StorageClass"]
     store = cluster.objects.of(kind)
-    intake = Intake(kind.path, Decoder(kind.type), ObjectSink(store, moves), None)
+    intake = Intake(kind.path, JsonFormat(Decoder(kind.type)), ObjectSink(store, moves), None)
     listed(intake, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
     moves.labels.clear()
     version = store.version

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from koordsched import config
 from koordsched.config import catalog, resolving
+from koordsched.config.contenttypes import PROTOBUF
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.controllers import IN_TREE as CONTROLLERS
 from koordsched.plugins import IN_TREE
@@ -46,8 +47,9 @@ def _resolved(text):
 
 
 def _document(plan):
+    basis = {**PLAIN, "clientConnection": {"acceptContentTypes": PROTOBUF}} if plan.in_protobuf else PLAIN
     if not plan.features:
-        return PLAIN
+        return basis
     plugins, args = {}, []
     if "quotas" in plan.features:
         plugins |= {point: {"enabled": [{"name": "ElasticQuota"}]} for point in ("preFilter", "reserve")}
@@ -60,7 +62,7 @@ def _document(plan):
         bounds = {"apiVersion": API_VERSION, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": BINDING_VOLUMES}
         args.append({"name": "VolumeBinding", "args": bounds})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
-    return {**PLAIN, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
+    return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
 
 
 def _quota_args(plan):

@@ -42,6 +42,8 @@ class Plan:
     """The ElasticQuota kind is not there in the beginning, and may vanish again."""
     blind_handovers: bool = False
     """Leaders end while the others see pods late."""
+    in_protobuf: bool = False
+    """Lists and watches come in protobuf."""
 
     @property
     def latest(self):
@@ -69,6 +71,7 @@ class Plan:
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
             **_more(Random(f"{seed} features")),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
+            in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import msgspec
 
 from koordsched.client.errors import ClientError
+from koordsched.client.jsonformat import LineSplitter
 from koordsched.client.network import NetworkTransport
-from koordsched.client.watchstream import LineSplitter
 from tests.soak.population import MARK, NODE_CPU, NODE_MEMORY, NODE_PODS, QUOTA_LABEL
 
 _FINISHED = ("Succeeded", "Failed")

@@ -1,6 +1,6 @@
-"""Makes `protobuf.json` from the generated.proto files that Kubernetes publishes (k8s.io/api, k8s.io/apimachinery).
+"""Makes `fields.json` from the generated.proto files that Kubernetes publishes (k8s.io/api, k8s.io/apimachinery).
 
-    python koordsched/fakecluster/data/reduce_protobuf.py DIRECTORY > koordsched/fakecluster/data/protobuf.json
+    python koordsched/fakecluster/data/reduce_protobuf.py DIRECTORY > koordsched/api/protobuf/fields.json
 
 Per message, under the name of its OpenAPI definition: [[field number, JSON name, type, form]...]. The type is a scalar
 or the name of a message; the form is "" (one value), "list", "map" (of that type, by string) or "inline" (the message's

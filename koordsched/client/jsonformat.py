@@ -1,29 +1,19 @@
-"""The wire format of lists and watches: pages of raw items, lines of raw events."""
+"""Lists and watches in JSON."""
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import msgspec
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""Annotation of the bookmark that ends the initial state of a streamed list."""
+from koordsched.client.transport import JSON
+from koordsched.client.wireformat import Decode, HasMeta, Meta, Page, Unreadable
+
+T = TypeVar("T")
 
 _PREFIXES = {
     kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 }
-
-
-class Meta(msgspec.Struct, rename="camel"):
-    """The part of an object's metadata needed to tell which object it is and how new."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: Meta = msgspec.field(default_factory=Meta)
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -31,9 +21,9 @@ class _ListMeta(msgspec.Struct, rename="camel"):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class Page(msgspec.Struct):
-    """One page of a list; a list without items may come as null, but always has them: other JSON (of what stands in for
-    the server while it is away, say) must not pass for an empty one."""
+class _Page(msgspec.Struct):
+    """A list without items may come as null, but always has them: other JSON (of what stands in for the server while it
+    is away, say) must not pass for an empty one."""
 
     items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
@@ -44,21 +34,22 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-_decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(_Page).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
-_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_object = msgspec.json.Decoder(HasMeta).decode
 
 
 def decode_page(data: bytes) -> Page:
-    """One page of a list. Raises msgspec.MsgspecError if it is none."""
+    """One page of a list. Raises Unreadable if it is none."""
     try:
-        return _decode_page(data)
-    except RecursionError as error:
-        raise msgspec.DecodeError(str(error)) from None
+        page = _decode_page(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(str(error)) from None
+    return Page(page.items or (), page.metadata.resource_version, page.metadata.continue_ or "")
 
 
 def split_event(line: bytes) -> tuple[str, bytes]:
-    """Type and raw object of one watch line. Raises msgspec.MsgspecError if it is no event.
+    """Type and raw object of one watch line. Raises Unreadable if it is no event.
 
     API servers write type and object in this order and nothing else, so the object is found without scanning it; the
     prefix is unambiguous, but a line that ends differently only shows when its object is decoded (see `resplit_event`).
@@ -73,8 +64,8 @@ def resplit_event(line: bytes) -> tuple[str, bytes]:
     """The same, by parsing the whole line."""
     try:
         event = _decode_event(line)
-    except RecursionError as error:
-        raise msgspec.DecodeError(str(error)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(str(error)) from None
     return event.type, bytes(event.object)
 
 
@@ -101,3 +92,29 @@ class LineSplitter:
         lines = [b"".join(self._parts), *rest.split(b"\n")]
         self._parts = [lines.pop()]
         return [line for line in lines if line]
+
+
+class JsonFormat(Generic[T]):
+    """Objects of one kind in JSON."""
+
+    accept = JSON
+
+    def __init__(self, decode: Decode[T]) -> None:
+        self._decode = decode
+
+    page = staticmethod(decode_page)
+    splitter = staticmethod(LineSplitter)
+    event = staticmethod(split_event)
+    meta = staticmethod(meta_of)
+
+    def decode(self, data: bytes | msgspec.Raw, frame: bytes | None) -> T:
+        """The object. Raises whatever the decoder of the kind raises."""
+        try:
+            return self._decode(data)
+        except Exception:
+            if frame is None:
+                raise
+            parsed = resplit_event(frame)[1]
+            if parsed == data:
+                raise
+            return self._decode(parsed)

@@ -1,0 +1,1 @@
+"""Kubernetes' protobuf encoding, read into the wire types."""
