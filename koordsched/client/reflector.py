@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
+from koordsched.client.encodings import Encodings
 from koordsched.client.errors import (
     ApiError,
     ClientError,
@@ -22,9 +23,9 @@ from koordsched.client.errors import (
     error_from_status,
     raise_for_status,
 )
+from koordsched.client.identity import is_api_server
 from koordsched.client.intake import Intake, OnMalformed, is_older
-from koordsched.client.jsonformat import JsonFormat
-from koordsched.client.protobufformat import ProtobufFormat, is_protobuf
+from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.client.transport import Transport
 from koordsched.client.turns import Turns
@@ -123,10 +124,8 @@ class Reflector(Generic[T]):
         turns: Turns | None = None,
     ) -> None:
         self._transport = transport
-        self._json = JsonFormat(decode)
-        self._protobuf = protobuf
-        self._accept = {"Accept": (protobuf or self._json).accept}
-        self._intake: Intake[T] = Intake(path, self._json, sink, on_malformed)
+        self._encodings = Encodings(decode, protobuf)
+        self._intake = Intake(path, self._encodings.json, sink, on_malformed)
         self._clock = clock
         self._rng = rng
         self._selectors = dict(selectors or {})
@@ -242,19 +241,13 @@ class Reflector(Generic[T]):
 
     async def _vanished(self) -> bool:
         """The server does not have the resource (any more), so there are no such objects. False if it is not the server
-        that says so: who has no version is no API server.
+        that says so.
 
         Objects of the core group stay: it is always there, and nothing is to be learnt from who denies it.
         """
         if self.state is State.NOT_FOUND or self.path.startswith("/api/"):
             return True
-        try:
-            version = await self._transport.request("GET", "/version", timeout=LIST_TIMEOUT)
-        except ClientError as error:
-            log.debug("%s: denied, and the server has no version to tell: %s", self.path, error)
-            return False
-        # Who may not ask for it is refused by a server all the same.
-        if version.status != 403 and (version.status != 200 or b'"gitVersion"' not in version.body):
+        if not await is_api_server(self._transport):
             return False
         await self._paced(self._intake.begin(streamed=False))
         await self._paced(self._intake.complete(""))
@@ -289,10 +282,10 @@ class Reflector(Generic[T]):
         while True:
             try:
                 response = await self._transport.request(
-                    "GET", self.path, query=query, timeout=LIST_TIMEOUT, headers=self._accept
+                    "GET", self.path, query=query, timeout=LIST_TIMEOUT, headers=self._encodings.headers
                 )
                 await self._breathe()
-                form = self._read_as(response.headers)
+                form = self._intake.format = self._encodings.of(response.headers)
                 page = form.page(raise_for_status(response).body)
             except Gone:
                 # Compacted while we were paging: fewer, larger pages make it in time.
@@ -336,7 +329,7 @@ class Reflector(Generic[T]):
         self.watches += 1
         async with (
             self._transport.stream(
-                self.path, query=query, timeout=seconds + WATCH_GRACE, headers=self._accept
+                self.path, query=query, timeout=seconds + WATCH_GRACE, headers=self._encodings.headers
             ) as stream,
             aclosing(stream.chunks()) as chunks,
         ):
@@ -351,7 +344,7 @@ class Reflector(Generic[T]):
                 self.lists += 1
                 self._newest_only = True
                 await self._paced(self._intake.begin(streamed=True))
-            form = self._read_as(stream.headers)
+            form = self._intake.format = self._encodings.of(stream.headers)
             frames = form.splitter()
             try:
                 async for chunk in chunks:
@@ -367,14 +360,6 @@ class Reflector(Generic[T]):
         if not self._listed:
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
-
-    def _read_as(self, headers: Mapping[str, str]) -> WireFormat[T]:
-        """The encoding of an answer, which is also that of the objects to come."""
-        form: WireFormat[T] = self._json
-        if self._protobuf is not None and is_protobuf(headers):
-            form = self._protobuf
-        self._intake.format = form
-        return form
 
     def _handle(self, form: WireFormat[T], frame: bytes) -> str:
         """Handles one event. Returns the version of a streamed state that is complete with it, otherwise nothing.
