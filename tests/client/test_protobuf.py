@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
+from koordsched.api.meta import Wire
 from koordsched.api.protobuf.decoding import ProtobufDecoder
 from koordsched.api.protobuf.fields import definition_of, messages
 from koordsched.api.protobuf.layout import layouts_of
@@ -299,3 +300,23 @@ def test_maps_keep_their_order(kind):
     """Whatever goes through labels or resources one by one does so in the same order after every start."""
     from_json, from_protobuf = both(kind)
     assert list(map(orders, from_protobuf)) == list(map(orders, from_json))
+
+
+class Nowhere(Wire, frozen=True):
+    unicorns: int = 0
+
+
+class Unread(Wire, frozen=True):
+    max_unavailable: int = 0
+
+
+@pytest.mark.parametrize(
+    "kind, definition, problem",
+    [
+        (Nowhere, "io.k8s.api.core.v1.PodSpec", LookupError),
+        (Unread, "io.k8s.api.policy.v1.PodDisruptionBudgetSpec", TypeError),
+    ],
+)
+def test_a_type_that_does_not_fit_is_found_by_its_first_message(kind, definition, problem):
+    with pytest.raises(problem):
+        ProtobufDecoder(kind, definition)(b"")

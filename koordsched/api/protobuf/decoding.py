@@ -14,15 +14,13 @@ from typing import Any, Generic, TypeVar
 from google.protobuf import message as protobuf
 
 from koordsched.api.decoding import DecodeError
-from koordsched.api.protobuf.fields import INT_OR_STRING, MICRO_TIME, QUANTITY, TIME, Field
+from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
 from koordsched.api.protobuf.layout import SCALARS, Layout, Member, layouts_of
 from koordsched.api.protobuf.messages import message_class
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1)
-_STRING = 1
-"""intstr.Type: what an IntOrString holds."""
 
 
 class ProtobufDecoder(Generic[T]):
@@ -51,7 +49,7 @@ class ProtobufDecoder(Generic[T]):
 
 def _converter(layouts: Sequence[Layout]) -> Callable[[Any], Any]:
     """The function that makes the first layout's type of its message; it may raise ValueError and OverflowError."""
-    names: dict[str, Any] = {name: function for _, (name, function) in _SPECIAL.items()} | {"present": _present}
+    names: dict[str, Any] = dict(_SPECIAL.values()) | {"present": _present}
     functions, tables = [], []
     for layout in layouts:
         names[layout.name] = layout.struct
@@ -111,25 +109,13 @@ def _time(message: Any) -> str | None:
     return _rfc3339(message.seconds) if message.HasField("seconds") else None
 
 
-def _micro_time(message: Any) -> str | None:
-    if not message.HasField("seconds"):
-        return None
-    return f"{_rfc3339(message.seconds)[:-1]}.{message.nanos // 1000:06d}Z"
-
-
 def _quantity(message: Any) -> str:
     text: str = message.string
     return text
 
 
-def _int_or_string(message: Any) -> int | str:
-    value: int | str = message.strVal if message.type == _STRING else message.intVal
-    return value
-
-
 _SPECIAL: dict[str, tuple[str, Callable[[Any], Any]]] = {
     TIME: ("time", _time),
-    MICRO_TIME: ("micro_time", _micro_time),
     QUANTITY: ("quantity", _quantity),
-    INT_OR_STRING: ("int_or_string", _int_or_string),
 }
+"""By kind: the name that the written-out functions call it by, and the function."""

@@ -68,7 +68,10 @@ def _layout(struct: type[Any], definition: str, found: dict[tuple[str, type], La
             continue
         for outer, inner in embedded:
             if info.encode_name in inner:
-                inline.setdefault(outer, []).append(_member(info, inner[info.encode_name], found))
+                member = _member(info, inner[info.encode_name], found)
+                if member.layout is None or member.source.form:
+                    raise TypeError(f"{definition}: {info.encode_name} is embedded, and not a single message")
+                inline.setdefault(outer, []).append(member)
                 break
         else:
             raise LookupError(f"{definition} has no field {info.encode_name}")

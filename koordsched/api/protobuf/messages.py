@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from koordsched.api.protobuf.fields import INT_OR_STRING, MICRO_TIME, QUANTITY, TIME, Field
+from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
 from koordsched.api.protobuf.layout import Layout, Member
 
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -20,11 +20,9 @@ _TYPES = {
 }
 _SPECIAL = {
     TIME: [(1, "seconds", "int64")],
-    MICRO_TIME: [(1, "seconds", "int64"), (2, "nanos", "int32")],
     QUANTITY: [(1, "string", "string")],
-    INT_OR_STRING: [(1, "type", "int64"), (2, "intVal", "int32"), (3, "strVal", "string")],
 }
-"""Messages that JSON writes as a text or a number (apimachinery `meta/v1`, `api/resource`, `util/intstr`)."""
+"""Messages that JSON writes as a text (apimachinery `meta/v1`, `api/resource`)."""
 
 _PACKAGE = "koordsched"
 
