@@ -32,6 +32,8 @@ from koordsched.fakecluster.protobuf import kinds
 from koordsched.fakecluster.resources import Object
 
 _ALSO_JSON = ("application/json", "application/*", "*/*")
+_UNREADABLE = b"\x0a\xff"
+"""No message: it ends within a field."""
 _STREAMED = f"{MEDIA_TYPE};stream=watch"
 
 
@@ -118,6 +120,14 @@ def _top(obj: Object, api_version: str, kind: str) -> bytes:
 
 
 def _message(value: Any, definition: str) -> bytes:
+    try:
+        return _fields(value, definition)
+    except (AttributeError, TypeError, ValueError):
+        # What was put in past admission may be anything. It stays as unreadable as it is in JSON, and no more.
+        return _UNREADABLE
+
+
+def _fields(value: Any, definition: str) -> bytes:
     out = []
     for field in messages()[definition]:
         if field.form == "inline":

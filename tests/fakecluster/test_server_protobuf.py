@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import DecodeError
+from koordsched.api.protobuf.decoding import ProtobufDecoder
 from koordsched.api.protobuf.envelope import event_of, list_of
 from koordsched.client.errors import error_from_status
-from koordsched.client.protobufformat import FrameSplitter
+from koordsched.client.protobufformat import FrameSplitter, ProtobufFormat
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.protobuf import BadProtobuf, to_json
 from koordsched.fakecluster.typed import decode
@@ -218,3 +221,22 @@ async def test_whoever_takes_json_gets_it(accept):
 async def test_what_is_no_object_stays_as_it_is():
     assert (await answered(Api(), "/version"))[:2] == (200, "application/json")
     assert (await answered(Api(), "/healthz"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "broken", [{"spec": {"containers": "none"}}, {"spec": {"priority": {}}}, {"status": {"startTime": "noon"}}]
+)
+async def test_what_was_put_in_past_admission_is_as_unreadable_as_in_json(broken):
+    api = Api()
+    api.post(PODS, pod("good"))
+    meta = {"name": "bad", "namespace": "default", "uid": "u"}
+    api.registry.restore(
+        api.registry.resource("", "v1", "pods"), {"apiVersion": "v1", "kind": "Pod", "metadata": meta, **broken}
+    )
+    _, _, body = await answered(api, PODS)
+    readable = ProtobufFormat(ProtobufDecoder(core.Pod, "io.k8s.api.core.v1.Pod"))
+    bad, good = readable.page(body).items
+    assert readable.meta(bad).name == "bad"
+    with pytest.raises(DecodeError):
+        readable.decode(bad, None)
+    assert readable.decode(good, None).metadata.name == "good"

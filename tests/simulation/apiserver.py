@@ -4,7 +4,7 @@ import asyncio
 from contextvars import Context
 
 from koordsched.client.inmemory import InMemoryTransport
-from koordsched.fakecluster.messages import Request
+from koordsched.fakecluster.messages import Request, Response
 from tests.embedded import Embedded
 
 OUTSIDE = ""
@@ -31,9 +31,11 @@ class Server(Embedded):
             if path.startswith("/api"):  # what else a replica asks for, every account may
                 self.rights.add(right_needed(method, path, query))
             try:
-                response = self.server.start(Request(method, path, query, headers, body))
+                started = self.server.start(Request(method, path, query, headers, body))
             finally:
                 self.writer, self.request = OUTSIDE, None
+            # Only what is read is answered later.
+            response = started if isinstance(started, Response) else await started
             return response.status, response.headers, response.body
 
         return InMemoryTransport(handler, fault=fault)

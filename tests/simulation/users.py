@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 
+from koordsched.fakecluster.clock import rfc3339_micro
 from tests.plugins.objects import container, node, pod, taint
 from tests.simulation.invariants import is_gone
 from tests.simulation.permits import GATE
@@ -323,7 +324,7 @@ class Users:
 
 
 def _beat(thing, now):
-    thing["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": str(now)}]
+    thing["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": rfc3339_micro(now)}]
 
 
 def _turn_gate(thing):
