@@ -13,9 +13,9 @@ import msgspec
 
 from koordsched.api.decoding import DecodeError
 from koordsched.api.protobuf.decoding import ProtobufDecoder
+from koordsched.client.encodings import Encodings
 from koordsched.client.errors import ConnectionFailure, error_from_status
-from koordsched.client.jsonformat import JsonFormat
-from koordsched.client.protobufformat import ProtobufFormat, is_protobuf
+from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.transport import Transport
 from koordsched.client.wireformat import Unreadable, WireFormat
 
@@ -67,9 +67,8 @@ class Event(msgspec.Struct):
     object: Pod
 
 
-_JSON = JsonFormat(msgspec.json.Decoder(Pod).decode)
-_PROTOBUF = ProtobufFormat(ProtobufDecoder(Pod, "io.k8s.api.core.v1.Pod"))
-"""Preferred, as by clients in Go: who measures shares the machine, and the server, with what is measured."""
+_ENCODINGS = Encodings(msgspec.json.Decoder(Pod).decode, ProtobufFormat(ProtobufDecoder(Pod, "io.k8s.api.core.v1.Pod")))
+"""Protobuf first, as with clients in Go: who measures shares the machine, and the server, with what is measured."""
 
 
 async def pod_events(transport: Transport, resource_version: str) -> AsyncGenerator[list[Event], None]:
@@ -90,15 +89,14 @@ async def _stream(transport: Transport, resource_version: str) -> AsyncGenerator
     """The events of one connection, to its end."""
     query = {"watch": "1", "resourceVersion": resource_version, "timeoutSeconds": str(_SECONDS)}
     try:
-        accept = {"Accept": _PROTOBUF.accept}
-        async with transport.stream(PODS, query=query, timeout=_SECONDS + 100.0, headers=accept) as stream:
+        async with transport.stream(PODS, query=query, timeout=_SECONDS + 100.0, headers=_ENCODINGS.headers) as stream:
             if stream.status >= HTTPStatus.INTERNAL_SERVER_ERROR or stream.status == HTTPStatus.TOO_MANY_REQUESTS:
                 return
             if stream.status >= HTTPStatus.BAD_REQUEST:
                 body = b"".join([chunk async for chunk in stream.chunks()])
                 refusal = error_from_status(body, stream.status)
                 raise WatchLost(f"the API server refused to go on with the watch: {refusal}")
-            form: WireFormat[Pod] = _PROTOBUF if is_protobuf(stream.headers) else _JSON
+            form = _ENCODINGS.of(stream.headers)
             frames = form.splitter()
             async with aclosing(stream.chunks()) as chunks:
                 async for chunk in chunks:

@@ -303,7 +303,12 @@ _FLAGS: tuple[_Decorator, ...] = (
     _flag("--contention-profiling", "deprecated.contention_profiling", boolean, f"{_NO_EFFECT} {_DEPRECATED}"),
     _flag("--kube-api-qps", "deprecated.kube_api_qps", float, f"Requests per second. {_DEPRECATED}"),
     _flag("--kube-api-burst", "deprecated.kube_api_burst", int, f"Requests at once. {_DEPRECATED}"),
-    _flag("--kube-api-content-type", "deprecated.kube_api_content_type", str, f"Encoding of objects. {_DEPRECATED}"),
+    _flag(
+        "--kube-api-content-type",
+        "deprecated.kube_api_content_type",
+        str,
+        f"Encoding of lists. {_DEPRECATED}",
+    ),
     click.option(
         "--version",
         is_flag=True,

@@ -29,7 +29,7 @@ from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.client.transport import Transport
 from koordsched.client.turns import Turns
-from koordsched.client.wireformat import INITIAL_EVENTS_END, Decode, Meta, Unreadable, WireFormat
+from koordsched.client.wireformat import INITIAL_EVENTS_END, Decode, Meta, Unreadable
 
 log = logging.getLogger(__name__)
 
@@ -285,8 +285,8 @@ class Reflector(Generic[T]):
                     "GET", self.path, query=query, timeout=LIST_TIMEOUT, headers=self._encodings.headers
                 )
                 await self._breathe()
-                form = self._intake.format = self._encodings.of(response.headers)
-                page = form.page(raise_for_status(response).body)
+                self._intake.format = self._encodings.of(response.headers)
+                page = self._intake.format.page(raise_for_status(response).body)
             except Gone:
                 # Compacted while we were paging: fewer, larger pages make it in time.
                 if "continue" in query:
@@ -344,12 +344,12 @@ class Reflector(Generic[T]):
                 self.lists += 1
                 self._newest_only = True
                 await self._paced(self._intake.begin(streamed=True))
-            form = self._intake.format = self._encodings.of(stream.headers)
-            frames = form.splitter()
+            self._intake.format = self._encodings.of(stream.headers)
+            frames = self._intake.format.splitter()
             try:
                 async for chunk in chunks:
                     for frame in frames.feed(chunk):
-                        if version := self._handle(form, frame):
+                        if version := self._handle(frame):
                             await self._replaced(version)
                         if self._turns.over():
                             await self._turns.next()
@@ -361,19 +361,19 @@ class Reflector(Generic[T]):
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
 
-    def _handle(self, form: WireFormat[T], frame: bytes) -> str:
+    def _handle(self, frame: bytes) -> str:
         """Handles one event. Returns the version of a streamed state that is complete with it, otherwise nothing.
 
         Raises Unreadable, Gone or _Relist when the watch cannot go on.
         """
-        kind, data = form.event(frame)
+        kind, data = self._intake.format.event(frame)
         self.events += 1
         if kind == "ADDED" or kind == "MODIFIED":
             self._intake.upsert(data, frame)
         elif kind == "DELETED":
             self._intake.delete(data, frame)
         elif kind == "BOOKMARK":
-            return self._bookmark(form.meta(data) or Meta())
+            return self._bookmark(self._intake.format.meta(data) or Meta())
         elif kind == "ERROR":
             failure = error_from_status(data)
             raise failure if isinstance(failure, Gone) else _Relist(str(failure))

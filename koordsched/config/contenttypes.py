@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
 from koordsched.config.wire import ClientConnectionConfiguration
 
 JSON = "application/json"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 KNOWN = (PROTOBUF, JSON)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from koordsched.api.protobuf.fields import MEDIA_TYPE
 from koordsched.config.catalog import PluginCatalog
-from koordsched.config.contenttypes import PROTOBUF
 from koordsched.config.default_plugins import default_plugins, merge
 from koordsched.config.duration import Duration
 from koordsched.config.feature_gates import FeatureGates
@@ -59,7 +59,7 @@ def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfig
 
 
 def _client_connection(given: ClientConnectionConfiguration) -> ClientConnectionConfiguration:
-    return msgspec.structs.replace(given, content_type=given.content_type or PROTOBUF)
+    return msgspec.structs.replace(given, content_type=given.content_type or MEDIA_TYPE)
 
 
 def _profile(given: KubeSchedulerProfile, catalog: PluginCatalog, gates: FeatureGates) -> KubeSchedulerProfile:

@@ -232,10 +232,10 @@ class Watches:
 
     def _protobuf(self, path: str, kind: type[T]) -> ProtobufFormat[T] | None:
         """How objects of a kind come in protobuf, if they shall and can."""
-        definition = definition_of(path.strip("/").rpartition("/")[0], kind.__name__)
-        if MEDIA_TYPE not in self._accept or not definition:
+        if MEDIA_TYPE not in self._accept:
             return None
-        return ProtobufFormat(ProtobufDecoder(kind, definition), self._accept)
+        definition = definition_of(path.strip("/").rpartition("/")[0], kind.__name__)
+        return ProtobufFormat(ProtobufDecoder(kind, definition), self._accept) if definition else None
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
         if state is State.FORBIDDEN and error is not None:

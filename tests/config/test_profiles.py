@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
 from koordsched.config import (
     IN_TREE,
     ArgsKind,
@@ -19,7 +20,7 @@ from koordsched.config import (
     resolve,
     warnings,
 )
-from koordsched.config.contenttypes import JSON, PROTOBUF
+from koordsched.config.contenttypes import JSON
 from koordsched.config.decoding import Int32
 from koordsched.config.errors import invalid
 from koordsched.config.options import Deprecated, Options

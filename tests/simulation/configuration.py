@@ -5,8 +5,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from koordsched import config
+from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
 from koordsched.config import catalog, resolving
-from koordsched.config.contenttypes import PROTOBUF
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.controllers import IN_TREE as CONTROLLERS
 from koordsched.plugins import IN_TREE

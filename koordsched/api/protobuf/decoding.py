@@ -15,7 +15,7 @@ from google.protobuf import message as protobuf
 
 from koordsched.api.decoding import DecodeError
 from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
-from koordsched.api.protobuf.layout import SCALARS, Layout, Member, layouts_of
+from koordsched.api.protobuf.layout import Layout, Member, layouts_of
 from koordsched.api.protobuf.messages import message_class
 
 T = TypeVar("T")
@@ -78,7 +78,8 @@ def _attribute(member: Member, names: dict[str, Any]) -> str:
         entry = _value("x.value", member.source, member.layout)
         return f"{{x.key: {entry} for x in {here}}}"
     value = _value(here, member.source, member.layout)
-    if member.source.kind in SCALARS and not member.is_optional and not member.default:
+    if value == here and not member.is_optional and not member.default:
+        # A scalar: what is absent reads as zero.
         return value
     if member.source.kind == "string" and member.default:
         # Go writes texts that are empty, which JSON leaves out.

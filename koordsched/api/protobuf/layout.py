@@ -11,8 +11,6 @@ import msgspec
 
 from koordsched.api.protobuf.fields import Field, messages
 
-SCALARS = frozenset({"string", "bool", "int32", "int64"})
-
 
 @dataclass(slots=True)
 class Member:
