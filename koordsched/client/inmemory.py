@@ -119,7 +119,12 @@ class InMemoryTransport:
         if request.fence is not None and not request.fence():
             raise Fenced(f"{request.method} {request.target} withheld: not the leader")
         url = urlsplit(request.target)
-        sent = {"content-type": request.content_type, **self._headers, **(request.headers or {})}
+        sent = {
+            "accept": request.accept,
+            "content-type": request.content_type,
+            **self._headers,
+            **(request.headers or {}),
+        }
         headers = {name.lower(): value for name, value in sent.items()}
         call = Call(request.method, url.path, dict(parse_qsl(url.query, True)), headers, request.body)
 

@@ -1,24 +1,24 @@
 """Request bodies in Kubernetes' protobuf encoding, turned into JSON.
 
-Go clients prefer it for built-in kinds, kubectl's `create` commands among them. Answers are JSON, which those clients
-accept too (for others, see `protobufanswers`). Envelope: apimachinery `pkg/runtime/generated.proto` (Unknown); field
-numbers: `koordsched.api.protobuf`.
+Go clients prefer it for built-in kinds, kubectl's `create` commands and schedulers among them. Answers are JSON, which
+those clients accept too (for others, see `protobufanswers`). Envelope and field numbers: `koordsched.api.protobuf`.
 """
 
 from __future__ import annotations
 
 import base64
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import orjson
+from google.protobuf import message as protobuf
 
+from koordsched.api.decoding import DecodeError
+from koordsched.api.protobuf.envelope import described
 from koordsched.api.protobuf.fields import (
     FIELDS_V1,
     INT_OR_STRING,
-    MAGIC,
     MICRO_TIME,
     QUANTITY,
     RAW_EXTENSION,
@@ -26,19 +26,16 @@ from koordsched.api.protobuf.fields import (
     Field,
     messages,
 )
+from koordsched.api.protobuf.messages import whole_message
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
 from koordsched.fakecluster.schemas import definitions
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+Convert = Callable[[Any], Any]
+"""Makes what JSON has of what the library read."""
 
 
 class BadProtobuf(ValueError):
     """The bytes are not a message of the kind they claim to be."""
-
-
-@cache
-def _messages() -> dict[str, dict[int, Field]]:
-    return {name: {field.number: field for field in fields} for name, fields in messages().items()}
 
 
 @cache
@@ -54,168 +51,106 @@ def kinds() -> dict[tuple[str, str], str]:
 
 def to_json(body: bytes) -> bytes:
     """The object in an enveloped protobuf body, as JSON. Raises BadProtobuf."""
-    if not body.startswith(MAGIC):
-        raise BadProtobuf("the body does not start with the protobuf envelope")
-    api_version = kind = ""
-    raw = b""
-    for number, value in _fields(body[len(MAGIC) :]):
-        if number == 1 and isinstance(value, bytes):
-            for inner, text in _fields(value):
-                if inner == 1 and isinstance(text, bytes):
-                    api_version = text.decode()
-                elif inner == 2 and isinstance(text, bytes):
-                    kind = text.decode()
-        elif number == 2 and isinstance(value, bytes):
-            raw = value
-    name = kinds().get((api_version, kind))
-    if name is None or name not in _messages():
-        raise BadProtobuf(f"no protobuf form is known of {kind or 'an unnamed kind'} in {api_version or 'no version'}")
-    return orjson.dumps({"apiVersion": api_version, "kind": kind, **_message(raw, name)})
+    try:
+        api_version, kind, raw = described(body)
+        definition = kinds().get((api_version, kind), "")
+        if definition not in messages():
+            form = f"{kind or 'an unnamed kind'} in {api_version or 'no version'}"
+            raise BadProtobuf(f"no protobuf form is known of {form}")
+        obj = _plain(whole_message(definition).FromString(raw), definition)
+        return orjson.dumps({"apiVersion": api_version, "kind": kind, **obj})
+    except (DecodeError, protobuf.DecodeError) as problem:
+        raise BadProtobuf(str(problem)) from None
+    except (OverflowError, ValueError) as problem:
+        raise BadProtobuf(f"a value that JSON cannot have: {problem}") from None
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise BadProtobuf("truncated number")
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, raw value) in order."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            size, at = _varint(data, at)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise BadProtobuf(f"wire type {wire} is not used by Kubernetes")
-        if at + size > len(data):
-            raise BadProtobuf("truncated field")
-        yield number, data[at : at + size]
-        at += size
-
-
-def _message(data: bytes, name: str) -> dict[str, Any]:
-    known = _messages()[name]
+def _plain(message: Any, definition: str) -> dict[str, Any]:
+    """What is set in a message."""
+    takers = _takers(definition)
     out: dict[str, Any] = {}
-    for number, raw in _fields(data):
-        field = known.get(number)
-        if field is None:
-            continue
-        _, key, kind, form = field
-        if form == "map":
-            if isinstance(raw, bytes):
-                entry_key, entry = _entry(raw, kind)
-                out.setdefault(key, {})[entry_key] = entry
-            continue
-        value = _value(raw, kind)
-        if form == "list":
-            out.setdefault(key, []).append(value)
-        elif form == "inline":
-            out |= value
-        elif value is not None and value != "":
-            # Go writes empty strings and zero times for what was never set.
-            out[key] = value
+    for descriptor, value in message.ListFields():
+        takers[descriptor.number](out, value)
     return out
 
 
-def _entry(raw: bytes, kind: str) -> tuple[str, Any]:
-    key, value = "", _value(b"" if kind in ("string", "bytes") or kind in _messages() else 0, kind)
-    for number, part in _fields(raw):
-        if number == 1 and isinstance(part, bytes):
-            key = part.decode()
-        elif number == 2:
-            value = _value(part, kind)
-    return key, value
+@cache
+def _takers(definition: str) -> dict[int, Callable[[dict[str, Any], Any], None]]:
+    """By field number: what puts the field's value into an object."""
+    return {field.number: _taker(field) for field in messages()[definition]}
 
 
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+def _taker(field: Field) -> Callable[[dict[str, Any], Any], None]:
+    name, convert = field.name, _converter(field.kind)
+
+    def one(out: dict[str, Any], value: Any) -> None:
+        made = value if convert is None else convert(value)
+        if made is not None and made != "":
+            # Go writes empty strings and zero times for what was never set.
+            out[name] = made
+
+    def many(out: dict[str, Any], values: Any) -> None:
+        out[name] = list(values) if convert is None else [convert(value) for value in values]
+
+    def mapped(out: dict[str, Any], entries: Any) -> None:
+        out[name] = {entry.key: entry.value if convert is None else convert(entry.value) for entry in entries}
+
+    def inline(out: dict[str, Any], value: Any) -> None:
+        out |= _plain(value, field.kind)
+
+    return {"": one, "list": many, "map": mapped, "inline": inline}[field.form]
 
 
-def _value(raw: int | bytes, kind: str) -> Any:
-    if isinstance(raw, int):
-        return bool(raw) if kind == "bool" else _signed(raw)
-    if kind == "string":
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise BadProtobuf("a string is not UTF-8") from None
+def _converter(kind: str) -> Convert | None:
+    """None where JSON has the value as the library does."""
     if kind == "bytes":
-        return base64.b64encode(raw).decode()
-    if kind == "double":
-        return struct.unpack("<d", raw)[0]
-    special = _SPECIAL.get(kind)
-    if special is not None:
-        return special(raw)
-    if kind not in _messages():
-        raise BadProtobuf(f"{kind} is not a message")
-    decoded = _message(raw, kind)
-    fields = _messages()[kind]
-    if len(fields) == 1 and definitions().get(kind, {}).get("properties") is None and "items" in decoded:
-        # A named list type, which JSON writes as the list alone.
-        return decoded["items"]
-    return decoded
-
-
-def _numbers(raw: bytes) -> dict[int, int | bytes]:
-    return dict(_fields(raw))
-
-
-def _time(raw: bytes) -> str | None:
-    seconds = _numbers(raw).get(1)
-    return rfc3339(_signed(seconds)) if isinstance(seconds, int) else None
-
-
-def _micro_time(raw: bytes) -> str | None:
-    parts = _numbers(raw)
-    seconds, nanos = parts.get(1), parts.get(2, 0)
-    if not isinstance(seconds, int) or not isinstance(nanos, int):
+        return _base64
+    if kind in _SPECIAL:
+        return _SPECIAL[kind]
+    if kind not in messages():
         return None
-    whole = rfc3339_micro(_signed(seconds))
-    return f"{whole[:-7]}{_signed(nanos) // 1000:06d}Z"
+    if len(messages()[kind]) == 1 and definitions().get(kind, {}).get("properties") is None:
+        # A named list type, which JSON writes as the list alone.
+        return lambda message: list(message.items)
+    return lambda message: _plain(message, kind)
 
 
-def _text(raw: bytes) -> str:
-    value = _numbers(raw).get(1, b"")
-    return value.decode() if isinstance(value, bytes) else ""
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
-def _int_or_string(raw: bytes) -> int | str:
-    parts = _numbers(raw)
-    if parts.get(1):
-        text = parts.get(3, b"")
-        return text.decode() if isinstance(text, bytes) else ""
-    number = parts.get(2, 0)
-    return _signed(number) if isinstance(number, int) else 0
+def _time(message: Any) -> str | None:
+    return rfc3339(message.seconds) if message.HasField("seconds") else None
+
+
+def _micro_time(message: Any) -> str | None:
+    if not message.HasField("seconds"):
+        return None
+    return f"{rfc3339_micro(message.seconds)[:-7]}{message.nanos // 1000:06d}Z"
+
+
+def _quantity(message: Any) -> str:
+    text: str = message.string
+    return text
+
+
+def _int_or_string(message: Any) -> int | str:
+    value: int | str = message.strVal if message.type else message.intVal
+    return value
 
 
 def _raw_json(raw: bytes) -> Any:
-    value = _numbers(raw).get(1)
     try:
-        return orjson.loads(value) if isinstance(value, bytes) and value else None
+        return orjson.loads(raw) if raw else None
     except ValueError:
         raise BadProtobuf("an embedded object is not JSON") from None
 
 
-_SPECIAL = {
+_SPECIAL: dict[str, Convert] = {
     TIME: _time,
     MICRO_TIME: _micro_time,
-    FIELDS_V1: _raw_json,
-    QUANTITY: _text,
-    RAW_EXTENSION: _raw_json,
+    FIELDS_V1: lambda message: _raw_json(message.Raw),
+    QUANTITY: _quantity,
+    RAW_EXTENSION: lambda message: _raw_json(message.raw),
     INT_OR_STRING: _int_or_string,
 }

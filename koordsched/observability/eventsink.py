@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
+from koordsched.client.bodies import body_format, creation
 from koordsched.client.errors import ApiError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import JSON, MERGE_PATCH, Request, Response
@@ -11,15 +14,16 @@ from koordsched.observability.events import OnResult
 
 
 class LaneEventSink:
-    """`EventSink` for one API: `api` is `/apis/events.k8s.io/v1`, or `/api/v1` for the events about the Lease."""
+    """`EventSink` for one API: `events.k8s.io/v1`, or `v1` for the events about the Lease."""
 
-    def __init__(self, lanes: Lanes, api: str = "/apis/events.k8s.io/v1") -> None:
+    def __init__(self, lanes: Lanes, api_version: str = "events.k8s.io/v1", content_type: str = JSON) -> None:
         self._lanes = lanes
-        self._api = api
+        self._api = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        self._body = body_format(api_version, "Event", content_type)
 
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+    def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
         """POSTs an Event."""
-        self._submit(Request("POST", f"{self._api}/namespaces/{namespace}/events", body, JSON), on_result)
+        self._submit(creation(f"{self._api}/namespaces/{namespace}/events", self._body, event), on_result)
 
     def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
         """Merge-patches an Event."""

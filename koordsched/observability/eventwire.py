@@ -1,4 +1,4 @@
-"""Events on the wire: events.k8s.io/v1 bodies, series patches, names and notes (core spec 5.2)."""
+"""Events on the wire: Events to create, series patches, names and notes (core spec 5.2)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TimeFormat:
         return self._text
 
 
-def encode_event(
+def new_event(
     *,
     name: str,
     key: EventKey,
@@ -108,11 +108,9 @@ def encode_event(
     time: str,
     count: int,
     last_time: str,
-) -> bytes:
-    """The body of a create. `time` and `last_time` are MicroTimes; `count` above 1 makes it a series."""
-    body: dict[str, Any] = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
+) -> dict[str, Any]:
+    """An Event to be created. `time` and `last_time` are MicroTimes; `count` above 1 makes it a series."""
+    event: dict[str, Any] = {
         "metadata": {"name": name, "namespace": event_namespace(key.regarding)},
         "eventTime": time,
         "reportingController": key.controller,
@@ -124,10 +122,10 @@ def encode_event(
         "type": key.type,
     }
     if key.related is not None:
-        body["related"] = _reference(key.related)
+        event["related"] = _reference(key.related)
     if count > 1:
-        body["series"] = {"count": count, "lastObservedTime": last_time}
-    return orjson.dumps(body)
+        event["series"] = {"count": count, "lastObservedTime": last_time}
+    return event
 
 
 def encode_series_patch(count: int, last_time: str) -> bytes:

@@ -234,15 +234,18 @@ def test_a_whole_life(cluster, tmp_path):
             get(f"{base}/healthz")
 
 
-def test_objects_may_come_in_protobuf(cluster, tmp_path):
-    """Over HTTP, from a server that is asked for nothing else."""
+@pytest.mark.parametrize(
+    "setting", ["acceptContentTypes: application/vnd.kubernetes.protobuf", "contentType: application/json"]
+)
+def test_objects_come_and_go_in_either_encoding(cluster, tmp_path, setting):
+    """Over HTTP, each alone: by default writes are in protobuf, and what is read is in what the server has."""
     configuration = tmp_path / "config.yaml"
     configuration.write_text(
-        """
+        f"""
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-clientConnection: {acceptContentTypes: application/vnd.kubernetes.protobuf}
-leaderElection: {leaderElect: false}
+clientConnection: {{{setting}}}
+leaderElection: {{leaderElect: false}}
 """
     )
     port = free_port()
@@ -256,6 +259,14 @@ leaderElection: {leaderElect: false}
         while "nodeName" not in (pod := asyncio.run(ask(cluster, "GET", f"{pods}/encoded")))["spec"]:
             assert time.monotonic() < end, pod
             time.sleep(0.05)
+        events = "/apis/events.k8s.io/v1/namespaces/default/events"
+        uid = pod["metadata"]["uid"]
+        while not (
+            told := [e for e in asyncio.run(ask(cluster, "GET", events))["items"] if e["regarding"]["uid"] == uid]
+        ):
+            assert time.monotonic() < end, pod
+            time.sleep(0.05)
+        assert [(e["reason"], e["type"], e["eventTime"][-1]) for e in told] == [("Scheduled", "Normal", "Z")]
         process.process.send_signal(signal.SIGUSR2)
         process.wait_for("Cache comparison: cache and API server agree")
         assert process.end(signal.SIGTERM)[0] == 0

@@ -1,0 +1,65 @@
+"""Bodies of the objects that are created, in the encoding that the configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
+from koordsched.api.protobuf.fields import definition_of
+from koordsched.client.transport import JSON, Request
+
+
+class BodyFormat(Protocol):
+    """An encoding of new objects of one kind."""
+
+    content_type: str
+    accept: str
+    """The header that asks for answers: whoever takes protobuf spares the server a second encoding of what it has."""
+
+    def __call__(self, obj: Mapping[str, Any]) -> bytes:
+        """The body for an object as JSON has it, without apiVersion and kind."""
+        ...
+
+
+class JsonBody:
+    """In JSON."""
+
+    content_type = accept = JSON
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        self._type = {"apiVersion": api_version, "kind": kind}
+
+    def __call__(self, obj: Mapping[str, Any]) -> bytes:
+        return orjson.dumps({**self._type, **obj})
+
+
+class ProtobufBody:
+    """In protobuf, which takes an API server less than JSON; only built-in kinds have it."""
+
+    content_type = PROTOBUF
+    accept = f"{PROTOBUF},{JSON}"
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        # Here, because the library is only loaded where it is used.
+        from koordsched.api.protobuf.encoding import ProtobufEncoder
+        from koordsched.api.protobuf.envelope import Envelope
+
+        api = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
+        self._encode = ProtobufEncoder(definition_of(api, kind))
+        self._envelope = Envelope(api_version, kind)
+
+    def __call__(self, obj: Mapping[str, Any]) -> bytes:
+        return self._envelope(self._encode(obj))
+
+
+def body_format(api_version: str, kind: str, content_type: str) -> BodyFormat:
+    """The encoding of new objects of a built-in kind for a content type; JSON for all but protobuf."""
+    return ProtobufBody(api_version, kind) if content_type == PROTOBUF else JsonBody(api_version, kind)
+
+
+def creation(path: str, encode: BodyFormat, obj: Mapping[str, Any]) -> Request:
+    """The request that creates the object."""
+    return Request("POST", path, encode(obj), encode.content_type, accept=encode.accept)
