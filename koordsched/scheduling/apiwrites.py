@@ -59,16 +59,16 @@ class ApiWrites:
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
-        path = f"{_pod_path(pod)}/binding"
         binding = {
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
             "target": {"kind": "Node", "name": node},
         }
+        request = creation(f"{_pod_path(pod)}/binding", self._binding, binding)
         waits = pauses()
         doubtful = False
         while True:
             try:
-                await self._lanes.submit(Lane.BINDING, creation(path, self._binding, binding))
+                await self._lanes.submit(Lane.BINDING, request)
                 return
             except Conflict as error:
                 # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from koordsched.api.protobuf.fields import MICRO_TIME, QUANTITY, TIME, Field, messages
+from koordsched.api.protobuf.fields import QUANTITY, TIME, Field, messages
 from koordsched.api.protobuf.layout import Layout
 
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -21,7 +21,6 @@ _TYPES = {
 }
 _SPECIAL = {
     TIME: [(1, "seconds", "int64")],
-    MICRO_TIME: [(1, "seconds", "int64"), (2, "nanos", "int32")],
     QUANTITY: [(1, "string", "string")],
 }
 """Messages that JSON writes as a text (apimachinery `meta/v1`, `api/resource`)."""
