@@ -29,8 +29,8 @@ class JsonBody:
 
     content_type = accept = JSON
 
-    def __init__(self, api_version: str, kind: str) -> None:
-        self._type = {"apiVersion": api_version, "kind": kind}
+    def __init__(self, api: str, kind: str) -> None:
+        self._type = {"apiVersion": _api_version(api), "kind": kind}
 
     def __call__(self, obj: Mapping[str, Any]) -> bytes:
         return orjson.dumps({**self._type, **obj})
@@ -42,24 +42,30 @@ class ProtobufBody:
     content_type = PROTOBUF
     accept = f"{PROTOBUF},{JSON}"
 
-    def __init__(self, api_version: str, kind: str) -> None:
+    def __init__(self, api: str, kind: str) -> None:
         # Here, because the library is only loaded where it is used.
         from koordsched.api.protobuf.encoding import ProtobufEncoder
         from koordsched.api.protobuf.envelope import Envelope
 
-        api = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
         self._encode = ProtobufEncoder(definition_of(api, kind))
-        self._envelope = Envelope(api_version, kind)
+        self._envelope = Envelope(_api_version(api), kind)
 
     def __call__(self, obj: Mapping[str, Any]) -> bytes:
         return self._envelope(self._encode(obj))
 
 
-def body_format(api_version: str, kind: str, content_type: str) -> BodyFormat:
-    """The encoding of new objects of a built-in kind for a content type; JSON for all but protobuf."""
-    return ProtobufBody(api_version, kind) if content_type == PROTOBUF else JsonBody(api_version, kind)
+def body_format(api: str, kind: str, content_type: str) -> BodyFormat:
+    """The encoding of new objects of a built-in kind for a content type; JSON for all but protobuf.
+
+    `api` is the path that the kind is served at (`api/v1`, `apis/events.k8s.io/v1`).
+    """
+    return ProtobufBody(api, kind) if content_type == PROTOBUF else JsonBody(api, kind)
 
 
 def creation(path: str, encode: BodyFormat, obj: Mapping[str, Any]) -> Request:
     """The request that creates the object."""
     return Request("POST", path, encode(obj), encode.content_type, accept=encode.accept)
+
+
+def _api_version(api: str) -> str:
+    return api.partition("/")[2]

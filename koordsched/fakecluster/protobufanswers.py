@@ -119,6 +119,7 @@ def _part(obj: Object, field: Field, encode: ProtobufEncoder) -> bytes:
     try:
         return encode({field.name: obj[field.name]})
     except (AttributeError, TypeError, ValueError):
+        # A tag of one byte: no kind has a field numbered above 15.
         return bytes((field.number << 3 | 2, len(_UNREADABLE))) + _UNREADABLE
 
 

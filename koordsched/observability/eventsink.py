@@ -14,21 +14,21 @@ from koordsched.observability.events import OnResult
 
 
 class LaneEventSink:
-    """`EventSink` for one API: `events.k8s.io/v1`, or `v1` for the events about the Lease."""
+    """`EventSink` for one API: `api` is `apis/events.k8s.io/v1`, or `api/v1` for the events about the Lease."""
 
-    def __init__(self, lanes: Lanes, api_version: str = "events.k8s.io/v1", content_type: str = JSON) -> None:
+    def __init__(self, lanes: Lanes, api: str = "apis/events.k8s.io/v1", content_type: str = JSON) -> None:
         self._lanes = lanes
-        self._api = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        self._body = body_format(api_version, "Event", content_type)
+        self._api = api
+        self._body = body_format(api, "Event", content_type)
 
     def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
         """POSTs an Event."""
-        self._submit(creation(f"{self._api}/namespaces/{namespace}/events", self._body, event), on_result)
+        self._submit(creation(f"/{self._api}/namespaces/{namespace}/events", self._body, event), on_result)
 
     def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
         """Merge-patches an Event."""
         self._submit(
-            Request("PATCH", f"{self._api}/namespaces/{namespace}/events/{name}", body, MERGE_PATCH), on_result
+            Request("PATCH", f"/{self._api}/namespaces/{namespace}/events/{name}", body, MERGE_PATCH), on_result
         )
 
     def _submit(self, request: Request, on_result: OnResult) -> None:

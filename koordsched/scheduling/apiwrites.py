@@ -53,7 +53,7 @@ class ApiWrites:
     def __init__(self, lanes: Lanes, transport: Transport, content_type: str = JSON) -> None:
         self._lanes = lanes
         self._transport = transport
-        self._binding = body_format("v1", "Binding", content_type)
+        self._binding = body_format("api/v1", "Binding", content_type)
 
     # --- binding ---------------------------------------------------------------------------------
 

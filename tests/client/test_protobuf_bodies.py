@@ -75,12 +75,16 @@ BINDING = {"metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "target
 
 
 @pytest.mark.parametrize(
-    ("api_version", "kind", "obj"),
-    [("v1", "Binding", BINDING), ("events.k8s.io/v1", "Event", EVENT), ("v1", "Event", LEASE_EVENT)],
+    ("api", "api_version", "kind", "obj"),
+    [
+        ("api/v1", "v1", "Binding", BINDING),
+        ("apis/events.k8s.io/v1", "events.k8s.io/v1", "Event", EVENT),
+        ("api/v1", "v1", "Event", LEASE_EVENT),
+    ],
 )
-def test_what_is_created(api_version: str, kind: str, obj: dict[str, Any]) -> None:
+def test_what_is_created(api: str, api_version: str, kind: str, obj: dict[str, Any]) -> None:
     whole = {"apiVersion": api_version, "kind": kind, **obj}
-    in_json, in_protobuf = (creation("/path", body_format(api_version, kind, type_), obj) for type_ in (JSON, PROTOBUF))
+    in_json, in_protobuf = (creation("/path", body_format(api, kind, type_), obj) for type_ in (JSON, PROTOBUF))
     assert orjson.loads(in_json.body) == whole
     assert orjson.loads(to_json(in_protobuf.body)) == whole
     assert (in_json.method, in_json.target, in_json.content_type, in_json.accept) == ("POST", "/path", JSON, JSON)
@@ -97,13 +101,13 @@ WIRE = (
 
 def test_a_binding_byte_by_byte() -> None:
     binding = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "target": {"kind": "Node", "name": ""}}
-    assert body_format("v1", "Binding", PROTOBUF)(binding) == WIRE
+    assert body_format("api/v1", "Binding", PROTOBUF)(binding) == WIRE
 
 
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 30)), st.text().filter(lambda text: "\0" not in text))
 def test_times_and_texts(at: datetime, note: str) -> None:
     event = {"eventTime": at.replace(tzinfo=UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")}
-    body = body_format("events.k8s.io/v1", "Event", PROTOBUF)({**event, "note": note})
+    body = body_format("apis/events.k8s.io/v1", "Event", PROTOBUF)({**event, "note": note})
     assert orjson.loads(to_json(body)).get("eventTime") == event["eventTime"]
     assert orjson.loads(to_json(body)).get("note", "") == note
 
@@ -120,12 +124,12 @@ def test_times_and_texts(at: datetime, note: str) -> None:
 )
 def test_what_is_no_such_object(broken: dict[str, Any], problem: type[Exception]) -> None:
     with pytest.raises(problem):
-        body_format("v1", "Binding", PROTOBUF)(broken)
+        body_format("api/v1", "Binding", PROTOBUF)(broken)
 
 
 def test_json_does_without_the_library() -> None:
     code = (
         "import sys; from koordsched.client.bodies import body_format; "
-        "body_format('v1', 'Binding', 'application/json')({}); print('google.protobuf' in sys.modules)"
+        "body_format('api/v1', 'Binding', 'application/json')({}); print('google.protobuf' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

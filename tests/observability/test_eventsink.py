@@ -44,7 +44,7 @@ def test_outcomes(outcome: Response | ClientError, status: int) -> None:
         lanes = Lanes(cast(Transport, server), VirtualClock(asyncio.get_running_loop()), Random(1))
         LaneEventSink(lanes).create("shop", {"note": "1"}, results.append)
         LaneEventSink(lanes).patch("shop", "web.1", b"{2}", results.append)
-        LaneEventSink(lanes, "v1").create("kube-system", {"message": "3"}, results.append)
+        LaneEventSink(lanes, "api/v1").create("kube-system", {"message": "3"}, results.append)
         await asyncio.sleep(1)
         await lanes.close()
         LaneEventSink(lanes).create("shop", {"note": "4"}, results.append)

@@ -51,7 +51,7 @@ class ProtobufEncoder:
 
 @cache
 def _shaping(definition: str) -> Shape:
-    fields = {f.name: (f.name, _shape_of(f)) for f in messages()[definition] if f.form != "inline"}
+    fields = {f.name: _shape_of(f) for f in messages()[definition] if f.form != "inline"}
     inline = [f for f in messages()[definition] if f.form == "inline"]
     embedded = {inner.name: outer for outer in inline for inner in messages()[outer.kind]}
 
@@ -60,9 +60,9 @@ def _shaping(definition: str) -> Shape:
         for name, value in obj.items():
             if value is None:
                 continue
-            known = fields.get(name)
-            if known is not None:
-                made[name] = value if known[1] is None else known[1](value)
+            if name in fields:
+                shape_of_field = fields[name]
+                made[name] = value if shape_of_field is None else shape_of_field(value)
             elif name in embedded and embedded[name].name not in made:
                 outer = embedded[name]
                 made[outer.name] = _shaping(outer.kind)(obj)
