@@ -26,7 +26,7 @@ from koordsched.api.decoding import Decoder, convert
 from koordsched.api.quota import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.metrics import TimedBooks
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins import IN_TREE
@@ -74,7 +74,7 @@ def quotas() -> tuple[list[Manifest], list[str]]:
     return made, level
 
 
-class Placement:
+class AssumedPod:
     """A cluster and the default profile, with or without quotas, on which pods are placed."""
 
     def __init__(self, catalog: Catalog, nodes: int, objects: list[Manifest], leaves: list[str]) -> None:
@@ -134,7 +134,7 @@ class Placement:
 
     def _cycle(self, each: Pod) -> None:
         profile = self.profile
-        cycle = Cycle(each)
+        cycle = CycleState(each)
         verdicts = profile.filtering.filter(cycle)
         assert verdicts.feasible, "the cluster has room for all"
         row = choose(cycle, self.cluster.table, verdicts, self._rng)
@@ -171,9 +171,9 @@ def main(nodes: int, running: int, pods: int, rounds: int) -> None:
     catalog = load()
     declared, leaves = quotas()
     placements = {
-        "without": Placement(catalog, nodes, [], leaves),
-        "fitting": Placement(catalog, nodes, declared, leaves),
-        "contended": Placement(catalog, nodes, [*declared, *_greedy(catalog, leaves)], leaves),
+        "without": AssumedPod(catalog, nodes, [], leaves),
+        "fitting": AssumedPod(catalog, nodes, declared, leaves),
+        "contended": AssumedPod(catalog, nodes, [*declared, *_greedy(catalog, leaves)], leaves),
     }
     for placement in placements.values():
         placement.fill(running)

@@ -15,7 +15,7 @@ from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
 from koordsched.cluster.pod import Pod
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import choose
 from koordsched.plugins import IN_TREE
@@ -74,7 +74,7 @@ class Engine:
     def place(self, pod: Pod) -> bool:
         """One scheduling cycle: filter, score, choose, assume, reserve. False if no node fits."""
         profile = self.profile
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         verdicts = profile.filtering.filter(cycle)
         if not verdicts.feasible:
             return False
@@ -88,7 +88,7 @@ class Engine:
 
         Returns the number of victims; 0 if preemption would not help.
         """
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         verdicts = self.profile.filtering.filter(cycle)
         outcome = self.profile.run_post_filter(cycle, verdicts.codes)
         if outcome.nominated_node:

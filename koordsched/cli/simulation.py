@@ -11,7 +11,7 @@ from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import first_error
 from koordsched.framework.explain import Explanation
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, choose
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.offline import OfflineScheduler
@@ -63,7 +63,7 @@ class Simulation:
         cluster, profile = scheduler.cluster, scheduler.profiles[pod.shape.scheduler_name]
         if not cluster.table.count or any(not plugin.pre_enqueue(pod).ok for plugin in profile.pre_enqueue):
             return False
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         verdicts = profile.filtering.filter(cycle)
         if not verdicts.feasible or first_error(verdicts, profile.handle.reasons) is not None:
             return False
@@ -83,13 +83,13 @@ class Simulation:
         scheduler = self._scheduler
         profile = scheduler.profiles[pod.shape.scheduler_name]
         serial = scheduler.cluster.table.log.serial
-        twins = (pod.shape, pod.labels, pod.namespace, pod.nominated_node, _gates(pod))
-        known = self._refused.get(twins)
+        equivalents = (pod.shape, pod.labels, pod.namespace, pod.nominated_node, _gates(pod))
+        known = self._refused.get(equivalents)
         if known is not None and known[0] == serial:
             return known[1], known[2]
         explanation = scheduler.schedule(pod.key).explanation
         advice = advise(profile, scheduler.cluster, pod, explanation)
-        self._refused[twins] = (serial, explanation, advice)
+        self._refused[equivalents] = (serial, explanation, advice)
         return explanation, advice
 
 

@@ -22,7 +22,7 @@ from koordsched.extender.transientreasons import TransientReasons
 from koordsched.extender.wire import clipped
 from koordsched.framework.diagnosis import NO_NODES, fit_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.preemption import PreemptionOffer
 from koordsched.framework.profile import Profile
@@ -32,7 +32,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NOOP, override
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.scheduling.cycle import Placement, SchedulingCycle
+from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.failure import FailureHandler, Voice
 from koordsched.scheduling.inbox import Inbox
@@ -73,7 +73,7 @@ class ExtendedCycle(SchedulingCycle):
         # One table of reasons serves all profiles.
         self._said = TransientReasons(next(iter(profiles.values())).handle.reasons)
 
-    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> Placement | None:
+    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
         pod = queued.pod
         interested = self._extenders.interested_in(pod)
@@ -83,8 +83,8 @@ class ExtendedCycle(SchedulingCycle):
             return None
         profile = self._profiles[pod.shape.scheduler_name]
         started = self._clock()
-        cycle = Cycle(pod)
-        outcome: Placement | Failure | None
+        cycle = CycleState(pod)
+        outcome: AssumedPod | Failure | None
         self._inbox.hold()
         try:
             outcome = await self._attempt(cycle, profile, queued, started, interested)
@@ -98,19 +98,19 @@ class ExtendedCycle(SchedulingCycle):
         finally:
             self._said.clear()
         await self._recorder.let_in(self._inbox.release)
-        if outcome is None or isinstance(outcome, Placement):
+        if outcome is None or isinstance(outcome, AssumedPod):
             return outcome
         outcome()
         return None
 
     async def _attempt(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         profile: Profile,
         queued: QueuedPod[Pod],
         started: float,
         interested: Sequence[HttpExtender],
-    ) -> Placement | Failure | None:
+    ) -> AssumedPod | Failure | None:
         table = self._cluster.table
         if not table.count:
             return partial(self._reject, queued, profile, started, NO_NODES)
@@ -126,7 +126,7 @@ class ExtendedCycle(SchedulingCycle):
     # --- filter ------------------------------------------------------------------------------------
 
     async def _filter(
-        self, cycle: Cycle, profile: Profile, started: float, interested: Sequence[HttpExtender]
+        self, cycle: CycleState, profile: Profile, started: float, interested: Sequence[HttpExtender]
     ) -> Verdicts:
         """The plugins' verdicts, then the extenders'; on the nominated node alone first. Raises ExtenderError."""
         verdicts = self._plugins_filter(cycle, profile, started, try_nominated=True)
@@ -142,7 +142,7 @@ class ExtendedCycle(SchedulingCycle):
         verdicts = self._plugins_filter(cycle, profile, self._clock(), try_nominated=False)
         return await self._ask_filters(cycle, profile, verdicts, interested)
 
-    def _plugins_filter(self, cycle: Cycle, profile: Profile, started: float, *, try_nominated: bool) -> Verdicts:
+    def _plugins_filter(self, cycle: CycleState, profile: Profile, started: float, *, try_nominated: bool) -> Verdicts:
         verdicts = profile.filtering.filter(cycle, try_nominated=try_nominated)
         self._metrics.extension_point("Filter", profile.name).observe(self._clock() - started)
         self._evaluated[profile.name].filtered(verdicts.plan, verdicts.pre_filtered)
@@ -152,7 +152,7 @@ class ExtendedCycle(SchedulingCycle):
         return verdicts.feasible == 1 and self._cluster.table.names[int(verdicts.rows[0])] == node
 
     async def _ask_filters(
-        self, cycle: Cycle, profile: Profile, verdicts: Verdicts, interested: Sequence[HttpExtender]
+        self, cycle: CycleState, profile: Profile, verdicts: Verdicts, interested: Sequence[HttpExtender]
     ) -> Verdicts:
         if not verdicts.feasible or self._error_in(verdicts, profile) is not None:
             return verdicts
@@ -170,7 +170,7 @@ class ExtendedCycle(SchedulingCycle):
 
     async def _choose(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         profile: Profile,
         verdicts: Verdicts,
         started: float,
@@ -201,7 +201,7 @@ class ExtendedCycle(SchedulingCycle):
 
     async def _no_node_left(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         profile: Profile,
         queued: QueuedPod[Pod],
         verdicts: Verdicts,
@@ -225,7 +225,7 @@ class ExtendedCycle(SchedulingCycle):
         return finish
 
     async def _post_filters(
-        self, cycle: Cycle, profile: Profile, verdicts: Verdicts, interested: Sequence[HttpExtender]
+        self, cycle: CycleState, profile: Profile, verdicts: Verdicts, interested: Sequence[HttpExtender]
     ) -> PostFilterResult:
         """As `Profile.run_post_filter`, with the extenders asked about what preemption offers."""
         texts: list[str] = []
@@ -244,7 +244,7 @@ class ExtendedCycle(SchedulingCycle):
         return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
 
     async def _agreed(
-        self, cycle: Cycle, offer: PreemptionOffer, interested: Sequence[HttpExtender]
+        self, cycle: CycleState, offer: PreemptionOffer, interested: Sequence[HttpExtender]
     ) -> PostFilterResult:
         if not any(extender.preempts for extender in interested):
             return offer

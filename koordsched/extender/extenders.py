@@ -17,8 +17,8 @@ from koordsched.extender.client import ExtenderError, HttpExtender, in_order
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.extender.refusals import Refusals
 from koordsched.extender.wire import FilterReply, MetaVictims, node_arguments, victim_arguments
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.interface import MAX_SCORE
-from koordsched.framework.leaders import Totals
 from koordsched.framework.preemption import Victims
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.instruments import exponential_buckets

@@ -1,4 +1,4 @@
-"""The cached verdicts and scores of the NODE plugins, per shape, refreshed row by row.
+"""The cached verdicts and scores of the shape plugins, per shape, refreshed row by row.
 
 The thousandth replica of a Deployment finds here what the first one computed; only rows that changed since
 in a facet that some plugin reads are asked again. What is kept per shape: the code of the first rejecting
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.bestrows import BestRows, Totals
 from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
-from koordsched.framework.leaders import Leaders, Totals
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
@@ -60,7 +60,7 @@ def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
 
 
 class Evaluation:
-    """What the NODE plugins of one profile say about one shape on every row.
+    """What the shape plugins of one profile say about one shape on every row.
 
     `codes`: int32[rows]; `totals`: int16[rows] (wider where weights are extreme), INFEASIBLE where refused;
     `feasible`: how many rows pass. Valid after `refresh`, until the table changes. Read only.
@@ -69,11 +69,11 @@ class Evaluation:
     """
 
     __slots__ = (
+        "_best_rows",
         "_code_positions",
         "_epochs",
         "_filter_facets",
         "_highest",
-        "_leaders",
         "_raw",
         "_score_facets",
         "_serial",
@@ -100,7 +100,7 @@ class Evaluation:
         self._raw: list[Scores] = []
         self._highest: list[int] = []
         self._epochs: list[Hashable] = []
-        self._leaders = Leaders()
+        self._best_rows = BestRows()
         self.codes = np.zeros(0, dtype=np.int32)
         heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
         self._total_type: type[np.int16 | np.int32 | np.int64] = (
@@ -138,7 +138,7 @@ class Evaluation:
 
     def pick(self, rng: Random) -> int:
         """A row with the highest total, any of them with equal chance. At least one row must be feasible."""
-        return self._leaders.pick(self.totals, rng)
+        return self._best_rows.pick(self.totals, rng)
 
     def totals_among(self, rows: RowArray) -> Totals:
         """The totals of some feasible rows when the others are not candidates, and do not count in normalising."""
@@ -197,7 +197,7 @@ class Evaluation:
         if self.feasible < len(totals):
             totals[~passing] = INFEASIBLE
         self.totals = totals
-        self._leaders.forget()
+        self._best_rows.forget()
         self.nbytes = SHAPE_BYTES + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Evaluation:
                 score = normalize(score, highest, how)  # type: ignore[assignment]  # an int stays an int
             total += weight * score
         if total > self.totals.item(row):
-            self._leaders.rises_to(total)
+            self._best_rows.rises_to(total)
         self.totals[row] = total
 
     def _filter_row(self, one: slice, before: int, facets: int) -> int:

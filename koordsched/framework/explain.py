@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle, ExplainsRefusals
+from koordsched.framework.interface import CycleState, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, explain_scores
 from koordsched.framework.status import PASS, Code
@@ -74,7 +74,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
     if not cluster.table.count:
         result.message, result.reason = NO_NODES, "Unschedulable"
         return result
-    cycle = Cycle(pod)
+    cycle = CycleState(pod)
     verdicts = profile.filtering.filter(cycle)
     result.nodes = _nodes(profile, cluster, verdicts)
     error = first_error(verdicts, profile.handle.reasons)
@@ -116,7 +116,7 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
     return nodes
 
 
-def _score(result: Explanation, profile: Profile, cluster: ClusterState, cycle: Cycle, verdicts: Verdicts) -> None:
+def _score(result: Explanation, profile: Profile, cluster: ClusterState, cycle: CycleState, verdicts: Verdicts) -> None:
     names = cluster.table.names
     if verdicts.feasible == 1:
         result.any_of = [names[int(verdicts.rows[0])]]  # chosen without scoring

@@ -17,13 +17,13 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.dryruns import ChainDryRun, DryRunFilter
 from koordsched.framework.evaluation import Evaluation, Evaluations
-from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter, PreFilterResult
+from koordsched.framework.interface import CycleState, PodFilter, PreFilter, PreFilterResult, ShapeFilter
+from koordsched.framework.nominatedrows import NominatedRows
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
-from koordsched.framework.promises import Promises
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, HeldReason, ReasonTable, Status
-from koordsched.framework.worlds import WorldChain, WorldFilter
 
 
 class PreFiltered:
@@ -103,10 +103,10 @@ class Filtering:
         self._chains = chains
         self._evaluations = evaluations
         self._cluster = cluster
-        self._promises = Promises(cluster, nominations)
+        self._nominated_rows = NominatedRows(cluster, nominations)
         self._reasons = reasons
 
-    def pre_filter(self, cycle: Cycle, plan: ShapePlan) -> PreFiltered:
+    def pre_filter(self, cycle: CycleState, plan: ShapePlan) -> PreFiltered:
         """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
         result = PreFiltered()
         result.skipped.update(plan.skipped)
@@ -131,7 +131,7 @@ class Filtering:
                     return result
         return result
 
-    def _stopped_at(self, cycle: Cycle, name: str) -> None:
+    def _stopped_at(self, cycle: CycleState, name: str) -> None:
         names = [plugin.name for plugin in self._chains.pre_filters]
         cycle.not_pre_filtered = frozenset(names[names.index(name) + 1 :])
 
@@ -143,7 +143,7 @@ class Filtering:
             text = f"node(s) didn't satisfy plugin(s) [{' '.join(named_by)}] simultaneously"
         return Status(Code.UNRESOLVABLE, (text,), named_by[-1])
 
-    def filter(self, cycle: Cycle, *, try_nominated: bool = True) -> Verdicts:
+    def filter(self, cycle: CycleState, *, try_nominated: bool = True) -> Verdicts:
         """PreFilter, then the verdict on every row; on the nominated node alone first, if there is one.
 
         When PreFilter rejects, `pre_filtered.status` says so and no row is feasible.
@@ -171,7 +171,7 @@ class Filtering:
         pre.reason = self._reasons.hold(status.plugin, status.code, *status.reasons)
         return np.where(table.alive.data[: table.size], pre.reason.number, NO_NODE).astype(np.int32)
 
-    def _everywhere(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
+    def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
         evaluation = self._evaluations.of(cycle.pod.shape)
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation, evaluation.feasible)
         filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
@@ -189,7 +189,7 @@ class Filtering:
             verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         return verdicts
 
-    def _among(self, cycle: Cycle, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
+    def _among(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
         """Only these rows are candidates; the others get the absent status of core spec 3.6, step 5."""
         table = self._cluster.table
         absent = NO_NODE
@@ -199,52 +199,52 @@ class Filtering:
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
         codes[rows] = self._chain(cycle, plan, pre.skipped, rows)
-        for row in np.intersect1d(self._promises.rows(cycle.pod), rows).tolist():
-            nominated = self._promises.nominated_on(row, cycle.pod)
+        for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
+            nominated = self._nominated_rows.nominated_on(row, cycle.pod)
             if nominated:
                 code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
                 if code != PASS:
                     codes[row] = code
         return Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
 
-    def dry_run(self, cycle: Cycle, row: int) -> int:
+    def dry_run(self, cycle: CycleState, row: int) -> int:
         """The verdict on one row as the table reads now, inside a what-if, with and without nominated pods.
 
         `cycle` is one that `filter` ran in: the state that PreFilter left is used.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
-        nominated = self._promises.nominated_on(row, cycle.pod)
+        nominated = self._nominated_rows.nominated_on(row, cycle.pod)
         if nominated:
             code = self._with_nominated(cycle, plan, cycle.skipped, row, nominated)
             if code != PASS:
                 return code
         return int(self._chain(cycle, plan, cycle.skipped, np.array([row], dtype=np.intp))[0])
 
-    def pod_filters(self, cycle: Cycle) -> list[Filter]:
+    def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
         """The plugins whose state in this cycle has to hear of hypothetical pods."""
         plan = self._evaluations.plan_of(cycle.pod.shape)
         return [plugin for _, plugin in plan.pod_filters if plugin.name not in cycle.skipped]
 
-    def node_filters(self, cycle: Cycle) -> list[NodeFilter]:
-        """The NODE plugins that take part for the cycle's pod."""
+    def node_filters(self, cycle: CycleState) -> list[ShapeFilter]:
+        """The shape plugins that take part for the cycle's pod."""
         return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).node_filters]
 
-    def chain_on(self, cycle: Cycle, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
-        """The verdict on some rows, as the table reads now, of the NODE plugins that read one of the facets."""
+    def chain_on(self, cycle: CycleState, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
+        """The verdict on some rows, as the table reads now, of the shape plugins that read one of the facets."""
         plan = self._evaluations.plan_of(cycle.pod.shape)
         return plan.filter_nodes(self._cluster.table, rows, facets)
 
-    def promise_stamps(self, pod: Pod) -> npt.NDArray[np.int64]:
+    def nomination_stamps(self, pod: Pod) -> npt.NDArray[np.int64]:
         """By row, a number that changes with the nominations to it; 0 where no pod of at least this pod's priority is
         nominated. Not to be changed by the caller.
         """
-        return self._promises.stamps(pod.priority)
+        return self._nominated_rows.stamps(pod.priority)
 
-    def promised_on(self, row: int, pod: Pod) -> list[Pod]:
+    def nominated_on(self, row: int, pod: Pod) -> list[Pod]:
         """The pods of at least this pod's priority nominated to a row, itself left out."""
-        return self._promises.nominated_on(row, pod)
+        return self._nominated_rows.nominated_on(row, pod)
 
-    def worlds(self, cycle: Cycle, coming: Iterable[Pod]) -> WorldChain | None:
+    def worlds(self, cycle: CycleState, coming: Iterable[Pod]) -> ChainDryRun | None:
         """The chain in many worlds at once; None if a filter takes part that can only be asked about one at a time.
 
         `coming`: all pods that may appear in one of the worlds. `cycle` is one that `filter` ran in.
@@ -253,12 +253,12 @@ class Filtering:
         filters = [step for step in plan.pod_filters if step[1].name not in cycle.skipped]
         steps = []
         for position, plugin in filters:
-            if not isinstance(plugin, WorldFilter):
+            if not isinstance(plugin, DryRunFilter):
                 return None
             steps.append((plugin.worlds(cycle, cycle.pod, coming), partial(self._reaching, position)))
-        return WorldChain(plan, self._cluster.table, steps)
+        return ChainDryRun(plan, self._cluster.table, steps)
 
-    def _chain(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
+    def _chain(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows)
         filters = [step for step in plan.pod_filters if step[1].name not in skipped]
@@ -266,10 +266,12 @@ class Filtering:
             self._run(filters, cycle, codes, rows)
         return codes
 
-    def _run(self, filters: list[tuple[int, Filter]], cycle: Cycle, codes: Codes, rows: RowArray | None) -> bool:
+    def _run(
+        self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None
+    ) -> bool:
         """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows).
 
-        A row rejected by a NodeFilter further down the chain still reaches the plugin, which then is the
+        A row rejected by a ShapeFilter further down the chain still reaches the plugin, which then is the
         first to reject it. Returns whether any code changed.
         """
         table = self._cluster.table
@@ -301,21 +303,23 @@ class Filtering:
 
     # --- nominated pods --------------------------------------------------------------------------
 
-    def _promised(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
+    def _promised(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
         """(rows promised to others, the verdict on each as if those were there)."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         if not filters:
-            return self._promises.codes(cycle.pod, plan)
-        if all(isinstance(plugin, WorldFilter) for plugin in filters):
-            return self._promised_worlds(cycle, plan, *self._promises.codes(cycle.pod, plan))
-        promised = self._promises.to_others(cycle.pod)
+            return self._nominated_rows.codes(cycle.pod, plan)
+        if all(isinstance(plugin, DryRunFilter) for plugin in filters):
+            return self._promised_worlds(cycle, plan, *self._nominated_rows.codes(cycle.pod, plan))
+        promised = self._nominated_rows.to_others(cycle.pod)
         codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in promised]
         return np.array([row for row, _ in promised], dtype=np.intp), np.array(codes, dtype=np.int32)
 
-    def _promised_worlds(self, cycle: Cycle, plan: ShapePlan, rows: RowArray, codes: Codes) -> tuple[RowArray, Codes]:
-        """What the NODE plugins say about promised rows, completed by what the other filters say."""
+    def _promised_worlds(
+        self, cycle: CycleState, plan: ShapePlan, rows: RowArray, codes: Codes
+    ) -> tuple[RowArray, Codes]:
+        """What the shape plugins say about promised rows, completed by what the other filters say."""
         if len(rows):
-            nominated = [self._promises.nominated_on(row, cycle.pod) for row in rows.tolist()]
+            nominated = [self._nominated_rows.nominated_on(row, cycle.pod) for row in rows.tolist()]
             chain = self.worlds(cycle, [other for others in nominated for other in others])
             assert chain is not None, "all filters can be asked about many worlds"
             chain.refuse(codes, rows, chain.tallied(nominated))
@@ -324,7 +328,9 @@ class Filtering:
                     codes[i] = self._with_nominated(cycle, plan, cycle.skipped, int(rows[i]), others)
         return rows, codes
 
-    def _with_nominated(self, cycle: Cycle, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]) -> int:
+    def _with_nominated(
+        self, cycle: CycleState, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]
+    ) -> int:
         """The verdict on a row as if the nominated pods were there."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         with self._cluster.what_if(add=[(row, other) for other in nominated]):

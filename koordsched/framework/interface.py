@@ -3,9 +3,9 @@
 Filtering and scoring work on rows of the node table, many at once. Two families differ in what a verdict
 may depend on:
 
-* `NodeFilter`, `NodeScore`: on the pod's shape and that node's row alone. The runtime keeps their results
+* `ShapeFilter`, `ShapeScore`: on the pod's shape and that node's row alone. The runtime keeps their results
   per shape and asks again only for rows that changed in a facet that the plugin reads.
-* `Filter`, `Score`: on anything (other nodes, other pods, the pod's own identity); asked every time, about
+* `PodFilter`, `PodScore`: on anything (other nodes, other pods, the pod's own identity); asked every time, about
   the rows that survived so far.
 
 A plugin implements any number of extension points by inheriting from several of these classes.
@@ -50,7 +50,7 @@ class Normalization(Enum):
     """100 minus that; 100 everywhere if the highest raw is 0."""
 
 
-class Cycle:
+class CycleState:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
     `not_pre_filtered`: names of the PreFilter plugins that were not reached because one before them ended
@@ -110,15 +110,15 @@ class PreFilterResult:
         self.node_names = node_names
 
 
-class NodePreFilter(Plugin):
-    """What a NodeFilter can say from the shape alone, before looking at any node."""
+class ShapePreFilter(Plugin):
+    """What a ShapeFilter can say from the shape alone, before looking at any node."""
 
     @abstractmethod
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
         """SUCCESS, SKIP (the filter has nothing to say), a rejection, or a set of nodes."""
 
 
-class NodeFilter(Plugin):
+class ShapeFilter(Plugin):
     """Refuses nodes by (shape, row)."""
 
     facets: ClassVar[int]
@@ -137,11 +137,11 @@ class PreFilter(Plugin):
         return False
 
     @abstractmethod
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
 
 
-class Filter(Plugin):
+class PodFilter(Plugin):
     """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
 
     def skips(self, pod: Pod) -> bool:
@@ -149,13 +149,13 @@ class Filter(Plugin):
         return False
 
     @abstractmethod
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """A reason number per row, 0 where it passes; None if all pass."""
 
-    def add_pod(self, cycle: Cycle, pod: Pod, other: Pod, row: int) -> None:
+    def add_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
 
-    def remove_pod(self, cycle: Cycle, pod: Pod, other: Pod, row: int) -> None:
+    def remove_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` disappears from `row`; undoes `add_pod` and the other way round."""
 
 
@@ -163,7 +163,7 @@ class PostFilter(Plugin):
     """Called when no node fits: may make room, or say why that is impossible."""
 
     @abstractmethod
-    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""
 
 
@@ -201,7 +201,7 @@ class ExplainsRefusals(Plugin):
         """The details, for users; None if the plugin does not reject the pod now. Changes nothing."""
 
 
-class NodeScore(Plugin):
+class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 
     facets: ClassVar[int]
@@ -220,25 +220,25 @@ class NodeScore(Plugin):
         """A raw score per row; it must be computable for rows that are not feasible, too."""
 
 
-class Score(Plugin):
+class PodScore(Plugin):
     """Prefers nodes by anything; asked about the feasible rows."""
 
-    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether `pre_score` would say SKIP whatever rows are feasible.
 
         When all abstain, the cached totals decide and nobody has to look at the rows. Default: False.
         """
         return False
 
-    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""
         return SUCCESS
 
     @abstractmethod
-    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
         """A raw score per row."""
 
-    def normalize(self, cycle: Cycle, pod: Pod, scores: Scores) -> Scores:
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Raw scores of all feasible rows to 0..100. Default: they are that already."""
         return scores
 
@@ -247,11 +247,11 @@ class Reserve(Plugin):
     """Keeps a plugin's own books on where a pod was placed."""
 
     @abstractmethod
-    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """SUCCESS, or the placement is undone."""
 
     @abstractmethod
-    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Undoes `reserve`; must not fail, and may be called without it."""
 
 
@@ -259,7 +259,7 @@ class Permit(Plugin):
     """Delays or refuses the binding of a placed pod."""
 
     @abstractmethod
-    def permit(self, cycle: Cycle, pod: Pod, row: int) -> tuple[Status, float]:
+    def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
         """SUCCESS, a rejection, or WAIT with a time-out in seconds."""
 
 
@@ -267,11 +267,11 @@ class PreBind(Plugin):
     """Work that must be done before the binding is written."""
 
     @abstractmethod
-    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP if there is nothing to do, otherwise SUCCESS or ERROR."""
 
     @abstractmethod
-    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Does the work."""
 
 
@@ -279,7 +279,7 @@ class Bind(Plugin):
     """Writes the decision."""
 
     @abstractmethod
-    async def bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SUCCESS, ERROR, or SKIP to leave it to the next bind plugin."""
 
 
@@ -287,5 +287,5 @@ class PostBind(Plugin):
     """Told after a pod was bound."""
 
     @abstractmethod
-    def post_bind(self, cycle: Cycle, pod: Pod, node: str) -> None:
+    def post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:
         """Informational."""

@@ -1,6 +1,6 @@
 """The plan of a shape: which plugins of a profile have something to say about pods of that shape.
 
-Decided once per (profile, shape): what NodePreFilter plugins answer, which filters and scores take part.
+Decided once per (profile, shape): what ShapePreFilter plugins answer, which filters and scores take part.
 Plugins of the other family stay in the plan and are asked in every cycle.
 """
 
@@ -12,14 +12,14 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS, NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import (
-    Filter,
-    NodeFilter,
-    NodePreFilter,
-    NodeScore,
     Plugin,
+    PodFilter,
+    PodScore,
     PreFilter,
     PreFilterResult,
-    Score,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
 )
 from koordsched.framework.status import NO_NODE, PASS, Code, Codes, Status
 
@@ -39,17 +39,17 @@ class Chains:
         filters: tuple[Plugin, ...],
         scores: tuple[tuple[Plugin, int], ...],
     ) -> None:
-        self.pre_filters = tuple(plugin for plugin in pre_filters if isinstance(plugin, PreFilter | NodePreFilter))
+        self.pre_filters = tuple(plugin for plugin in pre_filters if isinstance(plugin, PreFilter | ShapePreFilter))
         self.filters = filters
         self.scores = scores
         self.node_filters = tuple(
-            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, NodeFilter)
+            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, ShapeFilter)
         )
         self.pod_filters = tuple(
-            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, Filter)
+            (position, plugin) for position, plugin in enumerate(filters) if isinstance(plugin, PodFilter)
         )
-        self.node_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, NodeScore))
-        self.pod_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, Score))
+        self.node_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, ShapeScore))
+        self.pod_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, PodScore))
 
 
 PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
@@ -94,10 +94,12 @@ class ShapePlan:
         self.pod_filters = tuple(step for step in chains.pod_filters if step[1].name not in self.skipped)
         self.node_scores = tuple(step for step in chains.node_scores if not step[0].skips(shape))
         self.pod_scores = chains.pod_scores
-        self.epoch_scores = tuple(plugin for plugin, _ in self.node_scores if type(plugin).epoch is not NodeScore.epoch)
+        self.epoch_scores = tuple(
+            plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch
+        )
 
     def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS) -> Codes:
-        """The verdict of the NodeFilter chain on each row: the code of the first that rejects, or 0.
+        """The verdict of the ShapeFilter chain on each row: the code of the first that rejects, or 0.
 
         Later plugins see survivors only. Plugins that read none of the facets are left out.
         """

@@ -13,13 +13,11 @@ from koordsched.framework.filtering import Filtering
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     Bind,
-    Cycle,
-    Filter,
-    NodeFilter,
-    NodePreFilter,
-    NodeScore,
+    CycleState,
     Permit,
     Plugin,
+    PodFilter,
+    PodScore,
     PostBind,
     PostFilter,
     PostFilterResult,
@@ -28,7 +26,9 @@ from koordsched.framework.interface import (
     PreFilter,
     QueueSort,
     Reserve,
-    Score,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
 )
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
@@ -101,10 +101,11 @@ class Profile:
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
         self.chains = Chains(
-            pre_filters=self._any_of(spec, "preFilter", (PreFilter, NodePreFilter)),
-            filters=self._any_of(spec, "filter", (Filter, NodeFilter)),
+            pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
+            filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
             scores=tuple(
-                (plugin, spec.weights.get(plugin.name, 1)) for plugin in self._any_of(spec, "score", (Score, NodeScore))
+                (plugin, spec.weights.get(plugin.name, 1))
+                for plugin in self._any_of(spec, "score", (PodScore, ShapeScore))
             ),
         )
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
@@ -128,7 +129,7 @@ class Profile:
     def _at(self, spec: ProfileSpec, point: str, kind: type[P]) -> tuple[P, ...]:
         return tuple(plugin for plugin in self._any_of(spec, point, (kind,)) if isinstance(plugin, kind))
 
-    def run_post_filter(self, cycle: Cycle, codes: Codes) -> PostFilterResult:
+    def run_post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
         """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
 
         Who ends the chain decides on the nomination, otherwise the last that has a word on it. Without plugins there
@@ -149,7 +150,7 @@ class Profile:
 
     # --- the steps after a node was chosen ---------------------------------------------------------
 
-    def run_reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+    def run_reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Reserve, in order, until one fails. The caller undoes them with `run_unreserve`."""
         for plugin in self.reserve_plugins:
             status = plugin.reserve(cycle, pod, row)
@@ -157,7 +158,7 @@ class Profile:
                 return status.of(plugin.name, f'running Reserve plugin "{plugin.name}"')
         return SUCCESS
 
-    def run_unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+    def run_unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Unreserve for all, in reverse; one that fails keeps neither the others from theirs nor the pod there."""
         for plugin in reversed(self.reserve_plugins):
             try:
@@ -165,7 +166,7 @@ class Profile:
             except Exception:
                 _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.key)
 
-    def run_permit(self, cycle: Cycle, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
+    def run_permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
         """SUCCESS, WAIT with the plugins to wait for (name -> seconds), or the first rejection or error."""
         waits: dict[str, float] = {}
         for plugin in self.permit_plugins:

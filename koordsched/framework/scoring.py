@@ -1,6 +1,6 @@
 """PreScore, Score and Normalize: from feasible rows to one node.
 
-Where only NODE plugins score and the feasible rows are those of the cache, the totals are there already, and so is
+Where only shape plugins score and the feasible rows are those of the cache, the totals are there already, and so is
 the best of them.
 Otherwise scores are normalised over the feasible rows of this cycle (core spec 3.6, step 9).
 """
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import add_weighted, highest_of, normalize
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import MAX_SCORE, Cycle, Scores
-from koordsched.framework.leaders import Totals
+from koordsched.framework.interface import MAX_SCORE, CycleState, Scores
 from koordsched.framework.status import Code, Status
 
 
@@ -44,7 +44,7 @@ class PluginScores:
     normalized: npt.NDArray[np.int64]
 
 
-def choose(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> int:
+def choose(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> int:
     """The row of a feasible node with the highest total; ties are broken by chance.
 
     At least one row must be feasible; a single one is taken without scoring.
@@ -53,7 +53,7 @@ def choose(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> i
     return decide(cycle, table, verdicts, rng)[0]
 
 
-def decide(cycle: Cycle, table: NodeTable, verdicts: Verdicts, rng: Random) -> tuple[int, int | None]:
+def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> tuple[int, int | None]:
     """`choose`, and the total of that row: None if it was the only one."""
     if verdicts.feasible == 1:
         return int(verdicts.rows[0]), None
@@ -73,7 +73,7 @@ def pick(totals: Totals, rng: Random) -> int:
     return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
 
 
-def totals_of(cycle: Cycle, table: NodeTable, verdicts: Verdicts) -> Totals:
+def totals_of(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Totals:
     """The weighted total of every feasible row, in the order of `verdicts.rows`."""
     rows = verdicts.rows
     plan = verdicts.plan
@@ -93,7 +93,7 @@ def totals_of(cycle: Cycle, table: NodeTable, verdicts: Verdicts) -> Totals:
     return totals
 
 
-def explain_scores(cycle: Cycle, table: NodeTable, verdicts: Verdicts, order: list[str]) -> list[PluginScores]:
+def explain_scores(cycle: CycleState, table: NodeTable, verdicts: Verdicts, order: list[str]) -> list[PluginScores]:
     """Every plugin's scores on the feasible rows, uncached, in the order of the profile's score chain."""
     rows = verdicts.rows
     everything = np.ones(len(rows), dtype=np.bool_)
@@ -108,7 +108,7 @@ def explain_scores(cycle: Cycle, table: NodeTable, verdicts: Verdicts, order: li
 
 
 def _pod_scores(
-    cycle: Cycle, table: NodeTable, verdicts: Verdicts, rows: RowArray
+    cycle: CycleState, table: NodeTable, verdicts: Verdicts, rows: RowArray
 ) -> list[tuple[str, int, Scores, Scores]]:
     """(plugin, weight, raw, normalised) of the plugins that are asked in every cycle. PreScore comes first for all."""
     taking_part = []

@@ -15,11 +15,11 @@ from typing import Any
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import HasMetadata
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint
 from koordsched.queue.nominator import override
-from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 
 
@@ -46,7 +46,7 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
 
 def restore(
     scheduler: Scheduler, checkpoint: Checkpoint, objects: Mapping[str, Iterable[HasMetadata]]
-) -> dict[str, Placement]:
+) -> dict[str, AssumedPod]:
     """Brings a new scheduler to the state. `objects`: by path of their collection. Returns the bindings under way."""
     sinks = scheduler.watches.sinks
     for path, reason in checkpoint.hidden.items():
@@ -81,7 +81,7 @@ def _restore_rows(scheduler: Scheduler, checkpoint: Checkpoint, nodes: Iterable[
         scheduler.cluster.remove_node(name)
 
 
-def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str, Any]) -> dict[str, Placement]:
+def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str, Any]) -> dict[str, AssumedPod]:
     sink = scheduler.watches.sinks[PODS]
     for uid in checkpoint.pending:
         if uid in wires:
@@ -91,7 +91,7 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
     gone = [node for node in dict.fromkeys(assumed.values()) if node not in scheduler.cluster.table.row_of]
     for node in gone:
         scheduler.cluster.upsert_node(core.Node(metadata=ObjectMeta(name=node)))
-    placements: dict[str, Placement] = {}
+    placements: dict[str, AssumedPod] = {}
     for uid in checkpoint.assigned:
         if uid not in assumed:
             if uid in wires:
@@ -108,7 +108,7 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
     return placements
 
 
-def _assume(scheduler: Scheduler, uid: str, node: str) -> Placement | None:
+def _assume(scheduler: Scheduler, uid: str, node: str) -> AssumedPod | None:
     """Takes a pending pod out of the queue and puts it on a node."""
     pod, row = scheduler.pending_pod(uid), scheduler.cluster.table.row_of.get(node)
     queued = scheduler.queue.pop_pod(pod) if pod is not None else None
@@ -117,7 +117,7 @@ def _assume(scheduler: Scheduler, uid: str, node: str) -> Placement | None:
     scheduler.queue.done(uid)
     scheduler.cluster.assume(pod, row)
     profile = scheduler.profiles[pod.shape.scheduler_name]
-    return Placement(Cycle(pod), profile, queued, row, node, {}, 0.0, 0)
+    return AssumedPod(CycleState(pod), profile, queued, row, node, {}, 0.0, 0)
 
 
 def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:

@@ -9,7 +9,7 @@ from random import Random
 from koordsched.client import clock as clocks
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import Setting
 from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Header, Refused, Step, Timers, Undone
@@ -17,7 +17,7 @@ from koordsched.journal.replaying import World
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import override
-from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.recording import NotRecording
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Follower(World):
         if queued is None or row is None or queued.pod.uid in cluster.assigned:
             return
         pod = queued.pod
-        profile, cycle = self.scheduler.profiles[pod.shape.scheduler_name], Cycle(pod)
+        profile, cycle = self.scheduler.profiles[pod.shape.scheduler_name], CycleState(pod)
         cluster.assume(pod, row)
         nominator = self.scheduler.queue.nominator
         promised = nominator.node_of(pod.uid) == record.node
@@ -108,7 +108,7 @@ class Follower(World):
             profile.run_reserve(cycle, pod, row)
         except Exception:
             _log.debug("%s cannot be reserved on %s here", pod.key, record.node, exc_info=True)
-        self._placements[pod.uid] = Placement(
+        self._placements[pod.uid] = AssumedPod(
             cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible, promised
         )
 

@@ -18,10 +18,10 @@ from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.extender.client import ExtenderError
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import Cycle
-from koordsched.framework.leaders import Totals
+from koordsched.framework.interface import CycleState
 from koordsched.framework.status import Status
 from koordsched.journal.consulting import consulted
 from koordsched.journal.objects import NODES, Change, identity_of
@@ -210,7 +210,7 @@ class JournalRecorder:
 
     def chosen(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         table: NodeTable,
         verdicts: Verdicts,
         row: int,

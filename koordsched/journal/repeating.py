@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import Cycle
-from koordsched.framework.leaders import Totals
+from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import totals_of
 from koordsched.journal.consulting import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream
@@ -78,7 +78,8 @@ class Repeater(NotRecording):
         self.difference: Difference | None = None
         self.lenient = False
         """Whether the queue's past is unknown, or when it wakes pods. Then its questions are others, and whether a pod
-        was evaluated or shares the refusal of a twin, with the numbers of nodes of before, may be otherwise."""
+        was evaluated or shares the refusal of an equivalent pod, with the numbers of nodes of before, may be
+        otherwise."""
         self.ties = 0
 
     @contextmanager
@@ -177,7 +178,7 @@ class Repeater(NotRecording):
 
     def chosen(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         table: NodeTable,
         verdicts: Verdicts,
         row: int,
@@ -243,8 +244,8 @@ def _total_at(at: int, totals: Totals, added: Totals | None) -> int:
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:
     """Whether both refuse a pod in the same way.
 
-    One that takes over the refusal of a twin has the twin's words, and the plugins that it named: the nodes that these
-    had refused may be gone since.
+    One that takes over the refusal of an equivalent pod has the equivalent pod's words, and the plugins that it
+    named: the nodes that these had refused may be gone since.
     """
     if not isinstance(one, Refused) or not isinstance(other, Refused):
         return False

@@ -46,7 +46,7 @@ from koordsched.journal.repeating import Repeater
 from koordsched.journal.silence import Silence
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import QueuedPod
-from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.recording import Recorder
 from koordsched.scheduling.scheduler import Scheduler
@@ -127,7 +127,7 @@ class World:
             launch=_leave,
         )
         self._sinks = self.scheduler.watches.sinks
-        self._placements: dict[str, Placement] = {}
+        self._placements: dict[str, AssumedPod] = {}
         """Pods whose binding is under way."""
         self._steps: dict[type[Any], Callable[[Any], None]] = {
             Upsert: self._upsert,
@@ -233,7 +233,7 @@ class Replayed(World):
         if placement is not None:
             self._placements[record.uid] = placement
 
-    def _schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
+    def _schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         if not self._extended:
             return self.scheduler.schedule(queued)
         try:

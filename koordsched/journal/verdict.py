@@ -8,7 +8,7 @@ from msgspec import Struct
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
 
@@ -34,7 +34,7 @@ def verdict_on(profile: Profile, cluster: ClusterState, pod: Pod) -> Verdict:
     table, reasons = cluster.table, profile.handle.reasons
     if not table.count:
         return Verdict(message=NO_NODES)
-    cycle = Cycle(pod)
+    cycle = CycleState(pod)
     verdicts = profile.filtering.filter(cycle)
     error = first_error(verdicts, reasons)
     if error is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle, WriteFailed
-from koordsched.framework.interface import Bind, Cycle
+from koordsched.framework.interface import Bind, CycleState
 from koordsched.framework.status import SUCCESS, Code, Status
 
 
@@ -17,7 +17,7 @@ class DefaultBinder(Bind):
         """Takes no arguments."""
         self._writes = handle.writes
 
-    async def bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SUCCESS, or ERROR with the server's message."""
         try:
             await self._writes.bind(pod, node)

@@ -15,10 +15,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import DynamicResourcesArgs
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
-    Cycle,
-    NodeFilter,
-    NodePreFilter,
-    NodeScore,
+    CycleState,
     PostFilter,
     PostFilterResult,
     PreBind,
@@ -26,6 +23,9 @@ from koordsched.framework.interface import (
     PreFilterResult,
     Reserve,
     Scores,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.queue.hints import HintRegistration
@@ -35,7 +35,7 @@ NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 NO_STATE = "not found"
 
 
-class DynamicResources(PreEnqueue, NodePreFilter, NodeFilter, PostFilter, NodeScore, Reserve, PreBind):
+class DynamicResources(PreEnqueue, ShapePreFilter, ShapeFilter, PostFilter, ShapeScore, Reserve, PreBind):
     """Refuses pods with spec.resourceClaims; otherwise without effect on placement."""
 
     name = "DynamicResources"
@@ -56,7 +56,7 @@ class DynamicResources(PreEnqueue, NodePreFilter, NodeFilter, PostFilter, NodeSc
         """Passes all: pods with claims do not get here."""
         return None
 
-    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Nothing to deallocate; an error if another plugin's PreFilter stopped the chain before this one's.
 
         The error ends the chain, so such pods are not preempted for: as upstream (core spec 4.2).
@@ -69,18 +69,18 @@ class DynamicResources(PreEnqueue, NodePreFilter, NodeFilter, PostFilter, NodeSc
         """0."""
         return 0
 
-    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Nothing to reserve."""
         return SUCCESS
 
-    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Nothing to undo."""
 
-    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Nothing to do before binding."""
         return SKIP
 
-    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Not called, since the preflight says SKIP."""
         return SUCCESS
 

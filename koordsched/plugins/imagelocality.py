@@ -14,8 +14,8 @@ from koordsched.cluster.images import Image
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, NodeScore, Scores
-from koordsched.plugins.matching.rows import count_of, single
+from koordsched.framework.interface import MAX_SCORE, Scores, ShapeScore
+from koordsched.plugins.shared.matching.rows import count_of, single
 
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
@@ -37,7 +37,7 @@ class _Wanted:
         self.span = _MAX_CONTAINER_THRESHOLD * len(containers) - _MIN_THRESHOLD
 
 
-class ImageLocality(NodeScore):
+class ImageLocality(ShapeScore):
     """Scores by the bytes that need not be pulled, each image discounted by its spread over the cluster."""
 
     name = "ImageLocality"

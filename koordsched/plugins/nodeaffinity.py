@@ -17,16 +17,16 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeAffinityArgs
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
-    NodeFilter,
-    NodePreFilter,
-    NodeScore,
     Normalization,
     PreFilterResult,
     Scores,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerm, NodeTerms, RequiredNodes
-from koordsched.plugins.matching.rows import count_of, refused, refused_row, single
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, NodeTerm, NodeTerms, RequiredNodes
+from koordsched.plugins.shared.matching.rows import count_of, refused, refused_row, single
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
@@ -44,7 +44,7 @@ class _Compiled:
         self.preferred = preferred
 
 
-class NodeAffinity(NodePreFilter, NodeFilter, NodeScore):
+class NodeAffinity(ShapePreFilter, ShapeFilter, ShapeScore):
     """Refuses nodes that the pod, or the profile's addedAffinity, does not select; adds up preferences."""
 
     name = "NodeAffinity"

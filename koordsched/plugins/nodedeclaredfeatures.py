@@ -17,10 +17,10 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import NodeFilter, NodePreFilter, PreFilterResult
+from koordsched.framework.interface import PreFilterResult, ShapeFilter, ShapePreFilter
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.lookup import ColumnLookup
-from koordsched.plugins.matching.rows import refused
+from koordsched.plugins.shared.matching.lookup import ColumnLookup
+from koordsched.plugins.shared.matching.rows import refused
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) didn't match Pod's required features"
@@ -31,7 +31,7 @@ USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 _NONE: frozenset[str] = frozenset()
 
 
-class NodeDeclaredFeatures(NodePreFilter, NodeFilter):
+class NodeDeclaredFeatures(ShapePreFilter, ShapeFilter):
     """Refuses nodes whose status.declaredFeatures lack one that the pod's spec needs."""
 
     name = "NodeDeclaredFeatures"

@@ -11,15 +11,15 @@ from koordsched.cluster.events import NODE, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter
+from koordsched.framework.interface import CycleState, PodFilter
 from koordsched.framework.status import Code, Codes
-from koordsched.plugins.matching.rows import refused
+from koordsched.plugins.shared.matching.rows import refused
 from koordsched.queue.hints import HintRegistration, Scope
 
 REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName(Filter):
+class NodeName(PodFilter):
     """Refuses the nodes that are not spec.nodeName, if the pod has one.
 
     Such a pod counts as placed and never comes to a scheduling cycle; it does when somebody asks where else
@@ -36,7 +36,7 @@ class NodeName(Filter):
         """Pods without a node name, which is to say all pending ones."""
         return not pod.node
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """Passes the named node only."""
         if not pod.node:
             return None

@@ -14,15 +14,15 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import WILDCARD, HostPort, rows_in, shape_ports
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import NodeFilter, NodePreFilter, PreFilterResult
+from koordsched.framework.interface import PreFilterResult, ShapeFilter, ShapePreFilter
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.matching.rows import refused, refused_row, single
+from koordsched.plugins.shared.matching.rows import refused, refused_row, single
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
-class NodePorts(NodePreFilter, NodeFilter):
+class NodePorts(ShapePreFilter, ShapeFilter):
     """Refuses nodes where one of the pod's host ports is taken."""
 
     name = "NodePorts"

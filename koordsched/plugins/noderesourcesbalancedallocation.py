@@ -20,9 +20,9 @@ from koordsched.cluster.resources import FIRST_SCALAR
 from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeResourcesBalancedAllocationArgs, ResourceSpec
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, NodeScore, Scores
-from koordsched.plugins.matching.rows import single
-from koordsched.plugins.standing import Floats, Standing
+from koordsched.framework.interface import MAX_SCORE, Scores, ShapeScore
+from koordsched.plugins.shared.matching.rows import single
+from koordsched.plugins.shared.nodeutilization import Floats, NodeUtilization
 
 _DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 
@@ -38,7 +38,7 @@ Balanced = tuple[tuple[int, int], ...]
 """(resource index, what the pod requests of it)."""
 
 
-class NodeResourcesBalancedAllocation(NodeScore):
+class NodeResourcesBalancedAllocation(ShapeScore):
     """Scores how much the pod changes the balance of the node: about 75 means not at all."""
 
     name = "NodeResourcesBalancedAllocation"
@@ -98,7 +98,7 @@ class _Before:
     __slots__ = ("_offset", "_standing")
 
     def __init__(self, indices: Sequence[int]) -> None:
-        self._standing = Standing([(index, False) for index in indices], _EXACT, _used)
+        self._standing = NodeUtilization([(index, False) for index in indices], _EXACT, _used)
         self._offset: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
     def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int16] | None:

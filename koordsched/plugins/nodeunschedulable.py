@@ -12,10 +12,10 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import NodeFilter
+from koordsched.framework.interface import ShapeFilter
 from koordsched.framework.status import Code, Codes
-from koordsched.plugins.matching.rows import refused, refused_row, single
-from koordsched.plugins.matching.tolerations import NO_SCHEDULE, tolerated
+from koordsched.plugins.shared.matching.rows import refused, refused_row, single
+from koordsched.plugins.shared.matching.tolerations import NO_SCHEDULE, tolerated
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) were unschedulable"
@@ -23,7 +23,7 @@ CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """The taint that a toleration of cordoned nodes must match."""
 
 
-class NodeUnschedulable(NodeFilter):
+class NodeUnschedulable(ShapeFilter):
     """Refuses nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"

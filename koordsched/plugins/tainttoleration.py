@@ -16,11 +16,11 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import NodeFilter, NodeScore, Normalization, Scores
+from koordsched.framework.interface import Normalization, Scores, ShapeFilter, ShapeScore
 from koordsched.framework.status import Code, Codes
-from koordsched.plugins.matching.lookup import ColumnLookup
-from koordsched.plugins.matching.rows import refused, refused_row, single
-from koordsched.plugins.matching.tolerations import count_unwelcome, keeps_away
+from koordsched.plugins.shared.matching.lookup import ColumnLookup
+from koordsched.plugins.shared.matching.rows import refused, refused_row, single
+from koordsched.plugins.shared.matching.tolerations import count_unwelcome, keeps_away
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) had untolerated taint(s)"
@@ -36,7 +36,7 @@ class _Judgements:
         self.unwelcome = ColumnLookup(sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
 
 
-class TaintToleration(NodeFilter, NodeScore):
+class TaintToleration(ShapeFilter, ShapeScore):
     """Refuses nodes with untolerated NoSchedule or NoExecute taints; counts untolerated PreferNoSchedule taints."""
 
     name = "TaintToleration"

@@ -22,13 +22,13 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
+from koordsched.framework.interface import CycleState, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import Unmoved, WorldFilter, Worlds
-from koordsched.plugins.matching.lookup import MembershipTest
-from koordsched.plugins.matching.rows import Mask, refused
-from koordsched.plugins.volumes.claims import BY_NAMED_CLAIM, claim_not_found, class_of_claim, named_claims
+from koordsched.plugins.shared.matching.lookup import MembershipTest
+from koordsched.plugins.shared.matching.rows import Mask, refused
+from koordsched.plugins.shared.volumes.claims import BY_NAMED_CLAIM, claim_not_found, class_of_claim, named_claims
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) had no available volume zone"
@@ -47,7 +47,7 @@ Topology = tuple[str, tuple[str, ...]]
 """A label key and the values that the node may have."""
 
 
-class VolumeZone(PreFilter, WorldFilter):
+class VolumeZone(PreFilter, DryRunFilter):
     """Refuses nodes outside of the zones and regions of the pod's bound volumes; nodes without any pass."""
 
     name = "VolumeZone"
@@ -64,7 +64,7 @@ class VolumeZone(PreFilter, WorldFilter):
         """Pods without claims."""
         return not named_claims(shape)
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without labelled volumes; UNRESOLVABLE if a claim's volume cannot be told."""
         names = named_claims(pod.shape)
         if not names:
@@ -110,7 +110,7 @@ class VolumeZone(PreFilter, WorldFilter):
             return f'VolumeBindingMode not set for StorageClass "{name}"'
         return "" if storage_class.volume_binding_mode == "WaitForFirstConsumer" else "PersistentVolume had no name"
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """A node with any of the labels must have one of the volume's values for each of the volume's."""
         constrained = np.zeros(len(rows), dtype=np.bool_)
         for key in _GENERAL_KEY:
@@ -120,9 +120,9 @@ class VolumeZone(PreFilter, WorldFilter):
             outside |= ~_inside(topology, table, rows)
         return refused(constrained & outside, self._code)
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Other pods do not matter."""
-        return Unmoved(self, cycle, pod)
+        return PodIndependent(self, cycle, pod)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Classes, nodes, the pod's claims, and volumes whose labels changed."""

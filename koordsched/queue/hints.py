@@ -1,8 +1,8 @@
 """Queueing hints: which events may make a rejected pod schedulable, and what they are worth to it.
 
 A plugin registers, per event, a function that says whether this particular change can help a pod it rejected. The
-answer mostly depends on the pod's shape alone, so the queue asks once per group of twins; a registration's `scope`
-says when that is not enough:
+answer mostly depends on the pod's shape alone, so the queue asks once per group of equivalent pods; a registration's
+`scope` says when that is not enough:
 
 * `Scope.SHAPE`: the answer is the same for all pods of one shape;
 * `GroupBy(key)`: the same for all pods of one shape and one `key(pod)` (its namespace, its labels, …);
@@ -60,8 +60,8 @@ class Scope(Enum):
 class GroupBy(Generic[P]):
     """The answer holds for the pods of one shape that agree in `key`.
 
-    So must the verdict of a plugin that registers it: pods that agree in shape and in the keys of all plugins are twins
-    (`queue.twins`).
+    So must the verdict of a plugin that registers it: pods that agree in shape and in the keys of all plugins are
+    equivalent pods (`queue.equivalence`).
     """
 
     key: Callable[[P], Hashable]

@@ -7,12 +7,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from koordsched.queue.groups import PodGroup
-    from koordsched.queue.twins import Twins
+    from koordsched.queue.equivalence import EquivalentPods
+    from koordsched.queue.hintgroups import HintGroup
 
 
 class PodShape(Hashable, Protocol):
-    """What placement depends on in a pod's spec; twins share one object, and with it profile and priority."""
+    """What placement depends on in a pod's spec; equivalent pods share one object, and with it profile and priority."""
 
     @property
     def scheduler_name(self) -> str: ...
@@ -71,6 +71,7 @@ class QueuedPod(Generic[P]):
         "attempts",
         "backoff_expiry",
         "consecutive_errors",
+        "equivalents",
         "flushed",
         "gating_plugin",
         "gating_reason",
@@ -81,12 +82,11 @@ class QueuedPod(Generic[P]):
         "order",
         "place",
         "pod",
+        "probes_for",
         "rejected_by",
-        "scouts_for",
         "sequence",
         "still_waits_for",
         "timestamp",
-        "twins",
         "unschedulable_count",
         "waits_for",
     )
@@ -121,21 +121,21 @@ class QueuedPod(Generic[P]):
         # Positions in the structures that hold it; written by those structures.
         self.order: tuple[Any, ...] = ()
         self.backoff_expiry: float | None = None
-        self.group: PodGroup[P] | None = None
+        self.group: HintGroup[P] | None = None
         self.index_keys: tuple[Hashable, ...] = ()
-        #: The twins it rests among.
-        self.twins: Twins[P] | None = None
-        #: The twins that rest while it is tried for them.
-        self.scouts_for: Twins[P] | None = None
+        #: The equivalent pods it rests among.
+        self.equivalents: EquivalentPods[P] | None = None
+        #: The equivalent pods that rest while it is tried for them.
+        self.probes_for: EquivalentPods[P] | None = None
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:
-        """The plugins that it waits for: they rejected the last attempt, of its own or of a twin for it.
+        """The plugins that it waits for: they rejected the last attempt, of its own or of an equivalent pod for it.
 
         Pending ones and the gating one included.
         """
-        twins = self.twins
-        return self.rejected_by if twins is None else twins.refusal.plugins
+        equivalents = self.equivalents
+        return self.rejected_by if equivalents is None else equivalents.refusal.plugins
 
     @unschedulable_plugins.setter
     def unschedulable_plugins(self, plugins: frozenset[str]) -> None:
@@ -144,8 +144,8 @@ class QueuedPod(Generic[P]):
     @property
     def pending_plugins(self) -> frozenset[str]:
         """Those of them that wait for something they started themselves."""
-        twins = self.twins
-        return self.waits_for if twins is None else twins.refusal.pending
+        equivalents = self.equivalents
+        return self.waits_for if equivalents is None else equivalents.refusal.pending
 
     @pending_plugins.setter
     def pending_plugins(self, plugins: frozenset[str]) -> None:

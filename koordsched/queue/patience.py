@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue.groups import PodGroup
+from koordsched.queue.hintgroups import HintGroup
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.item import P, QueuedPod
 from koordsched.queue.nominator import Nominator
@@ -32,7 +32,7 @@ def without_the_patient(
     if event.is_wildcard or not any(places.values()):
         return chosen
     kept: dict[QueuedPod[P], Strategy] = {}
-    of_groups: dict[PodGroup[P] | None, Strategy] = {}
+    of_groups: dict[HintGroup[P] | None, Strategy] = {}
     for queued, strategy in chosen.items():
         promised, place = queued.still_waits_for, places[queued.profile]
         if promised and place and promised != place and nominator.node_of(queued.pod.uid) == promised:

@@ -25,28 +25,29 @@ from koordsched.cluster.events import (
 )
 from koordsched.queue.active import SortKey
 from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.equivalence import Refusal
 from koordsched.queue.gating import Gate, PreEnqueue
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import Flight, InFlight
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.patience import without_the_patient
-from koordsched.queue.placement import Queues
+from koordsched.queue.queues import Queues
 from koordsched.queue.timers import MAX_UNSCHEDULABLE, QueueTimers
-from koordsched.queue.twins import Refusal
-from koordsched.queue.unschedulable import TwinKey
+from koordsched.queue.unschedulable import EquivalenceKey
 
-#: Seconds for which a refusal is taken over by twins that come after it.
+#: Seconds for which a refusal is taken over by equivalent pods that come after it.
 REFUSAL_HOLDS = 1.0
 
 
 @dataclass(frozen=True)
 class QueueProfile(Generic[P]):
-    """What a profile brings: its hints, its PreEnqueue plugins by name in configured order, and who are twins."""
+    """What a profile brings: its hints, its PreEnqueue plugins by name in configured order, and who are equivalent
+    pods."""
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
-    twin_key: TwinKey[P] = lambda pod: None
+    twin_key: EquivalenceKey[P] = lambda pod: None
 
 
 class SchedulingQueue(Generic[P]):
@@ -74,14 +75,14 @@ class SchedulingQueue(Generic[P]):
         self._queues: Queues[P] = Queues(
             gates={name: Gate(profile.pre_enqueue) for name, profile in profiles.items()},
             tables=self._tables,
-            twin_keys={name: profile.twin_key for name, profile in profiles.items()},
+            equivalence_keys={name: profile.twin_key for name, profile in profiles.items()},
             policy=backoff or BackoffPolicy(),
             sort_key=sort_key,
             clock=clock,
             on_arrival=self._nonempty.set,
             fair=fair_namespaces,
         )
-        self._twins = self._queues.unschedulable.twins
+        self._equivalents = self._queues.unschedulable.equivalents
         self._in_flight: InFlight[P] = InFlight()
         self._sequence = 0
         self._interesting: dict[ClusterEvent, bool] = {}
@@ -203,24 +204,24 @@ class SchedulingQueue(Generic[P]):
         flight = self._in_flight.done(uid)
         if flight is not None:
             flight.queued.place = Place.NOWHERE
-            if flight.queued.scouts_for is not None:
+            if flight.queued.probes_for is not None:
                 self._queues.relieve(flight.queued)
 
-    def refusal_of_twin(self, queued: QueuedPod[P]) -> Refusal | None:
-        """How a popped pod would be refused, if that is certain: a twin was, a moment ago, and rests.
+    def refusal_of_equivalent(self, queued: QueuedPod[P]) -> Refusal | None:
+        """How a popped pod would be refused, if that is certain: an equivalent pod was, a moment ago, and rests.
 
-        Events that may help would have woken the twin. Hints may still have missed something, so this holds for
-        `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long. Nor for one that
-        was promised a node, even if its status does not say so yet.
+        Events that may help would have woken the equivalent pod. Hints may still have missed something, so this
+        holds for `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long. Nor
+        for one that was promised a node, even if its status does not say so yet.
         """
-        twins = self._twins.get(queued.pod.shape)
-        if twins is None or queued.flushed or self.nominator.node_of(queued.pod.uid):
+        equivalents = self._equivalents.get(queued.pod.shape)
+        if equivalents is None or queued.flushed or self.nominator.node_of(queued.pod.uid):
             return None
-        return self._queues.unschedulable.refusal_of(queued.pod, twins, self._clock() - REFUSAL_HOLDS)
+        return self._queues.unschedulable.refusal_of(queued.pod, equivalents, self._clock() - REFUSAL_HOLDS)
 
     def placed(self, queued: QueuedPod[P]) -> None:
-        """A popped pod has found a node: a twin may, too."""
-        if queued.scouts_for is not None:
+        """A popped pod has found a node: an equivalent pod may, too."""
+        if queued.probes_for is not None:
             self._queues.relieve(queued)
 
     def add_unschedulable_if_not_present(
@@ -236,8 +237,8 @@ class SchedulingQueue(Generic[P]):
 
         `unschedulable_plugins` rejected it, `pending_plugins` (counted among them) wait for something of their own;
         none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
-        `refusal`: the same for twins, if what refused the pod would refuse them: a new object after an evaluation,
-        that of `refusal_of_twin` if there was none.
+        `refusal`: the same for equivalent pods, if what refused the pod would refuse them: a new object after an
+        evaluation, that of `refusal_of_equivalent` if there was none.
         Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
         name already, that one is left alone.
         """

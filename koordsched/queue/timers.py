@@ -12,7 +12,7 @@ from koordsched.cluster.events import BACKOFF_COMPLETE, UNSCHEDULABLE_TIMEOUT
 from koordsched.queue.hints import Strategy
 from koordsched.queue.inflight import InFlight
 from koordsched.queue.item import P
-from koordsched.queue.placement import Queues
+from koordsched.queue.queues import Queues
 
 #: Seconds between looks for pods that sat unschedulable for too long.
 FLUSH_INTERVAL = 30.0

@@ -2,7 +2,7 @@
 
 Pods of one shape that were rejected by the same plugins form a group: one hint call answers for all of them, however
 many replicas wait. Groups are found by the plugins that rejected them, pods that wait for a particular object by its
-key. Of twins (`queue.twins`) an event moves one.
+key. Of equivalent pods (`queue.equivalence`) an event moves one.
 """
 
 from __future__ import annotations
@@ -14,63 +14,64 @@ from typing import Any, Generic, TypeAlias
 from koordsched.cluster.events import ClusterEvent
 from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.counters import QueueCounters
-from koordsched.queue.groups import PodGroup
+from koordsched.queue.equivalence import EquivalentPods, Refusal
+from koordsched.queue.hintgroups import HintGroup
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import RecordedEvent
 from koordsched.queue.item import P, Place, PodShape, QueuedPod
-from koordsched.queue.twins import Refusal, Twins
 
-#: What pods of one shape have to have in common to be twins; None: this one is nobody's twin.
-TwinKey: TypeAlias = Callable[[P], Hashable | None]
+#: What pods of one shape have to have in common to be equivalent pods; None: this one is nobody's equivalent pod.
+EquivalenceKey: TypeAlias = Callable[[P], Hashable | None]
 
 
 class UnschedulablePods(Generic[P]):
     """Pods that wait for an event, or for a PreEnqueue plugin to let them in.
 
-    `tables` and `twin_keys` by profile. `counters` follow twins whose plugins change while they rest.
+    `tables` and `twin_keys` by profile. `counters` follow equivalent pods whose plugins change while they rest.
     """
 
     __slots__ = (
         "_by_key",
         "_by_plugin",
         "_counters",
+        "_equivalence_keys",
         "_gated",
         "_groups",
-        "_in_twins",
+        "_in_equivalents",
         "_policy",
         "_proven",
         "_tables",
-        "_twin_keys",
         "_waiting",
-        "twins",
+        "equivalents",
     )
 
     def __init__(
         self,
         tables: Mapping[str, HintTable[P]],
-        twin_keys: Mapping[str, TwinKey[P]],
+        equivalence_keys: Mapping[str, EquivalenceKey[P]],
         policy: BackoffPolicy,
         counters: QueueCounters,
     ) -> None:
         self._tables = tables
-        self._twin_keys = twin_keys
+        self._equivalence_keys = equivalence_keys
         self._policy = policy
         self._counters = counters
-        self._groups: dict[Hashable, PodGroup[P]] = {}
-        self._by_plugin: dict[tuple[str, str], dict[PodGroup[P], None]] = {}
-        self._by_key: dict[Hashable, dict[QueuedPod[P], PodGroup[P]]] = {}
+        self._groups: dict[Hashable, HintGroup[P]] = {}
+        self._by_plugin: dict[tuple[str, str], dict[HintGroup[P], None]] = {}
+        self._by_key: dict[Hashable, dict[QueuedPod[P], HintGroup[P]]] = {}
         # Pods come here right after their timestamp was set, so all three are in the order of age.
         self._waiting: OrderedDict[str, QueuedPod[P]] = OrderedDict()
         self._gated: OrderedDict[str, QueuedPod[P]] = OrderedDict()
-        self._proven: OrderedDict[Twins[P], None] = OrderedDict()
+        self._proven: OrderedDict[EquivalentPods[P], None] = OrderedDict()
         #: By shape, and by what else they have in common. Only to be read by others.
-        self.twins: dict[PodShape, dict[Hashable, Twins[P]]] = {}
-        self._in_twins = 0
+        self.equivalents: dict[PodShape, dict[Hashable, EquivalentPods[P]]] = {}
+        self._in_equivalents = 0
 
     # Coming and going
 
     def add(self, queued: QueuedPod[P], refusal: Refusal | None = None) -> None:
-        """Store a pod; its plugins say whether as gated. `refusal`: what rejected it, if that holds for its twins."""
+        """Store a pod; its plugins say whether as gated. `refusal`: what rejected it, if that holds for its
+        equivalent pods."""
         if queued.gating_plugin:
             queued.place = Place.GATED
             self._gated[queued.key] = queued
@@ -83,28 +84,28 @@ class UnschedulablePods(Generic[P]):
 
     def remove(self, queued: QueuedPod[P]) -> None:
         """Take a pod out."""
-        if queued.twins is not None:
-            self._leave_twins(queued, queued.twins)
+        if queued.equivalents is not None:
+            self._leave_equivalents(queued, queued.equivalents)
             return
         del (self._gated if queued.place is Place.GATED else self._waiting)[queued.key]
         self._leave(queued)
 
-    def replace_pod(self, queued: QueuedPod[P], pod: P) -> Twins[P] | None:
+    def replace_pod(self, queued: QueuedPod[P], pod: P) -> EquivalentPods[P] | None:
         """The pod has a new version, perhaps of another shape; its age stays.
 
-        Returns the twins it was one of, if it is no longer. It counts as having waited since now, then: the order of
-        age must hold.
+        Returns the equivalent pods it was one of, if it is no longer. It counts as having waited since now, then:
+        the order of age must hold.
         """
-        twins = queued.twins
-        if twins is not None:
-            if pod.shape == twins.shape and self._twin_key(pod) == twins.identity:
+        equivalents = queued.equivalents
+        if equivalents is not None:
+            if pod.shape == equivalents.shape and self._equivalence_key(pod) == equivalents.identity:
                 queued.pod = pod
                 return None
-            self._leave_twins(queued, twins)
+            self._leave_equivalents(queued, equivalents)
             queued.pod = pod
             self._waiting[queued.key] = queued
             self._join(queued)
-            return twins
+            return equivalents
         self._leave(queued)
         queued.pod = pod
         self._join(queued)
@@ -135,19 +136,19 @@ class UnschedulablePods(Generic[P]):
 
     def _group(
         self, pod: P, plugins: frozenset[str], pending: frozenset[str], gating_plugin: str, ordered: list[str]
-    ) -> PodGroup[P]:
+    ) -> HintGroup[P]:
         profile = pod.shape.scheduler_name
         key = self._tables[profile].group_key(pod, ordered)
         identity = (pod.shape, plugins, pending, gating_plugin, key)
         group = self._groups.get(identity)
         if group is None:
-            group = self._groups[identity] = PodGroup(identity, profile, plugins, pending, gating_plugin)
+            group = self._groups[identity] = HintGroup(identity, profile, plugins, pending, gating_plugin)
             for plugin in ordered:
                 self._by_plugin.setdefault((profile, plugin), {})[group] = None
         return group
 
-    def _drop_if_empty(self, group: PodGroup[P]) -> None:
-        if group.pods or group.twins:
+    def _drop_if_empty(self, group: HintGroup[P]) -> None:
+        if group.pods or group.equivalents:
             return
         del self._groups[group.identity]
         for plugin in group.plugins:
@@ -156,107 +157,111 @@ class UnschedulablePods(Generic[P]):
             if not groups:
                 del self._by_plugin[group.profile, plugin]
 
-    # Twins
+    # Equivalent pods
 
-    def _twin_key(self, pod: P) -> Hashable | None:
+    def _equivalence_key(self, pod: P) -> Hashable | None:
         """None also for a pod that was promised a node of its own."""
-        return None if pod.nominated_node else self._twin_keys[pod.shape.scheduler_name](pod)
+        return None if pod.nominated_node else self._equivalence_keys[pod.shape.scheduler_name](pod)
 
     def _join_twins(self, queued: QueuedPod[P], refusal: Refusal) -> bool:
-        """Let a pod rest among its twins; False if it is nobody's."""
+        """Let a pod rest among its equivalent pods; False if it is nobody's."""
         pod = queued.pod
         ordered = sorted(refusal.plugins)
-        identity = self._twin_key(pod)
+        identity = self._equivalence_key(pod)
         if identity is None or self._tables[queued.profile].index_keys(pod, ordered):
             return False
-        by_identity = self.twins.setdefault(pod.shape, {})
-        twins = by_identity.get(identity)
-        if twins is None:
-            twins = by_identity[identity] = Twins(pod.shape, identity, refusal)
-            self._file(twins, pod, ordered)
-            self._prove(twins, refusal, queued.timestamp)
-        elif refusal is not twins.refusal:
-            if (refusal.plugins, refusal.pending) != (twins.refusal.plugins, twins.refusal.pending):
-                self._unfile(twins)
-                self._counters.released(queued.profile, twins.refusal.plugins, len(twins))
-                self._counters.rejected(queued.profile, refusal.plugins, len(twins))
-                twins.refusal = refusal
-                self._file(twins, pod, ordered)
-            self._prove(twins, refusal, queued.timestamp)
-        twins.add(queued, self._policy)
-        self._in_twins += 1
+        by_identity = self.equivalents.setdefault(pod.shape, {})
+        equivalents = by_identity.get(identity)
+        if equivalents is None:
+            equivalents = by_identity[identity] = EquivalentPods(pod.shape, identity, refusal)
+            self._file(equivalents, pod, ordered)
+            self._prove(equivalents, refusal, queued.timestamp)
+        elif refusal is not equivalents.refusal:
+            if (refusal.plugins, refusal.pending) != (equivalents.refusal.plugins, equivalents.refusal.pending):
+                self._unfile(equivalents)
+                self._counters.released(queued.profile, equivalents.refusal.plugins, len(equivalents))
+                self._counters.rejected(queued.profile, refusal.plugins, len(equivalents))
+                equivalents.refusal = refusal
+                self._file(equivalents, pod, ordered)
+            self._prove(equivalents, refusal, queued.timestamp)
+        equivalents.add(queued, self._policy)
+        self._in_equivalents += 1
         return True
 
-    def _prove(self, twins: Twins[P], refusal: Refusal, now: float) -> None:
-        twins.renew(refusal, now)
-        self._proven[twins] = None
-        self._proven.move_to_end(twins)
+    def _prove(self, equivalents: EquivalentPods[P], refusal: Refusal, now: float) -> None:
+        equivalents.renew(refusal, now)
+        self._proven[equivalents] = None
+        self._proven.move_to_end(equivalents)
 
-    def _leave_twins(self, queued: QueuedPod[P], twins: Twins[P]) -> None:
-        twins.remove(queued, self._policy)
-        self._in_twins -= 1
-        if not twins:
-            self._unfile(twins)
-            del self._proven[twins]
-            by_identity = self.twins[twins.shape]
-            del by_identity[twins.identity]
+    def _leave_equivalents(self, queued: QueuedPod[P], equivalents: EquivalentPods[P]) -> None:
+        equivalents.remove(queued, self._policy)
+        self._in_equivalents -= 1
+        if not equivalents:
+            self._unfile(equivalents)
+            del self._proven[equivalents]
+            by_identity = self.equivalents[equivalents.shape]
+            del by_identity[equivalents.identity]
             if not by_identity:
-                del self.twins[twins.shape]
+                del self.equivalents[equivalents.shape]
 
-    def _file(self, twins: Twins[P], pod: P, ordered: list[str]) -> None:
-        refusal = twins.refusal
-        twins.group = self._group(pod, refusal.plugins, refusal.pending, "", ordered)
-        twins.group.twins[twins] = None
+    def _file(self, equivalents: EquivalentPods[P], pod: P, ordered: list[str]) -> None:
+        refusal = equivalents.refusal
+        equivalents.group = self._group(pod, refusal.plugins, refusal.pending, "", ordered)
+        equivalents.group.equivalents[equivalents] = None
 
-    def _unfile(self, twins: Twins[P]) -> None:
-        group = twins.group
+    def _unfile(self, equivalents: EquivalentPods[P]) -> None:
+        group = equivalents.group
         assert group is not None
-        del group.twins[twins]
+        del group.equivalents[equivalents]
         self._drop_if_empty(group)
 
-    def refusal_of(self, pod: P, by_identity: Mapping[Hashable, Twins[P]], since: float) -> Refusal | None:
-        """How a twin of this pod was refused, at `since` or later, if nothing happened that might help it.
+    def refusal_of(self, pod: P, by_identity: Mapping[Hashable, EquivalentPods[P]], since: float) -> Refusal | None:
+        """How an equivalent pod of this pod was refused, at `since` or later, if nothing happened that might help it.
 
-        `by_identity`: the twins of its shape.
+        `by_identity`: the equivalent pods of its shape.
         """
-        twins = by_identity.get(self._twin_key(pod))
-        return twins.refusal if twins is not None and twins.scout is None and twins.proven_at >= since else None
+        equivalents = by_identity.get(self._equivalence_key(pod))
+        return (
+            equivalents.refusal
+            if equivalents is not None and equivalents.probe is None and equivalents.proven_at >= since
+            else None
+        )
 
-    def next_of(self, twins: Twins[P], now: float) -> QueuedPod[P] | None:
-        """The twin whose turn it is."""
-        return twins.next(now, self._policy)
+    def next_of(self, equivalents: EquivalentPods[P], now: float) -> QueuedPod[P] | None:
+        """The equivalent pod whose turn it is."""
+        return equivalents.next(now, self._policy)
 
     # Events
 
     def concerned(
         self, event: ClusterEvent, old: Any, new: Any, now: float, exclude_uid: str | None = None
     ) -> dict[QueuedPod[P], Strategy]:
-        """The pods that an event is worth an attempt to, and how urgently; of twins the one whose turn it is.
+        """The pods that an event is worth an attempt to, and how urgently; of equivalent pods the one whose turn it is.
 
         None of those of whom one is being tried already. Gated pods are considered only if their gating plugin
         registered the event. `exclude_uid`: a pod that is nobody's turn.
         """
         found: dict[QueuedPod[P], Strategy] = {}
-        woken: dict[Twins[P], Strategy] = {}
+        woken: dict[EquivalentPods[P], Strategy] = {}
         if event.is_wildcard:
             found.update(dict.fromkeys(self._waiting.values(), Strategy.AFTER_BACKOFF))
             woken.update(dict.fromkeys(self._proven, Strategy.AFTER_BACKOFF))
         else:
             self._ask(RecordedEvent(event, old, new), found, woken)
-        for twins, strategy in woken.items():
-            if twins.scout is None:
-                scout = twins.next(now, self._policy, exclude_uid)
-                if scout is not None:
-                    found[scout] = strategy
+        for equivalents, strategy in woken.items():
+            if equivalents.probe is None:
+                probe = equivalents.next(now, self._policy, exclude_uid)
+                if probe is not None:
+                    found[probe] = strategy
         return found
 
     def _ask(
-        self, recorded: RecordedEvent, found: dict[QueuedPod[P], Strategy], woken: dict[Twins[P], Strategy]
+        self, recorded: RecordedEvent, found: dict[QueuedPod[P], Strategy], woken: dict[EquivalentPods[P], Strategy]
     ) -> None:
         event, old, new = recorded
         for profile, table in self._tables.items():
             matched = table.matching(event)
-            asked: dict[PodGroup[P], None] = {}
+            asked: dict[HintGroup[P], None] = {}
             for plugin, hints in matched.items():
                 if hints.shared or hints.individual:
                     asked.update(self._by_plugin.get((profile, plugin), {}))
@@ -281,20 +286,20 @@ class UnschedulablePods(Generic[P]):
     def overdue(self, now: float, limit: float) -> list[QueuedPod[P]]:
         """The pods, gated ones excepted, whose last attempt is more than `limit` seconds ago. O(answer).
 
-        Of twins one, if that holds for the last attempt of any of them.
+        Of equivalent pods one, if that holds for the last attempt of any of them.
         """
         pods = []
         for queued in self._waiting.values():
             if now - queued.timestamp <= limit:
                 break
             pods.append(queued)
-        for twins in self._proven:
-            if now - twins.proven_at <= limit:
+        for equivalents in self._proven:
+            if now - equivalents.proven_at <= limit:
                 break
-            if twins.scout is None:
-                scout = twins.next(now, self._policy)
-                assert scout is not None
-                pods.append(scout)
+            if equivalents.probe is None:
+                probe = equivalents.next(now, self._policy)
+                assert probe is not None
+                pods.append(probe)
         return pods
 
     @property
@@ -317,13 +322,13 @@ class UnschedulablePods(Generic[P]):
     @property
     def waiting(self) -> int:
         """Number of pods that wait for an event."""
-        return len(self._waiting) + self._in_twins
+        return len(self._waiting) + self._in_equivalents
 
     def __len__(self) -> int:
         return self.waiting + len(self._gated)
 
     def __iter__(self) -> Iterator[QueuedPod[P]]:
         yield from self._waiting.values()
-        for twins in self._proven:
-            yield from twins
+        for equivalents in self._proven:
+            yield from equivalents
         yield from self._gated.values()

@@ -14,7 +14,7 @@ from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.explain import Explanation
-from koordsched.framework.interface import Cycle, Filter, NodeFilter
+from koordsched.framework.interface import CycleState, PodFilter, ShapeFilter
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import PASS, Code
 from koordsched.scheduling.remedies import REMEDIES
@@ -85,7 +85,7 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
         for_now = any(node.status == Code.UNSCHEDULABLE.text for node in explanation.nodes)
         until = "until there is room there" if for_now else "the pod itself has to change"
         return Advice(REFUSED, f"{explanation.rejected_by} refuses the pod whatever the nodes are like; {until}.")
-    cycle = Cycle(pod)
+    cycle = CycleState(pod)
     codes = profile.filtering.filter(cycle, try_nominated=False).codes
     reasons = profile.handle.reasons
     candidates = np.array(
@@ -117,14 +117,19 @@ def _worded(explanation: Explanation, cluster: ClusterState, empty: int, remedie
 # --- all obstacles of a node, not only the first ---------------------------------------------------------
 
 
-def _remedies(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray, curable: RowArray) -> list[Remedy]:
+def _remedies(
+    profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray, curable: RowArray
+) -> list[Remedy]:
     """Groups the rows by the set of plugins that refuse them; of each group the row that is closest.
 
     Groups with curable rows come first: there, what has to change is something that changes by itself.
     """
     if not len(rows):
         return []
-    plugins: list[NodeFilter | Filter] = [*profile.filtering.node_filters(cycle), *profile.filtering.pod_filters(cycle)]
+    plugins: list[ShapeFilter | PodFilter] = [
+        *profile.filtering.node_filters(cycle),
+        *profile.filtering.pod_filters(cycle),
+    ]
     refusals = np.stack([_refuses(plugin, cluster, cycle, rows) for plugin in plugins], axis=1)
     patterns, which = np.unique(refusals, axis=0, return_inverse=True)
     shortage = _relative_shortage(cluster, cycle.pod, rows)
@@ -145,8 +150,10 @@ def _remedies(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowAr
     return [entry[3] for entry in ranked[:MOST_REMEDIES]]
 
 
-def _refuses(plugin: NodeFilter | Filter, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> npt.NDArray[np.bool_]:
-    if isinstance(plugin, NodeFilter):
+def _refuses(
+    plugin: ShapeFilter | PodFilter, cluster: ClusterState, cycle: CycleState, rows: RowArray
+) -> npt.NDArray[np.bool_]:
+    if isinstance(plugin, ShapeFilter):
         codes = plugin.filter_rows(cycle.pod.shape, cluster.table, rows)
     else:
         codes = plugin.filter(cycle, cycle.pod, cluster.table, rows)
@@ -172,7 +179,7 @@ def _text(plugin: str, pod: Pod, cluster: ClusterState, row: int) -> str:
 # --- empty nodes ---------------------------------------------------------------------------------------------
 
 
-def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> int:
+def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray) -> int:
     """The first of the rows that would take the pod without the pods on it, each row a world of its own; -1 if none."""
     filtering = profile.filtering
     if not len(rows):
@@ -187,7 +194,7 @@ def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: Cycle, rows:
     return -1
 
 
-def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: Cycle, rows: RowArray) -> int:
+def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray) -> int:
     """All rows at once, where nothing but resources depends on pods."""
     table = cluster.table
     columns = [table.pods_count, *table.requested]
@@ -202,7 +209,7 @@ def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: Cycl
     return int(rows[passing[0]]) if len(passing) else -1
 
 
-def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: Cycle, row: int) -> bool:
+def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, row: int) -> bool:
     filters = profile.filtering.pod_filters(cycle)
     gone: list[Pod] = []
     with cluster.what_if() as world:

@@ -18,7 +18,7 @@ from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.scheduling.cycle import Placement
+from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
@@ -68,7 +68,7 @@ class BindingCycle:
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
         self._recorder = recorder
-        self._tasks: dict[asyncio.Task[None], Placement] = {}
+        self._tasks: dict[asyncio.Task[None], AssumedPod] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._idle = 0
         """Bindings under way that wait for a plugin to let them go on, or for what it waits for itself."""
@@ -87,11 +87,11 @@ class BindingCycle:
         return len(self._tasks) - self._idle
 
     @property
-    def under_way(self) -> list[Placement]:
+    def under_way(self) -> list[AssumedPod]:
         """The placements whose binding is under way, oldest first."""
         return list(self._tasks.values())
 
-    def start(self, placement: Placement) -> None:
+    def start(self, placement: AssumedPod) -> None:
         """Takes the placement over; its outcome will be seen to."""
         task = asyncio.get_running_loop().create_task(self._bind(placement))
         self._tasks[task] = placement
@@ -147,7 +147,7 @@ class BindingCycle:
 
     # --- one pod ---------------------------------------------------------------------------------
 
-    async def _bind(self, placement: Placement) -> None:
+    async def _bind(self, placement: AssumedPod) -> None:
         pod, profile = placement.pod, placement.profile
         try:
             status = await self._steps(placement)
@@ -172,7 +172,7 @@ class BindingCycle:
         for plugin in profile.post_bind_plugins:
             plugin.post_bind(placement.cycle, pod, placement.node)
 
-    async def _steps(self, placement: Placement) -> Status:
+    async def _steps(self, placement: AssumedPod) -> Status:
         cycle, pod, profile, node = placement.cycle, placement.pod, placement.profile, placement.node
         work: list[PreBind] = []
         for pre_bind in profile.pre_bind_plugins:
@@ -207,7 +207,7 @@ class BindingCycle:
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"', bind.name)
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
-    async def _pre_bind(self, placement: Placement, plugin: PreBind) -> Status:
+    async def _pre_bind(self, placement: AssumedPod, plugin: PreBind) -> Status:
         uid = placement.pod.uid
         placement.cycle.waiting_for_others = self._waits
         task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
@@ -230,7 +230,7 @@ class BindingCycle:
         task = self._pre_binding.get(uid)
         return task is not None and task.cancel()
 
-    async def _wait_on_permit(self, placement: Placement) -> Status:
+    async def _wait_on_permit(self, placement: AssumedPod) -> Status:
         pod = placement.pod
         started = self._clock()
         waiting = self._waiting.get(pod.uid)
@@ -246,18 +246,18 @@ class BindingCycle:
         self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
         return status
 
-    def release(self, placement: Placement) -> None:
+    def release(self, placement: AssumedPod) -> None:
         """Takes back a placement for good: the next scheduler finds the pod where it is."""
         self._recorder.released(placement.pod.uid)
         self._free(placement)
 
-    def _free(self, placement: Placement) -> None:
+    def _free(self, placement: AssumedPod) -> None:
         self._waiting.remove(placement.pod.uid)
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
         if self._cluster.forget(placement.pod):
             self._displaced(placement.pod.uid)
 
-    def undo(self, placement: Placement, status: Status, now: float) -> None:
+    def undo(self, placement: AssumedPod, status: Status, now: float) -> None:
         """Takes back a placement whose binding failed at `now`, seconds of the clock: the pod is tried again."""
         pod, profile = placement.pod, placement.profile
         self._recorder.undone(pod.uid, status)
@@ -278,7 +278,7 @@ class BindingCycle:
             promise = override(placement.node if self._keeps_promise(placement, status) else "")
             self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=promise)
 
-    def _keeps_promise(self, placement: Placement, status: Status) -> bool:
+    def _keeps_promise(self, placement: AssumedPod, status: Status) -> bool:
         """Whether the node stays promised to a pod whose binding failed.
 
         Nothing speaks against the node if it was only the binding that was refused. If others took the room that was

@@ -15,16 +15,16 @@ from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
+from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.queue.twins import Refusal
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
@@ -37,7 +37,7 @@ NO_PROMISE = override("")
 """A node that was promised to the pod is not any more: so after every failure that preemption has no word in."""
 
 
-class Placement:
+class AssumedPod:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
     `promised`: the node had been promised to it, perhaps by a word that its status does not tell of yet.
@@ -47,7 +47,7 @@ class Placement:
 
     def __init__(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         profile: Profile,
         queued: QueuedPod[Pod],
         row: int,
@@ -104,19 +104,19 @@ class SchedulingCycle:
         self._rng = rng
         self._recorder = recorder
 
-    def schedule_one(self, queued: QueuedPod[Pod]) -> Placement | None:
+    def schedule_one(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
         pod = queued.pod
         if not self._is_wanted(pod):
             return None
         profile = self._profiles[pod.shape.scheduler_name]
         started = self._clock()
-        known = self._queue.refusal_of_twin(queued)
+        known = self._queue.refusal_of_equivalent(queued)
         if known is not None and known.message is not None:
-            # What a twin was told a moment ago is the answer here, too.
+            # What an equivalent pod was told a moment ago is the answer here, too.
             self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
             return None
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         try:
             return self._place(cycle, profile, queued, started)
         except Exception as error:
@@ -133,7 +133,7 @@ class SchedulingCycle:
         return False
 
     def _give_up(
-        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float, error: Exception
+        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], started: float, error: Exception
     ) -> None:
         """An exception ended the cycle. A defect of a plugin costs one pod an attempt, not everybody the scheduler."""
         if isinstance(error, (InvalidScore, PreScoreFailed)):
@@ -146,7 +146,7 @@ class SchedulingCycle:
             self._cluster.forget(pod)
         self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
-    def _place(self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], started: float) -> Placement | None:
+    def _place(self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], started: float) -> AssumedPod | None:
         table = self._cluster.table
         if not table.count:
             self._reject(queued, profile, started, NO_NODES)
@@ -178,8 +178,8 @@ class SchedulingCycle:
         return first_error(verdicts, profile.handle.reasons)
 
     def _take(
-        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], row: int, started: float, feasible: int
-    ) -> Placement | None:
+        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], row: int, started: float, feasible: int
+    ) -> AssumedPod | None:
         """Assume, Reserve, Permit; any refusal takes everything back."""
         pod = cycle.pod
         node = self._cluster.table.names[row]
@@ -202,7 +202,7 @@ class SchedulingCycle:
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
                 self._waiting.add(pod, waits)
-            return Placement(cycle, profile, queued, row, node, waits, started, feasible, promised == node)
+            return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, promised == node)
         profile.run_unreserve(cycle, pod, row)
         self._cluster.forget(pod)
         if status.code.rejects:
@@ -217,7 +217,7 @@ class SchedulingCycle:
         self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
     def _no_node(
-        self, cycle: Cycle, profile: Profile, queued: QueuedPod[Pod], verdicts: Verdicts, started: float
+        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], verdicts: Verdicts, started: float
     ) -> None:
         """PostFilter plugins may make room; then the pod goes back to the queue with the reason."""
         outcome = self._post_filter(cycle, profile, verdicts)
@@ -228,13 +228,13 @@ class SchedulingCycle:
         rejecting, pending = rejecting_plugins(verdicts, reasons)
         plugins = rejecting | outcome.refused_by
         message = fit_error(self._cluster.table.count, verdicts, reasons, text)
-        # Room that is being made for this pod leaves its twins to look for their own.
+        # Room that is being made for this pod leaves its equivalent pods to look for their own.
         holds = not status.ok and not nominating.node
         words = message if queued.pod.name not in text else None
         refusal = Refusal(words, plugins, pending) if holds else None
         self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
 
-    def _post_filter(self, cycle: Cycle, profile: Profile, verdicts: Verdicts) -> PostFilterResult:
+    def _post_filter(self, cycle: CycleState, profile: Profile, verdicts: Verdicts) -> PostFilterResult:
         """Runs the PostFilter plugins, and sets going what they decided."""
         if profile.post_filters:
             self._metrics.preemption_attempts.value += 1

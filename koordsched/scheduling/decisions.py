@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from koordsched.cluster.nodetable import NodeTable
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle
-from koordsched.framework.leaders import Totals
+from koordsched.framework.interface import CycleState
 from koordsched.framework.plan import Chains
 from koordsched.framework.scoring import explain_scores
 
@@ -73,7 +73,7 @@ class Decisions:
 
     def record(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         table: NodeTable,
         verdicts: Verdicts,
         row: int,
@@ -105,7 +105,7 @@ class Decisions:
                 yield _decision(*entry)
 
 
-def _best(cycle: Cycle, table: NodeTable, verdicts: Verdicts, chains: Chains, extra: Totals | None) -> _Top:
+def _best(cycle: CycleState, table: NodeTable, verdicts: Verdicts, chains: Chains, extra: Totals | None) -> _Top:
     scored = explain_scores(cycle, table, verdicts, [plugin.name for plugin, _ in chains.scores])
     columns: list[tuple[str, Totals]] = [(column.plugin, column.weight * column.normalized) for column in scored]
     if extra is not None:

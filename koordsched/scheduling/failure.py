@@ -10,10 +10,10 @@ from typing import Protocol
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
+from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.queue.twins import Refusal
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
@@ -69,7 +69,7 @@ class FailureHandler:
     ) -> None:
         """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination.
 
-        `refusal`: the same, if it holds for the pod's twins.
+        `refusal`: the same, if it holds for the pod's equivalent pods.
         """
         self._recorder.refused(queued, message, reason, plugins, pending_plugins, nominating)
         newest = self._pending.newest(queued.pod)

@@ -19,7 +19,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
 from koordsched.framework.explain import Explanation, explain
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.queue.nominator import Nominator
@@ -170,7 +170,7 @@ class OfflineScheduler:
             return Decision(pod, "", explanation)
         node = self._rng.choice(explanation.any_of)
         row = self.cluster.table.row_of[node]
-        status = profile.run_reserve(Cycle(pod), pod, row)
+        status = profile.run_reserve(CycleState(pod), pod, row)
         if not status.ok:
             explanation.message, explanation.reason = status.message, "Unschedulable"
             return Decision(pod, "", explanation)

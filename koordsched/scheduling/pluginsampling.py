@@ -12,7 +12,7 @@ import numpy as np
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.observability.instruments import Histogram
 from koordsched.observability.metrics import Metrics
 
@@ -29,7 +29,7 @@ class PluginSampling:
         self._cycles = 0
         self._bound: dict[tuple[str, str], Histogram] = {}
 
-    def placed(self, cycle: Cycle, table: NodeTable, verdicts: Verdicts, row: int, scored: bool) -> None:
+    def placed(self, cycle: CycleState, table: NodeTable, verdicts: Verdicts, row: int, scored: bool) -> None:
         """A cycle chose a node; `scored`: scores were compared. To be called before the pod is assumed there."""
         self._cycles += 1
         if self._cycles % EVERY:

@@ -1,4 +1,4 @@
-"""A profile as the queue sees it: whom its plugins keep out, what wakes whom, and who are twins."""
+"""A profile as the queue sees it: whom its plugins keep out, what wakes whom, and who are equivalent pods."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
 from koordsched.queue.hints import HintRegistration, HintTable, every_event
 from koordsched.queue.queue import QueueProfile
 from koordsched.scheduling.decisions import EXTENDER
+from koordsched.scheduling.equivalencekeys import EquivalenceKeys
 from koordsched.scheduling.timing import HintTimes
-from koordsched.scheduling.twinkeys import TwinKeys
 from koordsched.scheduling.waitnotices import WaitNotices
 
 
@@ -27,7 +27,7 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
     return QueueProfile(
         hints,
         {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
-        TwinKeys(profile, hints).of,
+        EquivalenceKeys(profile, hints).of,
     )
 
 

@@ -19,10 +19,10 @@ from typing import Literal, Protocol, TypeVar
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.bestrows import Totals
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import Cycle
-from koordsched.framework.leaders import Totals
+from koordsched.framework.interface import CycleState
 from koordsched.framework.preemption import Victims
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
@@ -110,7 +110,7 @@ class Recorder(Protocol):
 
     def chosen(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         table: NodeTable,
         verdicts: Verdicts,
         row: int,
@@ -164,7 +164,7 @@ class NotRecording:
 
     def chosen(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         table: NodeTable,
         verdicts: Verdicts,
         row: int,

@@ -13,7 +13,7 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, EPHEMERAL_STORAGE, MEMORY
-from koordsched.plugins.matching.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordsched.plugins.shared.matching.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 
 Remedy = Callable[[Pod, NodeTable, int], str]
 """(pod, table, row) -> what would have to change. The plugin refuses the pod on this row."""

@@ -38,7 +38,7 @@ from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
-from koordsched.scheduling.cycle import Placement, SchedulingCycle
+from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.deferred import DeferredEvictions, DeferredNominations
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
@@ -325,14 +325,14 @@ class Scheduler:
                 return False
         return True
 
-    def schedule(self, queued: QueuedPod[Pod]) -> Placement | None:
+    def schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         """One attempt at a pod that was just popped: a placement, to be bound, unless that failed."""
         self._recorder.attempt(queued)
         if self.unreadable and self._must_wait(queued):
             return None
         return self.cycle.schedule_one(queued)
 
-    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> Placement | None:
+    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         """The same where there are extenders, for which an attempt has to wait."""
         assert self._extended is not None, "there are extenders"
         self._recorder.attempt(queued)

@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from koordsched.plugins.podcounts.index import PodIndex
+from koordsched.plugins.shared.podcounts.index import PodIndex
 from tests.cluster.objects import wire_node, wire_pod
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node_affinity, pod, term

@@ -5,7 +5,7 @@ import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from tests.plugins.harness import scheduler
@@ -43,7 +43,7 @@ def setup():
     """A profile, a cycle of a pod on two nodes, and the verdicts on them."""
     offline = scheduler([node("a"), node("b"), pod("p", container(cpu="1"))])
     profile = offline.profiles["default-scheduler"]
-    cycle = Cycle(offline.pending["default/p"])
+    cycle = CycleState(offline.pending["default/p"])
     return profile, cycle, profile.filtering.filter(cycle)
 
 

@@ -34,7 +34,7 @@ from koordsched.fakecluster.release import parse_release
 from koordsched.observability.logging import LogOptionError, parse_verbosity, parse_vmodule
 from koordsched.observability.metric_options import MetricOptionError, parse_metric_options
 from koordsched.plugins.elasticquota.definitions import read as read_quota
-from koordsched.plugins.preemption.candidates import _seconds_of
+from koordsched.plugins.shared.preemption.candidates import _seconds_of
 from tests.hostile.test_decoders import JSON, NEARLY_QUANTITIES
 
 DEEP = b"[" * 100_000, b'{"a":' * 50_000, b'{"details":' + b'{"a":' * 50_000

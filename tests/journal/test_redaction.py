@@ -13,10 +13,10 @@ from koordsched.api.quota import PREFIX
 from koordsched.journal.header import Setting, header_maker, setting_of
 from koordsched.journal.records import Upsert, encode
 from koordsched.journal.redaction import UNREAD, is_read, redacted
+from koordsched.plugins.shared.volumes.claims import BIND_COMPLETED, CLASS_ANNOTATION
+from koordsched.plugins.volumebinding.assumedvolumes import BOUND_BY_CONTROLLER
 from koordsched.plugins.volumebinding.claims import SELECTED_NODE
 from koordsched.plugins.volumebinding.migration import MIGRATED_PLUGINS
-from koordsched.plugins.volumebinding.reservation import BOUND_BY_CONTROLLER
-from koordsched.plugins.volumes.claims import BIND_COMPLETED, CLASS_ANNOTATION
 from tests.embedded import Embedded
 from tests.journal.recording import Recorded
 from tests.plugins.objects import container, node, pod

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from random import Random
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import decide
 from tests.plugins.harness import StoppedClock
 from tests.reference.evaluation import evaluate
@@ -51,7 +51,7 @@ def decided_alike(offline, pod, world, profile, nominated=()):
 def same_choice(offline, pod, expected):
     """The way of the scheduling cycle, which scores from what it remembers, to the same node."""
     profile, table = offline.profiles[pod.shape.scheduler_name], offline.cluster.table
-    cycle = Cycle(pod)
+    cycle = CycleState(pod)
     verdicts = profile.filtering.filter(cycle)
     row, total = decide(cycle, table, verdicts, Random(1))
     assert table.names[row] in expected.any_of

@@ -60,7 +60,7 @@ class Sequence:
         self.world.replace(item)
 
     def preemptor(self, name):
-        """A new kind of pod, or the twin of an earlier one, for which much is known already."""
+        """A new kind of pod, or the equivalent pod of an earlier one, for which much is known already."""
         if self.kinds and self.rng.random() < 0.5:
             kind = self.rng.choice(self.kinds)
             metadata = {**kind["metadata"], "name": name, "uid": f"{kind['metadata']['namespace']}/{name}"}

@@ -17,7 +17,8 @@ SMALL, MEDIUM, LARGE = (1, 8), (20, 60), (200, 500)
 
 
 def play(seed, size, attempts=5):
-    """Twins of a few pods, so that later ones find what was computed for the first; nodes change in between."""
+    """Equivalent pods of a few pods, so that later ones find what was computed for the first; nodes change in
+    between."""
     rng = Random(seed)
     count = rng.randint(*size)
     state = RandomEverything(rng, count)
@@ -34,7 +35,7 @@ def play(seed, size, attempts=5):
             world.place(pod, min(expected.any_of))
             if pod in kinds:
                 # As long as a pod has the shape, what was computed for it stays.
-                offline.add(named(pod, f"twin-of-{pod['metadata']['name']}"))
+                offline.add(named(pod, f"replica-of-{pod['metadata']['name']}"))
         if rng.random() < 0.4:
             changed = state.node(rng.choice(world.nodes)["metadata"]["name"])
             offline.add(changed)

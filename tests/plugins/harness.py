@@ -11,7 +11,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.config.loading import load
 from koordsched.config.resolving import resolve
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, Filter, NodeFilter, PreFilter
+from koordsched.framework.interface import CycleState, PodFilter, PreFilter, ShapeFilter
 from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.offline import OTHER_KINDS, OfflineScheduler
@@ -110,13 +110,13 @@ class Bench:
         pod = self.pod(item)
         table = self.cluster.table
         if isinstance(plugin, PreFilter):
-            answer = plugin.pre_filter(Cycle(pod), pod)
+            answer = plugin.pre_filter(CycleState(pod), pod)
             assert answer in (SKIP, SUCCESS)
             if answer == SKIP:
                 return None
         codes = {row: self._code(plugin, pod, row) for row in self.rows.tolist()}
         for rows in self._forms():
-            if isinstance(plugin, NodeFilter) or not isinstance(rows, slice):
+            if isinstance(plugin, ShapeFilter) or not isinstance(rows, slice):
                 answer = self._answer(plugin, pod, rows)
                 found = np.zeros(_length(rows), np.int32) if answer is None else answer
                 assert found.dtype == np.int32
@@ -125,13 +125,13 @@ class Bench:
         return {table.names[row]: self._reason(code) for row, code in codes.items()}
 
     def _answer(self, plugin, pod, rows):
-        if isinstance(plugin, NodeFilter):
+        if isinstance(plugin, ShapeFilter):
             return plugin.filter_rows(pod.shape, self.cluster.table, rows)
-        assert isinstance(plugin, Filter)
-        return plugin.filter(Cycle(pod), pod, self.cluster.table, rows)
+        assert isinstance(plugin, PodFilter)
+        return plugin.filter(CycleState(pod), pod, self.cluster.table, rows)
 
     def _code(self, plugin, pod, row):
-        one = slice(row, row + 1) if isinstance(plugin, NodeFilter) else np.array([row])
+        one = slice(row, row + 1) if isinstance(plugin, ShapeFilter) else np.array([row])
         answer = self._answer(plugin, pod, one)
         assert answer is None or len(answer) == 1
         return PASS if answer is None else int(answer[0])
@@ -163,7 +163,7 @@ class Bench:
     def score_and_normalize(self, plugin, item, nodes):
         """(raw, normalised) by node name, among the named nodes; None if the plugin skips the pod."""
         pod, table = self.pod(item), self.cluster.table
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         rows = np.array([table.row_of[name] for name in nodes], dtype=np.intp)
         if plugin.pre_score(cycle, pod, rows) == SKIP:
             return None

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordsched.cluster import nodetable
-from koordsched.framework.interface import Filter, NodeFilter, NodeScore, PreFilter, PreFilterResult, Score
+from koordsched.framework.interface import PodFilter, PodScore, PreFilter, PreFilterResult, ShapeFilter, ShapeScore
 from koordsched.framework.status import Code
 from tests.plugins.harness import Bench, same_scores
 from tests.reference.plugins import REGISTRY
@@ -39,16 +39,16 @@ def test_each_plugin_answers_as_the_reference(seed):
         skipped = False
         if hasattr(naive, "pre_filter") and hasattr(plugin, "pre_filter_shape"):
             skipped = same_pre_filter(plugin.pre_filter_shape(bench.pod(wanted).shape), naive.pre_filter(wanted, world))
-        if hasattr(naive, "filter") and isinstance(plugin, (NodeFilter, Filter)) and not skipped:
+        if hasattr(naive, "filter") and isinstance(plugin, (ShapeFilter, PodFilter)) and not skipped:
             verdicts = {node["metadata"]["name"]: naive.filter(wanted, node, world) for node in world.nodes}
             expected = {node: v and (v.code, *v.reasons) for node, v in verdicts.items()}
             if isinstance(plugin, PreFilter) and naive.pre_filter(wanted, world) is SKIP:
                 expected = None
             assert bench.filter(plugin, wanted) == expected, name
-        if isinstance(plugin, Score):
+        if isinstance(plugin, PodScore):
             nodes = rng.sample(world.nodes, rng.randint(1, len(world.nodes)))
             same_scores(bench, plugin, naive, wanted, world, nodes)
-        if isinstance(plugin, NodeScore):
+        if isinstance(plugin, ShapeScore):
             skips = hasattr(naive, "pre_score") and naive.pre_score(wanted, world, world.nodes) is SKIP
             raw = {n["metadata"]["name"]: naive.score(wanted, n, world, world.nodes) for n in world.nodes}
             assert bench.score(plugin, wanted) == (None if skips else raw), name

@@ -8,7 +8,7 @@ import pytest
 from koordsched.api.core import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from koordsched.config.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs
 from koordsched.framework.handle import WriteFailed
-from koordsched.framework.interface import Cycle, PreFilterResult
+from koordsched.framework.interface import CycleState, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from tests.plugins.harness import Bench, explain
 from tests.plugins.objects import container, node, node_affinity, pod, term
@@ -348,7 +348,7 @@ def test_dynamic_resources_refuses_claims():
 def test_dynamic_resources_after_failed_filtering():
     bench = Bench(node("n"))
     plugin = bench.plugin("DynamicResources")
-    cycle = Cycle(bench.pod(pod("p")))
+    cycle = CycleState(bench.pod(pod("p")))
     codes = np.zeros(1, dtype=np.int32)
     ordinary = plugin.post_filter(cycle, cycle.pod, codes).status
     assert ordinary == Status(Code.UNSCHEDULABLE, ("no new claims to deallocate",))
@@ -372,5 +372,5 @@ async def test_default_binder(failure, expected):
     bench = Bench(node("n"))
     bench.handle.writes = Writes()
     wanted = bench.pod(pod("p"))
-    assert await bench.plugin("DefaultBinder").bind(Cycle(wanted), wanted, "n") == expected
+    assert await bench.plugin("DefaultBinder").bind(CycleState(wanted), wanted, "n") == expected
     assert bound == ([] if failure else [("default/p", "n")])

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from koordsched.cluster.events import POD, ActionType
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.status import ReasonTable
 from koordsched.plugins.interpodaffinity import existing, incoming
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
-from koordsched.plugins.matching.lookup import LabelTest, MembershipTest
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
-from koordsched.plugins.podcounts import query, weights
-from koordsched.plugins.podcounts.index import PodIndex
-from koordsched.plugins.podcounts.query import PodQuery, WeightedQueries
-from koordsched.plugins.podcounts.topology import Topology
-from koordsched.plugins.podcounts.weights import LabelWeights
+from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
+from koordsched.plugins.shared.podcounts import query, weights
+from koordsched.plugins.shared.podcounts.index import PodIndex
+from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries
+from koordsched.plugins.shared.podcounts.topology import Topology
+from koordsched.plugins.shared.podcounts.weights import LabelWeights
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.harness import Bench, same_scores, scheduler
 from tests.plugins.objects import node, node_affinity, pod
@@ -77,7 +77,7 @@ def test_nodes_that_constraints_look_at_are_determined_once_for_all_of_them(monk
         for when, taints in (("DoNotSchedule", "Honor"), ("ScheduleAnyway", "Ignore"))
     ]
     offline = scheduler([node("n1", labels=labels), node("n2"), pod("p", topologySpreadConstraints=constraints)])
-    verdicts = offline.profiles["default-scheduler"].filtering.filter(Cycle(offline.pending["default/p"]))
+    verdicts = offline.profiles["default-scheduler"].filtering.filter(CycleState(offline.pending["default/p"]))
     assert asked == [50, 50]
     assert np.count_nonzero(verdicts.codes == 0) == 1
 
@@ -271,7 +271,7 @@ def test_ten_thousand_terms_are_never_asked_one_by_one(terms, strength, kind, mo
     counting = Counting(monkeypatch)
 
     def attempt(asked):
-        cycle = Cycle(asked)
+        cycle = CycleState(asked)
         plugin.pre_filter(cycle, asked)
         plugin.filter(cycle, asked, bench.cluster.table, bench.rows)
         plugin.pre_score(cycle, asked, bench.rows)

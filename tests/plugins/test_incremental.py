@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordsched.framework.interface import PreFilter, Score
-from koordsched.plugins.podcounts import index
+from koordsched.framework.interface import PodScore, PreFilter
+from koordsched.plugins.shared.podcounts import index
 from tests.plugins.harness import Bench, same_scores
 from tests.reference.plugins import REGISTRY
 from tests.reference.randomstate import RandomState
@@ -139,7 +139,7 @@ class History:
                 if isinstance(plugin, PreFilter) and naive.pre_filter(item, world) is SKIP:
                     expected = None
                 assert self.bench.filter(plugin, item) == expected, plugin.name
-                if isinstance(plugin, Score):
+                if isinstance(plugin, PodScore):
                     same_scores(self.bench, plugin, naive, item, world, world.nodes)
 
     def what_if(self):

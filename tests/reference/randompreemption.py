@@ -224,12 +224,12 @@ class RandomFullCluster(RandomState):
         """(objects, names of the nodes): nearly full nodes, budgets, namespaces, claims."""
         names = [f"n{i}" for i in range(nodes)]
         made = [self.node(name) for name in names]
-        pods = [pod for node in made for pod in self.crew(node)]
+        pods = [pod for node in made for pod in self.potential(node)]
         budgets = [self.budget(f"b{i}", pods) for i in range(self.rng.choice([0, 1, 2, 3, 5]))]
         spaces = [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": n, "labels": {}}} for n in NAMESPACES]
         return [*spaces, *made, *self.storage(names), *budgets, *pods], names
 
-    def crew(self, node):
+    def potential(self, node):
         """The pods of one node, one of which may not have started yet."""
         name = node["metadata"]["name"]
         room = int(1000 * self.fill * int(node["status"]["allocatable"]["cpu"]))

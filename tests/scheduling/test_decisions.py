@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from koordsched.framework.explain import explain
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.scheduling import decisions as module
 from koordsched.scheduling.decisions import Decisions
 from tests.embedded import Embedded, scheduler_on
@@ -115,7 +115,7 @@ def test_scores_take_no_more_than_their_share_of_the_time():
             await place(embedded, 1)
             scheduler = running.scheduler
             profile, table = scheduler.profiles["default-scheduler"], scheduler.cluster.table
-            cycle = Cycle(scheduler.cluster.assigned["uid-default-p0"])
+            cycle = CycleState(scheduler.cluster.assigned["uid-default-p0"])
             verdicts = profile.filtering.filter(cycle)
             # Every look ends a second after it began.
             ring = Decisions(lambda: now + 1.0, lambda: 0.0)

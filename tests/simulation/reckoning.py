@@ -1,6 +1,6 @@
 """The end of a run: faults have stopped, nobody changes anything. What must be true once it has come to rest?"""
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
@@ -29,7 +29,7 @@ class Reckoning:
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
         profile, world = Profile({}), self._world()
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
-        nominated = _promises(waiting)
+        nominated = _nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
@@ -54,7 +54,7 @@ class Reckoning:
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
-            for thing, node in _promises(waiting)
+            for thing, node in _nominated_rows(waiting)
             if node not in leaving and not self._quota_refuses(thing)
         ]
 
@@ -181,7 +181,7 @@ def _name(thing):
     return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
 
 
-def _promises(waiting):
+def _nominated_rows(waiting):
     """(pod, node name) of those that were promised one."""
     return [(thing, node) for thing in waiting if (node := (thing.get("status") or {}).get("nominatedNodeName"))]
 
@@ -203,7 +203,7 @@ def _verdicts(scheduler):
     table, found = scheduler.cluster.table, {}
     for pod in scheduler.pending_pods():
         profile = scheduler.profiles[pod.shape.scheduler_name]
-        verdicts = profile.filtering.filter(Cycle(pod), try_nominated=False)
+        verdicts = profile.filtering.filter(CycleState(pod), try_nominated=False)
         reasons = profile.handle.reasons
         found[pod.uid] = {
             name: _reason(reasons, int(verdicts.codes[row])) for name, row in sorted(table.row_of.items())

@@ -207,7 +207,7 @@ class Process:
         attempted = invariants.attempted.setdefault(self.name, set())
 
         def taking(step, profile, queued, row, *more):
-            promises, decision = self._promises(queued.pod), self._decision(row)
+            promises, decision = self._nominated_rows(queued.pod), self._decision(row)
             invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
             placement = take(step, profile, queued, row, *more)
             if placement is not None:
@@ -279,7 +279,7 @@ class Process:
         store = self.scheduler.cluster.objects.at(path)
         return store is not None and len(store) > 0
 
-    def _promises(self, pod):
+    def _nominated_rows(self, pod):
         """Node name -> pods of at least the same priority that are to go there."""
         nominator = self.scheduler.queue.nominator
         return {

@@ -34,7 +34,7 @@ def _gated(queue):
 
 
 def _wrong_queue(queue):
-    """The numbers that metrics show, counted once more; twins whose scout is not under way."""
+    """The numbers that metrics show, counted once more; equivalent pods whose probe is not under way."""
     rejected = Counter((plugin, item.profile) for item in queue for plugin in item.unschedulable_plugins)
     counted = {key: number for key, number in queue.counters.unschedulable.items() if number}
     if counted != rejected:
@@ -42,9 +42,9 @@ def _wrong_queue(queue):
     if sum(queue.pending().values()) != len(list(queue)):
         yield f"pending pods: {queue.pending()}, counted once more {len(list(queue))}"
     for item in queue:
-        scout = item.twins.scout if item.twins is not None else None
-        if scout is not None and scout.place not in (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF):
-            yield f"{item.key} rests while {scout.key} is tried for it, which is {scout.place.value}"
+        probe = item.equivalents.probe if item.equivalents is not None else None
+        if probe is not None and probe.place not in (Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF):
+            yield f"{item.key} rests while {probe.key} is tried for it, which is {probe.place.value}"
 
 
 def _wrong_nominations(scheduler):

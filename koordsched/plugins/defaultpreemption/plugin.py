@@ -13,12 +13,12 @@ from koordsched.cluster.events import POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import place_left
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, PostFilter, PostFilterResult, PreEnqueue
+from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult, PreEnqueue
 from koordsched.framework.preemption import PreemptionOffer, Victims
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Status
-from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
-from koordsched.plugins.preemption.search import Found, Search
-from koordsched.plugins.preemption.visibility import why_not
+from koordsched.plugins.shared.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
+from koordsched.plugins.shared.preemption.search import Found, Search
+from koordsched.plugins.shared.preemption.visibility import why_not
 from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -73,7 +73,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             return Status(Code.UNRESOLVABLE, (WAITING,))
         return SUCCESS
 
-    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Looks for the node where making room costs least."""
         refusal = self._ineligible(pod, codes)
         if refusal:
@@ -130,7 +130,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 return VICTIMS_LEAVE
         return ""
 
-    def _search(self, cycle: Cycle, codes: Codes) -> tuple[_Candidates, Counter[str], list[str], frozenset[str]]:
+    def _search(self, cycle: CycleState, codes: Codes) -> tuple[_Candidates, Counter[str], list[str], frozenset[str]]:
         """Candidates among the nodes refused in a way that fewer pods may cure.
 
         Texts count why others are none; errors name those where the pod would fit with nobody evicted; last come the

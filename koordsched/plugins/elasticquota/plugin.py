@@ -9,7 +9,7 @@ from koordsched.api.quantity import nano_value
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
-    Cycle,
+    CycleState,
     ExplainsRefusals,
     PostFilter,
     PostFilterResult,
@@ -69,7 +69,7 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         """Room in a quota, victims in it, and changes of the pod's own that matter to its quota."""
         return hints(self.name, self.admission, self._prospects)
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """UNSCHEDULABLE if the quota has no room; SKIP for a pod without a quota."""
         if self.admission.admits_at_once(pod):
             return SUCCESS
@@ -82,18 +82,18 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         cycle.beyond_nodes = True
         return Status(Code.UNSCHEDULABLE, (refusal.message,))
 
-    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Looks for pods of the same quota that can make room."""
         result = self._preemption.post_filter(cycle, pod, codes)
         if not result.status.ok:
             self._prospects.in_vain(pod)
         return result
 
-    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Nothing to do: the books follow the cluster state."""
         return SUCCESS
 
-    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Nothing to undo: the books follow the cluster state."""
 
     def explain_refusal(self, pod: Pod) -> Details | None:

@@ -14,19 +14,19 @@ import numpy as np
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, PostFilterResult
+from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
 from koordsched.plugins.elasticquota.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.victims import QuotaVictims
-from koordsched.plugins.preemption.budgets import Budgets
-from koordsched.plugins.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
-from koordsched.plugins.preemption.dryrun import DryRun
-from koordsched.plugins.preemption.lockstep import Lockstep
-from koordsched.plugins.preemption.victims import Mask, VictimTable
-from koordsched.plugins.preemption.visibility import why_not
+from koordsched.plugins.shared.preemption.budgets import Budgets
+from koordsched.plugins.shared.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
+from koordsched.plugins.shared.preemption.dryrun import DryRun
+from koordsched.plugins.shared.preemption.lockstep import Lockstep
+from koordsched.plugins.shared.preemption.victims import Mask, VictimTable
+from koordsched.plugins.shared.preemption.visibility import why_not
 
 NODES_NAMED = 20
 """Up to this many nodes without victims are named one by one, as upstream does for all of them."""
@@ -102,7 +102,7 @@ class QuotaPreemption:
         self._budgets = handle.cluster.shared(Budgets)
         self._table = handle.cluster.shared(VictimTable)
 
-    def post_filter(self, cycle: Cycle, pod: Pod, codes: Codes) -> PostFilterResult:
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """See `framework.interface.PostFilter`."""
         claimant = self._admission.claimant(pod)
         refusal = self._ineligible(pod, claimant, codes)
@@ -140,7 +140,7 @@ class QuotaPreemption:
         return ""
 
     def _search(
-        self, cycle: Cycle, claimant: Claimant | None, codes: Codes
+        self, cycle: CycleState, claimant: Claimant | None, codes: Codes
     ) -> tuple[list[Candidate], Counter[str], frozenset[str]]:
         """Candidates among the nodes that refused in a way that fewer pods may cure; texts say why others are none.
 
@@ -195,7 +195,7 @@ class QuotaPreemption:
 
     def _dry_runs(
         self,
-        cycle: Cycle,
+        cycle: CycleState,
         rows: list[int],
         lists: list[list[Pod]],
         needed: Amounts,
@@ -207,8 +207,8 @@ class QuotaPreemption:
             return self._in_lockstep(lockstep, rows, lists, needed, counted)
         apart = [True] * len(rows)
         if lockstep.applies:
-            crew = self._table.crew_of(np.array(rows, dtype=np.intp), lists)
-            apart = lockstep.apart(crew, self._table.kinds).tolist()
+            potential = self._table.potential_victims_of(np.array(rows, dtype=np.intp), lists)
+            apart = lockstep.apart(potential, self._table.kinds).tolist()
         together = [i for i, alone in enumerate(apart) if not alone]
         found = (
             self._in_lockstep(lockstep, [rows[i] for i in together], [lists[i] for i in together], needed, counted)
@@ -231,16 +231,16 @@ class QuotaPreemption:
         needed: Amounts,
         counted: Mapping[str, Amounts],
     ) -> list[Candidate | int]:
-        crew = self._table.crew_of(np.array(rows, dtype=np.intp), lists)
+        potential = self._table.potential_victims_of(np.array(rows, dtype=np.intp), lists)
         kinds = self._table.kinds
-        broken = self._budgets.broken_in(crew, kinds, lists.__getitem__)
+        broken = self._budgets.broken_in(potential, kinds, lists.__getitem__)
         if broken is not None:
             # Those whose eviction breaks a budget come back first.
             order = np.argsort(~broken, axis=0, kind="stable")
-            crew, broken = crew.reordered(order), np.take_along_axis(broken, order, axis=0)
+            potential, broken = potential.reordered(order), np.take_along_axis(broken, order, axis=0)
             lists = [[pods[k] for k in order[: len(pods), i]] for i, pods in enumerate(lists)]
         holdings = QuotaHoldings(needed, lists, counted)
-        outcome = lockstep.on(crew, kinds, holdings)
+        outcome = lockstep.on(potential, kinds, holdings)
         # A budget counts as violated only for the node's sake, not for the quota's (elasticquota spec 3.11).
         violations = np.zeros(len(rows)) if broken is None else np.count_nonzero(outcome.no_room & broken, axis=0)
         results: list[Candidate | int] = []

@@ -18,9 +18,9 @@ from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.interpodaffinity.terms import Namespaces, Term, TermMatcher, WireTerms, has_terms
 from koordsched.plugins.interpodaffinity.termset import TermSet
-from koordsched.plugins.podcounts.rowcounts import RowCounts
-from koordsched.plugins.podcounts.topology import Topology
-from koordsched.plugins.podcounts.weights import check
+from koordsched.plugins.shared.podcounts.rowcounts import RowCounts
+from koordsched.plugins.shared.podcounts.topology import Topology
+from koordsched.plugins.shared.podcounts.weights import check
 
 
 class TermKind(IntEnum):

@@ -23,12 +23,12 @@ class AffinityHints:
     def registrations(self) -> Sequence[HintRegistration[Pod]]:
         """For the plugin's `events_to_register`."""
         # Others' terms look at the pod's labels.
-        twins: GroupBy[Pod] = GroupBy(lambda pod: (pod.namespace, pod.labels))
+        equivalents: GroupBy[Pod] = GroupBy(lambda pod: (pod.namespace, pod.labels))
         pod_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
         node_changes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return [
-            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, twins),
-            HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, twins),
+            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, equivalents),
+            HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, equivalents),
         ]
 
     def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.interpodaffinity.terms import Namespaces, WireTerms, has_terms
-from koordsched.plugins.podcounts.index import Counter, PodIndex
-from koordsched.plugins.podcounts.query import PodQuery, PodWeights, WeightedQueries
+from koordsched.plugins.shared.podcounts.index import Counter, PodIndex
+from koordsched.plugins.shared.podcounts.query import PodQuery, PodWeights, WeightedQueries
 
 
 class CountedTerm:

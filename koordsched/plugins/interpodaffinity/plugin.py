@@ -16,17 +16,17 @@ from koordsched.cluster.columns import ABSENT
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.plugin_args import InterPodAffinityArgs
+from koordsched.framework.dryruns import DryRunFilter
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, Cycle, PreFilter, PreFilterResult, Score, Scores
+from koordsched.framework.interface import MAX_SCORE, CycleState, PodScore, PreFilter, PreFilterResult, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import WorldFilter
+from koordsched.plugins.interpodaffinity.dryrun import AffinityWorlds
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms, TermKind
 from koordsched.plugins.interpodaffinity.hints import AffinityHints
 from koordsched.plugins.interpodaffinity.incoming import IncomingCompiler, IncomingTerms
-from koordsched.plugins.interpodaffinity.worlds import AffinityWorlds
-from koordsched.plugins.matching.rows import Mask
-from koordsched.plugins.podcounts.index import PodIndex
-from koordsched.plugins.podcounts.rowcounts import Counts, DomainCounts, RowCounts
+from koordsched.plugins.shared.matching.rows import Mask
+from koordsched.plugins.shared.podcounts.index import PodIndex
+from koordsched.plugins.shared.podcounts.rowcounts import Counts, DomainCounts, RowCounts
 from koordsched.queue.hints import HintRegistration
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -44,7 +44,7 @@ class _CycleState:
         self.worth: dict[str, Counts] = {}
 
 
-class InterPodAffinity(PreFilter, WorldFilter, Score):
+class InterPodAffinity(PreFilter, DryRunFilter, PodScore):
     """Refuses and prefers nodes by the pods in their domains.
 
     Counts are read as they are when asked, so hypothetical pods need no state of their own: what-ifs tell the
@@ -68,7 +68,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         self._code_anti_affinity = intern(self.name, Code.UNSCHEDULABLE, REASON_ANTI_AFFINITY)
         self._code_existing = intern(self.name, Code.UNSCHEDULABLE, REASON_EXISTING)
 
-    def _state(self, cycle: Cycle, pod: Pod) -> _CycleState:
+    def _state(self, cycle: CycleState, pod: Pod) -> _CycleState:
         state: _CycleState | None = cycle.state.get(self)
         if state is None:
             state = cycle.state[self] = _CycleState(self._compiler.terms_of(pod))
@@ -83,7 +83,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
 
     # --- filter ----------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP if the pod requires nothing of other pods, and none of them objects to it."""
         try:
             terms = self._state(cycle, pod).terms
@@ -98,7 +98,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         applying = ((key, term) for key in self._node_keys & repelling.keys() for term, _ in repelling[key])
         return SUCCESS if any(self._domains(term, key).any for key, term in applying) else SKIP
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """Affinity first, then the pod's own anti-affinity, then that of the pods there."""
         self._topology.refresh()
         terms = self._state(cycle, pod).terms
@@ -118,7 +118,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
                 codes = _refuse(codes, unwelcome, self._code_existing)
         return codes
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> AffinityWorlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> AffinityWorlds:
         """See `framework.worlds`."""
         return AffinityWorlds(
             self._state(cycle, pod).terms,
@@ -158,7 +158,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
 
     # --- score -----------------------------------------------------------------------------------
 
-    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Pods without preferences, of which no existing pod's terms speak."""
         try:
             return not self._preferences(self._state(cycle, pod), pod)
@@ -173,7 +173,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         _, required, preferring = self._existing.matching(pod)
         return bool(required or preferring or (terms is not None and terms.preferred))
 
-    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SKIP if no pod anywhere makes a difference."""
         try:
             state = self._state(cycle, pod)
@@ -205,7 +205,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
         found = worth.get(key)
         worth[key] = domains.counts * weight if found is None else found + domains.counts * weight
 
-    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
         """The sum over all terms and pods of the weights that apply in the node's domains."""
         total: npt.NDArray[np.int64] = np.zeros(len(rows), dtype=np.int64)
         for key, by_domain in self._state(cycle, pod).worth.items():
@@ -213,7 +213,7 @@ class InterPodAffinity(PreFilter, WorldFilter, Score):
             total += by_domain.take(table.label_column(key).ids.data.take(rows))
         return total
 
-    def normalize(self, cycle: Cycle, pod: Pod, scores: Scores) -> Scores:
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
         """From the lowest, 0, to the highest, 100; all 0 if they are equal."""
         assert not isinstance(scores, int), "score returns an array"
         lowest, highest = int(scores.min()), int(scores.max())

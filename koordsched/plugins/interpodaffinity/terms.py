@@ -13,8 +13,8 @@ from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
 from koordsched.cluster.objects import NAMESPACES, Store
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.podcounts.query import PodQuery, requirements_of
-from koordsched.plugins.podcounts.weights import Requirement
+from koordsched.plugins.shared.podcounts.query import PodQuery, requirements_of
+from koordsched.plugins.shared.podcounts.weights import Requirement
 
 
 @dataclass(frozen=True, slots=True)

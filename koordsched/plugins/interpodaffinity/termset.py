@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from koordsched.plugins.interpodaffinity.terms import Namespaces, Term
-from koordsched.plugins.podcounts.query import PodQuery
-from koordsched.plugins.podcounts.weights import Requirement, ScopedWeights
+from koordsched.plugins.shared.podcounts.query import PodQuery
+from koordsched.plugins.shared.podcounts.weights import Requirement, ScopedWeights
 
 _Scope = tuple[frozenset[str], tuple[Requirement, ...] | None]
 """Namespaces by name, and by labels."""

@@ -16,11 +16,11 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from koordsched.config.qualified_names import is_extended_resource
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import NodeFilter, NodePreFilter, NodeScore, PreFilterResult, Scores
+from koordsched.framework.interface import PreFilterResult, Scores, ShapeFilter, ShapePreFilter, ShapeScore
 from koordsched.framework.status import PASS, SUCCESS, Codes, Status
-from koordsched.plugins.matching.rows import refused_row, single
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
+from koordsched.plugins.shared.matching.rows import refused_row, single
 from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
 
 
@@ -34,7 +34,7 @@ class _Compiled:
         self.scored = scored
 
 
-class NodeResourcesFit(NodePreFilter, NodeFilter, NodeScore):
+class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
     """Refuses nodes without room for the pod's requests; scores by what would be left or used."""
 
     name = "NodeResourcesFit"

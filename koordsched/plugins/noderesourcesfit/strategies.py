@@ -21,8 +21,8 @@ from koordsched.api.quantity import go_divide
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.config.plugin_args import RequestedToCapacityRatioParam, ResourceSpec, ScoringStrategy
 from koordsched.framework.interface import MAX_SCORE, Scores
-from koordsched.plugins.matching.rows import count_of
-from koordsched.plugins.standing import Floats, Standing
+from koordsched.plugins.shared.matching.rows import count_of
+from koordsched.plugins.shared.nodeutilization import Floats, NodeUtilization
 
 Amounts = npt.NDArray[np.signedinteger[Any]]
 """Whole numbers per row."""
@@ -136,7 +136,7 @@ class Linear(Strategy):
     """
 
     def __init__(self) -> None:
-        self._standings: dict[tuple[tuple[int, bool], ...], Standing] = {}
+        self._standings: dict[tuple[tuple[int, bool], ...], NodeUtilization] = {}
 
     @abstractmethod
     def base(self, used: Any, capacity: Any) -> Any:
@@ -150,7 +150,7 @@ class Linear(Strategy):
         key = tuple((resource.index, resource.nonzero) for resource in resources)
         standing = self._standings.get(key)
         if standing is None:
-            standing = self._standings[key] = Standing(key, _EXACT, self.base)
+            standing = self._standings[key] = NodeUtilization(key, _EXACT, self.base)
         standing.refresh(table)
         if not standing.usable or any(resource.request >= _EXACT for resource in resources):
             return None

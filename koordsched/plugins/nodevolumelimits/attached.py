@@ -22,8 +22,8 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.nodevolumelimits.identity import Identities, identity_of
-from koordsched.plugins.volumes.claims import ClaimKey, claims_of, class_of_claim, uses_claims
-from koordsched.plugins.volumes.intree import VolumeId, volume_id
+from koordsched.plugins.shared.volumes.claims import ClaimKey, claims_of, class_of_claim, uses_claims
+from koordsched.plugins.shared.volumes.intree import VolumeId, volume_id
 
 NO_LIMIT: Final = 1 << 40
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
 from koordsched.cluster.objects import PERSISTENT_VOLUMES, STORAGE_CLASSES, Objects
-from koordsched.plugins.volumes.claims import class_of_claim
-from koordsched.plugins.volumes.intree import DRIVERS, VolumeId, volume_id
+from koordsched.plugins.shared.volumes.claims import class_of_claim
+from koordsched.plugins.shared.volumes.intree import DRIVERS, VolumeId, volume_id
 
 
 def identity_of(volume: PersistentVolume) -> VolumeId | None:

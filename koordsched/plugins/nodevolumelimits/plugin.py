@@ -21,13 +21,13 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent, Tally
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
+from koordsched.framework.interface import CycleState, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import Tally, Unmoved, WorldFilter, Worlds
-from koordsched.plugins.matching.rows import Mask, refused
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes, inline_volumes, limits_of
-from koordsched.plugins.volumes.claims import (
+from koordsched.plugins.shared.matching.rows import Mask, refused
+from koordsched.plugins.shared.volumes.claims import (
     BY_CLAIM,
     belongs_to,
     claim_not_found,
@@ -36,7 +36,7 @@ from koordsched.plugins.volumes.claims import (
     not_owner,
     uses_claims,
 )
-from koordsched.plugins.volumes.intree import VolumeId, is_migratable
+from koordsched.plugins.shared.volumes.intree import VolumeId, is_migratable
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) exceed max volume count"
@@ -55,12 +55,12 @@ def _takes_part(shape: PodShape) -> bool:
     return uses_claims(shape) or any(is_migratable(volume) for volume in shape.spec.volumes)
 
 
-class _LimitWorlds(Unmoved):
+class _LimitWorlds(PodIndependent):
     """A volume that stays attached when the last pod that uses it leaves counts twice, so that one more who leaves may
     be one too many.
     """
 
-    def __init__(self, plugin: NodeVolumeLimits, cycle: Cycle, pod: Pod, *, eases: Tally) -> None:
+    def __init__(self, plugin: NodeVolumeLimits, cycle: CycleState, pod: Pod, *, eases: Tally) -> None:
         super().__init__(plugin, cycle, pod, eases=eases)
         self._limits = plugin
 
@@ -72,7 +72,7 @@ class _LimitWorlds(Unmoved):
 _WITH_VOLUMES = Tally(takes_part, lambda pod: int(takes_part(pod.shape)))
 
 
-class NodeVolumeLimits(PreFilter, WorldFilter):
+class NodeVolumeLimits(PreFilter, DryRunFilter):
     """Refuses nodes that could not attach the pod's volumes.
 
     A volume that is attached to a node without a pod there using it counts once more if the incoming pod
@@ -93,11 +93,11 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
         """Pods without volumes that count."""
         return not takes_part(shape)
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without volumes that may count."""
         return SUCCESS if takes_part(pod.shape) else SKIP
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """Per driver: volumes on the node plus the pod's that no pod there uses yet."""
         volumes = self._volumes_of(pod)
         if isinstance(volumes, Status):
@@ -148,7 +148,7 @@ class NodeVolumeLimits(PreFilter, WorldFilter):
                 found[volume] = None
         return list(found)
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Pods with volumes that count are set aside; without them there are fewer, but for shared ones."""
         return _LimitWorlds(self, cycle, pod, eases=_WITH_VOLUMES)
 

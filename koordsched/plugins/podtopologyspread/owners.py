@@ -12,8 +12,8 @@ from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.objects import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.podcounts.query import requirements_of
-from koordsched.plugins.podcounts.weights import Requirement
+from koordsched.plugins.shared.podcounts.query import requirements_of
+from koordsched.plugins.shared.podcounts.weights import Requirement
 
 _KEPT = 8192
 

@@ -18,16 +18,16 @@ from koordsched.cluster.columns import ABSENT, LabelColumn
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.plugin_args import PodTopologySpreadArgs
+from koordsched.framework.dryruns import DryRunFilter
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import MAX_SCORE, Cycle, PreFilter, PreFilterResult, Score, Scores
+from koordsched.framework.interface import MAX_SCORE, CycleState, PodScore, PreFilter, PreFilterResult, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import WorldFilter
-from koordsched.plugins.matching.rows import Mask
-from koordsched.plugins.podcounts.index import PodIndex
 from koordsched.plugins.podtopologyspread.constraints import SOFT, Constraint, Spread, SpreadCompiler
+from koordsched.plugins.podtopologyspread.dryrun import SpreadWorlds
 from koordsched.plugins.podtopologyspread.hints import SpreadHints
 from koordsched.plugins.podtopologyspread.owners import OwnerSelectors
-from koordsched.plugins.podtopologyspread.worlds import SpreadWorlds
+from koordsched.plugins.shared.matching.rows import Mask
+from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.queue.hints import HintRegistration
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
@@ -56,7 +56,7 @@ class _CycleState:
         self.scored: Mask | None = None
 
 
-class PodTopologySpread(PreFilter, WorldFilter, Score):
+class PodTopologySpread(PreFilter, DryRunFilter, PodScore):
     """Refuses nodes in domains with too many pods of a kind; prefers those with few."""
 
     name = "PodTopologySpread"
@@ -72,7 +72,7 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
         self._code_label = handle.reasons.intern(self.name, Code.UNRESOLVABLE, REASON_LABEL)
         self._code_skew = handle.reasons.intern(self.name, Code.UNSCHEDULABLE, REASON_SKEW)
 
-    def _state(self, cycle: Cycle, pod: Pod) -> _CycleState:
+    def _state(self, cycle: CycleState, pod: Pod) -> _CycleState:
         state: _CycleState | None = cycle.state.get(self)
         if state is None:
             state = cycle.state[self] = _CycleState(self.spread_of(pod))
@@ -95,14 +95,14 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
 
     # --- filter ----------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without hard constraints."""
         try:
             return SUCCESS if self._state(cycle, pod).spread.hard else SKIP
         except SelectorError as error:
             return Status(Code.ERROR, (str(error),))
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """For each node the first constraint that it violates.
 
         Counts are read as they are now, so hypothetical pods need no state of their own: what-ifs tell the
@@ -119,7 +119,7 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
                 codes = found if codes is None else np.where(codes == PASS, found, codes)
         return codes
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> SpreadWorlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> SpreadWorlds:
         """See `framework.worlds`."""
         hard = self._state(cycle, pod).spread.hard
         return SpreadWorlds(hard, pod, self._index, skew=self._code_skew, label=self._code_label)
@@ -143,21 +143,21 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
 
     # --- score -----------------------------------------------------------------------------------
 
-    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Pods without soft constraints."""
         try:
             return not self._state(cycle, pod).spread.soft
         except SelectorError:
             return False
 
-    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SKIP without soft constraints."""
         try:
             return SUCCESS if self._state(cycle, pod).spread.soft else SKIP
         except SelectorError as error:
             return Status(Code.ERROR, (str(error),))
 
-    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
         """Pods of the kind nearby, each domain size weighing in with its logarithm; ignored nodes get 0."""
         self._index.topology.refresh()
         state = self._state(cycle, pod)
@@ -209,7 +209,7 @@ class PodTopologySpread(PreFilter, WorldFilter, Score):
         part[ABSENT] = 0.0
         return np.asarray(part.take(values))
 
-    def normalize(self, cycle: Cycle, pod: Pod, scores: Scores) -> Scores:
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
         """The fewer the better: 100 for the lowest of two extremes mirrored; 0 for ignored nodes."""
         assert not isinstance(scores, int), "score returns an array"
         scored = self._state(cycle, pod).scored

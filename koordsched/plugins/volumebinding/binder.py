@@ -22,10 +22,10 @@ from koordsched.cluster.objects import (
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Writes
+from koordsched.plugins.shared.volumes.claims import ClaimKey, is_fully_bound
+from koordsched.plugins.volumebinding.assumedvolumes import BOUND_BY_CONTROLLER, AssumedVolumes
 from koordsched.plugins.volumebinding.claims import SELECTED_NODE
-from koordsched.plugins.volumebinding.reservation import BOUND_BY_CONTROLLER, Reservation
 from koordsched.plugins.volumebinding.volumes import Volumes
-from koordsched.plugins.volumes.claims import ClaimKey, is_fully_bound
 
 POLL = 1.0
 """Seconds between looks when nothing seems to happen: pods and nodes disappear without an event for us."""
@@ -91,21 +91,21 @@ class Binder:
         self,
         pod: Pod,
         node: str,
-        reservation: Reservation,
+        assumed_volumes: AssumedVolumes,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Raises WriteFailed if a write was refused, BindingFailed if it came to nothing afterwards.
 
         `waiting` is entered when everything is written and the rest is up to others.
         """
-        written = await self._write(reservation, node)
-        claims = [binding.claim for binding in reservation.bindings]
-        claims += [provision.claim for provision in reservation.provisions]
+        written = await self._write(assumed_volumes, node)
+        claims = [binding.claim for binding in assumed_volumes.bindings]
+        claims += [provision.claim for provision in assumed_volumes.provisions]
         keys = [(claim.metadata.namespace, claim.metadata.name) for claim in claims]
         with self._changes.of(keys) as changed, waiting():
             try:
                 async with asyncio.timeout(self._timeout):
-                    while not self._is_done(pod, node, reservation, written):
+                    while not self._is_done(pod, node, assumed_volumes, written):
                         changed.clear()
                         with suppress(TimeoutError):
                             async with asyncio.timeout(POLL):
@@ -113,22 +113,22 @@ class Binder:
             except TimeoutError as error:
                 raise BindingFailed("context deadline exceeded") from error
 
-    async def _write(self, reservation: Reservation, node: str) -> dict[str, str]:
+    async def _write(self, assumed_volumes: AssumedVolumes, node: str) -> dict[str, str]:
         """Writes one object after the other; returns uid -> resourceVersion of what it wrote."""
         written: dict[str, str] = {}
-        for binding in reservation.bindings:
+        for binding in assumed_volumes.bindings:
             if binding.volume is not binding.before:
                 changes = _bound_volume_patch(binding.before, binding.volume)
                 volume = await self._writes.patch(PERSISTENT_VOLUMES, binding.before, changes)
                 written[volume.metadata.uid] = volume.metadata.resource_version
-        for provision in reservation.provisions:
+        for provision in assumed_volumes.provisions:
             if provision.claim is not provision.before:
                 changes = {"metadata": {"annotations": {SELECTED_NODE: node}}}
                 claim = await self._writes.patch(PERSISTENT_VOLUME_CLAIMS, provision.before, changes)
                 written[claim.metadata.uid] = claim.metadata.resource_version
         return written
 
-    def _is_done(self, pod: Pod, node: str, reservation: Reservation, written: dict[str, str]) -> bool:
+    def _is_done(self, pod: Pod, node: str, assumed_volumes: AssumedVolumes, written: dict[str, str]) -> bool:
         """Whether all claims are bound. Raises BindingFailed if that will not happen any more."""
         if node not in self._cluster.table.row_of:
             raise BindingFailed(f'failed to get node "{node}": node "{node}" not found')
@@ -136,8 +136,8 @@ class Binder:
             raise BindingFailed(f'pod does not exist any more: pod "{pod.name}" not found')
         return all(
             self._is_bound(binding.claim, binding.volume.metadata.name, node, written)
-            for binding in reservation.bindings
-        ) and all(self._is_provisioned(provision.claim, node, written) for provision in reservation.provisions)
+            for binding in assumed_volumes.bindings
+        ) and all(self._is_provisioned(provision.claim, node, written) for provision in assumed_volumes.provisions)
 
     def _is_bound(self, claim: PersistentVolumeClaim, name: str, node: str, written: dict[str, str]) -> bool:
         volume = self._volumes.get("", name)

@@ -14,7 +14,7 @@ from koordsched.api.quantity import QuantityError, value
 from koordsched.api.storage import CSIStorageCapacity
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Store
-from koordsched.plugins.matching.nodeselector import NodeSelectors
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.rowgroups import RowGroups
 
 NOTHING = -1

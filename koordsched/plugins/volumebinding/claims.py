@@ -13,8 +13,7 @@ from koordsched.api.storage import PersistentVolumeClaim, StorageClass
 from koordsched.cluster.objects import Store
 from koordsched.cluster.pod import Pod
 from koordsched.framework.status import SKIP, Code, Status
-from koordsched.plugins.volumebinding.assumed import Assumed
-from koordsched.plugins.volumes.claims import (
+from koordsched.plugins.shared.volumes.claims import (
     belongs_to,
     claim_not_found,
     claims_of,
@@ -23,6 +22,7 @@ from koordsched.plugins.volumes.claims import (
     not_owner,
     uses_claims,
 )
+from koordsched.plugins.volumebinding.assumed import Assumed
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 

@@ -14,8 +14,8 @@ import numpy as np
 from koordsched.api.storage import PersistentVolume
 from koordsched.cluster.columns import Column
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.plugins.matching.nodeselector import NodeSelectors
-from koordsched.plugins.matching.rows import Mask
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
+from koordsched.plugins.shared.matching.rows import Mask
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.offer import Offer, offer_of
 from koordsched.plugins.volumebinding.rowgroups import Ids, RowGroups

@@ -17,9 +17,9 @@ from koordsched.cluster.events import (
     ClusterEvent,
 )
 from koordsched.cluster.pod import Pod
+from koordsched.plugins.shared.volumes.claims import BY_CLAIM
 from koordsched.plugins.volumebinding.capacity import limit_of
 from koordsched.plugins.volumebinding.migration import MIGRATED_PLUGINS
-from koordsched.plugins.volumes.claims import BY_CLAIM
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 _CHANGE = ActionType.ADD | ActionType.UPDATE

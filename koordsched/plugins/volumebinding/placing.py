@@ -16,8 +16,8 @@ from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelec
 from koordsched.api.storage import CSIDriver, PersistentVolume, StorageClass
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Store
-from koordsched.plugins.matching.nodeselector import NodeSelectors
-from koordsched.plugins.matching.rows import Mask
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
+from koordsched.plugins.shared.matching.rows import Mask
 from koordsched.plugins.volumebinding.capacity import StorageCapacities
 from koordsched.plugins.volumebinding.claims import Claims, Demand
 from koordsched.plugins.volumebinding.freevolumes import Assignment

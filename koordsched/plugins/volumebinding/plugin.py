@@ -20,28 +20,28 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.config.plugin_args import VolumeBindingArgs
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent
 from koordsched.framework.handle import Handle, WriteFailed
 from koordsched.framework.interface import (
-    Cycle,
+    CycleState,
+    PodScore,
     PreBind,
     PreFilter,
     PreFilterResult,
     Reserve,
-    Score,
     Scores,
 )
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import Unmoved, WorldFilter, Worlds
+from koordsched.plugins.shared.volumes.claims import uses_claims
 from koordsched.plugins.volumebinding.assumed import Assumed
+from koordsched.plugins.volumebinding.assumedvolumes import AssumedVolumes, VolumeAssumptions
 from koordsched.plugins.volumebinding.binder import Binder, BindingFailed
 from koordsched.plugins.volumebinding.capacity import StorageCapacities
 from koordsched.plugins.volumebinding.claims import ClaimReader, Claims
 from koordsched.plugins.volumebinding.hints import registrations
 from koordsched.plugins.volumebinding.migration import MigratedPlugins
 from koordsched.plugins.volumebinding.placing import TEXTS, Placer, Placing
-from koordsched.plugins.volumebinding.reservation import Reservation, Reservations
 from koordsched.plugins.volumebinding.volumes import Volumes
-from koordsched.plugins.volumes.claims import uses_claims
 from koordsched.queue.hints import HintRegistration
 
 
@@ -57,21 +57,21 @@ class VolumeBooks:
         self.reader = ClaimReader(claims, classes)
         capacities = StorageCapacities(cluster.table, objects.of(CSI_STORAGE_CAPACITIES))
         self.placer = Placer(cluster.table, self.volumes, classes, objects.of(CSI_DRIVERS), capacities)
-        self.reservations = Reservations(volumes, claims)
+        self.reservations = VolumeAssumptions(volumes, claims)
 
 
 class _CycleState:
     """The pod's claims, where they can be placed once that was asked, and what was reserved."""
 
-    __slots__ = ("claims", "placing", "reservation")
+    __slots__ = ("assumed_volumes", "claims", "placing")
 
     def __init__(self, claims: Claims) -> None:
         self.claims = claims
         self.placing: Placing | None = None
-        self.reservation: Reservation | None = None
+        self.assumed_volumes: AssumedVolumes | None = None
 
 
-class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
+class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
     """Refuses nodes where a volume of the pod is not and cannot be; binds volumes before the pod.
 
     Storage capacity is not scored: the feature gate for that is off, and `shape` in the arguments waits for it.
@@ -104,18 +104,18 @@ class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
         """Pods without claims."""
         return not uses_claims(shape)
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE if a claim cannot be used, or should have been bound by others."""
         return self._read(cycle, pod)
 
-    def _read(self, cycle: Cycle, pod: Pod) -> Status:
+    def _read(self, cycle: CycleState, pod: Pod) -> Status:
         claims = self._books.reader.read(pod)
         if isinstance(claims, Status):
             return claims
         cycle.state[self] = _CycleState(claims)
         return SUCCESS
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """All that is wrong with a node is said at once. Other pods do not matter, so what-ifs change nothing."""
         state = self._state(cycle, pod)
         if state is None:
@@ -123,11 +123,11 @@ class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
         problems = self._placing(state).problems[rows]
         return self._code_of[problems] if problems.any() else None
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Other pods do not matter."""
-        return Unmoved(self, cycle, pod)
+        return PodIndependent(self, cycle, pod)
 
-    def _state(self, cycle: Cycle, pod: Pod) -> _CycleState | None:
+    def _state(self, cycle: CycleState, pod: Pod) -> _CycleState | None:
         """What PreFilter left, or would have; None for a pod without claims."""
         state: _CycleState | None = cycle.state.get(self)
         if state is None and self._read(cycle, pod).ok:
@@ -141,46 +141,46 @@ class VolumeBinding(PreFilter, WorldFilter, Score, Reserve, PreBind):
 
     # --- score -----------------------------------------------------------------------------------
 
-    def abstains(self, cycle: Cycle, pod: Pod) -> bool:
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Always, as `pre_score` says."""
         return True
 
-    def pre_score(self, cycle: Cycle, pod: Pod, rows: RowArray) -> Status:
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SKIP always."""
         return SKIP
 
-    def score(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
         """Not called, since PreScore says SKIP."""
         return 0
 
     # --- reserve and bind --------------------------------------------------------------------------
 
-    def reserve(self, cycle: Cycle, pod: Pod, row: int) -> Status:
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Promises the volumes of the node to the pod's claims."""
         state = self._state(cycle, pod)
         if state is not None and not state.claims.all_bound:
-            state.reservation = self._books.reservations.make(self._placing(state), row, self._table.names[row])
+            state.assumed_volumes = self._books.reservations.make(self._placing(state), row, self._table.names[row])
         return SUCCESS
 
-    def unreserve(self, cycle: Cycle, pod: Pod, row: int) -> None:
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes the promises back. Annotations and references that were written stay."""
         state: _CycleState | None = cycle.state.get(self)
-        if state is not None and state.reservation is not None:
-            self._books.reservations.undo(state.reservation)
-            state.reservation = None
+        if state is not None and state.assumed_volumes is not None:
+            self._books.reservations.undo(state.assumed_volumes)
+            state.assumed_volumes = None
 
-    def pre_bind_pre_flight(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP if all claims are bound."""
         state: _CycleState | None = cycle.state.get(self)
-        return SUCCESS if state is not None and state.reservation is not None else SKIP
+        return SUCCESS if state is not None and state.assumed_volumes is not None else SKIP
 
-    async def pre_bind(self, cycle: Cycle, pod: Pod, node: str) -> Status:
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Has the claims bound; an ERROR if that fails or takes longer than bindTimeoutSeconds."""
         state: _CycleState | None = cycle.state.get(self)
-        if state is None or state.reservation is None:
+        if state is None or state.assumed_volumes is None:
             return SUCCESS
         try:
-            await self._binder.bind(pod, node, state.reservation, cycle.waiting_for_others)
+            await self._binder.bind(pod, node, state.assumed_volumes, cycle.waiting_for_others)
         except WriteFailed as error:
             self._count("scheduler_volume_scheduling_stage_error_total", "bind")
             return Status(Code.ERROR, (str(error),))

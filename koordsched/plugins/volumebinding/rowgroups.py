@@ -12,7 +12,7 @@ import numpy.typing as npt
 from koordsched.api.core import NodeSelector
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, NodeTerms
 
 Ids = npt.NDArray[np.intp]
 

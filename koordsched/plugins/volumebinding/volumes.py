@@ -7,14 +7,14 @@ import numpy as np
 from koordsched.api.core import NodeSelector
 from koordsched.api.storage import PersistentVolume
 from koordsched.cluster.nodetable import NodeTable, Rows
-from koordsched.plugins.matching.nodeselector import NodeSelectors, NodeTerms
-from koordsched.plugins.matching.rows import Mask, count_of
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, NodeTerms
+from koordsched.plugins.shared.matching.rows import Mask, count_of
+from koordsched.plugins.shared.volumes.claims import ClaimKey, class_of_volume
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.freevolumes import FreeVolumes
 from koordsched.plugins.volumebinding.migration import MigratedPlugins, plugin_of, translated
 from koordsched.plugins.volumebinding.offer import capacity_of, is_free, offer_of, refers_to
-from koordsched.plugins.volumes.claims import ClaimKey, class_of_volume
 
 
 def required_affinity(volume: PersistentVolume) -> NodeSelector | None:

@@ -14,13 +14,13 @@ from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent, Tally
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import Cycle, PreFilter, PreFilterResult
+from koordsched.framework.interface import CycleState, PreFilter, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.worlds import Tally, Unmoved, WorldFilter, Worlds
-from koordsched.plugins.matching.rows import refused
+from koordsched.plugins.shared.matching.rows import refused
+from koordsched.plugins.shared.volumes.claims import BY_NAMED_CLAIM, ClaimKey, claim_not_found, named_claims
 from koordsched.plugins.volumerestrictions.disks import DisksInUse, conflict, has_disks
-from koordsched.plugins.volumes.claims import BY_NAMED_CLAIM, ClaimKey, claim_not_found, named_claims
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 REASON_DISK = "node(s) had no available disk"
@@ -57,7 +57,7 @@ class ClaimsInUse:
         return key in self._users
 
 
-class VolumeRestrictions(PreFilter, WorldFilter):
+class VolumeRestrictions(PreFilter, DryRunFilter):
     """Refuses nodes where a disk of the pod is mounted, and all nodes while its single-pod claim is in use.
 
     What is in use is read as it is now, so hypothetical pods need no state of their own: what-ifs tell the
@@ -78,7 +78,7 @@ class VolumeRestrictions(PreFilter, WorldFilter):
         """Pods without claims and without disks."""
         return not has_disks(shape) and not named_claims(shape)
 
-    def pre_filter(self, cycle: Cycle, pod: Pod) -> PreFilterResult | Status:
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without inline disks and single-pod claims in use; UNRESOLVABLE if a claim does not exist."""
         names = named_claims(pod.shape)
         for name in names:
@@ -95,7 +95,7 @@ class VolumeRestrictions(PreFilter, WorldFilter):
                 return True
         return False
 
-    def filter(self, cycle: Cycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """Disks first, then claims."""
         in_use = self._is_claim_in_use(pod)
         taken = self._disks_in_use.conflicting(pod.shape)
@@ -108,9 +108,9 @@ class VolumeRestrictions(PreFilter, WorldFilter):
             return np.where(conflicts, self._code_disk, self._code_single_pod).astype(np.int32)
         return refused(conflicts, self._code_disk)
 
-    def worlds(self, cycle: Cycle, pod: Pod, coming: Iterable[Pod]) -> Worlds:
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Pods with disks or claims are set aside; without them there are fewer conflicts."""
-        return Unmoved(self, cycle, pod, eases=_WITH_VOLUMES)
+        return PodIndependent(self, cycle, pod, eases=_WITH_VOLUMES)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """New nodes, pods that free a disk or claim, and claims that were missing."""

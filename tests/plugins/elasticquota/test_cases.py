@@ -13,7 +13,7 @@ from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.plugins.elasticquota.room import ROOM
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute
-from koordsched.plugins.preemption.budgets import Budgets
+from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, amounts

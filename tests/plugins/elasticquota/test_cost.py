@@ -10,7 +10,7 @@ import pytest
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.elasticquota import tree as tree_module
@@ -67,7 +67,7 @@ class Engine:
         for one in pods:
             cluster.pod_seen(one)
         for one in pods:
-            cycle = Cycle(one)
+            cycle = CycleState(one)
             verdicts = profile.filtering.filter(cycle)
             assert verdicts.feasible
             row = choose(cycle, cluster.table, verdicts, self.rng)

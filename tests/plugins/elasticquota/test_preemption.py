@@ -8,7 +8,7 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.framework.status import PASS
 from koordsched.plugins.elasticquota.preemption import NODES_NAMED
@@ -207,7 +207,7 @@ def test_five_thousand_members_are_decided_on_quickly(spec, guarded):
         world.cluster.objects.of(POD_DISRUPTION_BUDGETS).upsert(convert(budget, PodDisruptionBudget))
     new = world.pod(pod("new", {"cpu": 2}, "q", priority=100, labels={"app": "web"}, **spec))
     world.cluster.pod_seen(new)
-    cycle = Cycle(new)
+    cycle = CycleState(new)
     verdicts = world.profile.filtering.filter(cycle)
     assert not (verdicts.codes == PASS).any()
     spent = []

@@ -10,7 +10,7 @@ from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.plugins.elasticquota import preemption
 from koordsched.plugins.elasticquota.members import is_preemptible
-from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.plugins.shared.preemption.lockstep import Lockstep
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World

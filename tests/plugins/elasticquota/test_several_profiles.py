@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from koordsched import config
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.objects import node, pod, quota
@@ -29,7 +29,7 @@ def two(first, second):
 def admit(scheduler, name, size, profile):
     """A pod of a profile asks for so much of quota `q`; whether it is admitted, in which case it is placed."""
     own = scheduler.add(pod(name, {"cpu": size}, "q", scheduler=profile))
-    status = scheduler.profiles[profile].plugins["ElasticQuota"].pre_filter(Cycle(own), own)
+    status = scheduler.profiles[profile].plugins["ElasticQuota"].pre_filter(CycleState(own), own)
     if status.ok:
         scheduler.cluster.assume(own, scheduler.cluster.table.row_of["n"])
     return status.ok

@@ -8,7 +8,7 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.framework.explain import explain
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.elasticquota.amounts import parse, texts
 from koordsched.scheduling.offline import OfflineScheduler
@@ -99,7 +99,7 @@ class World:
     def refusal(self, thing):
         """What PreFilter says about a pending pod: the message, None if it passes."""
         pod = self.pod(thing)
-        status = self.plugin.pre_filter(Cycle(pod), pod)
+        status = self.plugin.pre_filter(CycleState(pod), pod)
         return None if status.ok else status.message
 
     def explain(self, thing):

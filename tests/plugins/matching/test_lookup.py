@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from koordsched.api.selectors import value_test
 from koordsched.cluster.columns import ValueColumn
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.plugins.matching.lookup import ColumnLookup, LabelTest, MembershipTest
+from koordsched.plugins.shared.matching.lookup import ColumnLookup, LabelTest, MembershipTest
 from tests.cluster.objects import wire_node
 
 KEY = "kubernetes.io/hostname"

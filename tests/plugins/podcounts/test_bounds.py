@@ -5,10 +5,10 @@ import gc
 import pytest
 
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
-from koordsched.plugins.podcounts import index
-from koordsched.plugins.podcounts.index import PodIndex
-from koordsched.plugins.podcounts.query import PodQuery
 from koordsched.plugins.podtopologyspread.owners import OwnerSelectors
+from koordsched.plugins.shared.podcounts import index
+from koordsched.plugins.shared.podcounts.index import PodIndex
+from koordsched.plugins.shared.podcounts.query import PodQuery
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
 from tests.plugins.podcounts.test_replaced_nodes import HOSTNAME, company

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordsched.plugins.podcounts import index
+from koordsched.plugins.shared.podcounts import index
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, node_affinity, pod, term
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from koordsched.framework.interface import Cycle
-from koordsched.plugins.preemption import search
-from koordsched.plugins.preemption.lockstep import Lockstep
+from koordsched.framework.interface import CycleState
+from koordsched.plugins.shared.preemption import search
+from koordsched.plugins.shared.preemption.lockstep import Lockstep
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 from tests.reference.randompreemption import HOSTNAME, ZONE
@@ -48,7 +48,7 @@ def fastest(offline, name):
     profile = offline.profiles["default-scheduler"]
     spent = []
     for _ in range(3):
-        cycle = Cycle(offline.pending[f"default/{name}"])
+        cycle = CycleState(offline.pending[f"default/{name}"])
         codes = profile.filtering.filter(cycle).codes
         started = time.thread_time()
         outcome = profile.run_post_filter(cycle, codes)

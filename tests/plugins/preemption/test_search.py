@@ -9,13 +9,13 @@ import pytest
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster import nodetable
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.status import PASS
-from koordsched.plugins.preemption.budgets import Budgets
-from koordsched.plugins.preemption.dryrun import DryRun
-from koordsched.plugins.preemption.lockstep import Lockstep
-from koordsched.plugins.preemption.search import Search
-from koordsched.plugins.preemption.victims import VictimTable
+from koordsched.plugins.shared.preemption.budgets import Budgets
+from koordsched.plugins.shared.preemption.dryrun import DryRun
+from koordsched.plugins.shared.preemption.lockstep import Lockstep
+from koordsched.plugins.shared.preemption.search import Search
+from koordsched.plugins.shared.preemption.victims import VictimTable
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.harness import scheduler
 from tests.reference.randompreemption import APPS, CLAIMS, DRIVER, HOSTNAME, NAMESPACES, ZONE, RandomFullCluster
@@ -136,7 +136,7 @@ def columns_of_large_tables(request, monkeypatch):
 def same_as_one_by_one(cluster, pod):
     """Both ways, on all nodes; returns how many candidates there are."""
     handle = cluster.profile.handle
-    cycle = Cycle(pod)
+    cycle = CycleState(pod)
     cluster.profile.filtering.filter(cycle)
     if cycle.pod.nominated_node and not cycle.state:
         return 0
@@ -243,7 +243,7 @@ def test_pods_come_to_every_row_in_a_world_of_its_own(seed):
         pod = cluster.offline.add(cluster.preemptor(f"p{i}"))
         pod.nominated_node = ""
         cluster.offline.nominator.delete(pod.uid)
-        cycle = Cycle(pod)
+        cycle = CycleState(pod)
         filtering.filter(cycle)
         rows = np.array([cluster.cluster.table.row_of[name] for name in cluster.names])
         coming = [[cluster.comer(f"c{i}-{row}-{k}") for k in range(cluster.rng.randrange(4))] for row in rows.tolist()]

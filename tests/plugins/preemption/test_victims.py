@@ -6,8 +6,8 @@ import pytest
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.preemption.candidates import NOT_STARTED, Candidate, best_of, by_importance, verdicts_of
-from koordsched.plugins.preemption.victims import _KINDS_SPARE, VictimTable
+from koordsched.plugins.shared.preemption.candidates import NOT_STARTED, Candidate, best_of, by_importance, verdicts_of
+from koordsched.plugins.shared.preemption.victims import _KINDS_SPARE, VictimTable
 from tests.plugins.objects import container, node, pod
 
 NOON = 1_900_000_000.0
@@ -65,10 +65,10 @@ def test_rows_follow_their_pods():
         cluster.upsert_node(convert(node(f"n{number}"), core.Node))
     made = pod("z", container(cpu="1"), on="n19", priority=5)
     cluster.set_pod(cluster.pods.build(convert(made, core.Pod)))
-    crew = table.crew(np.arange(21), 10, NOON)
-    assert crew.counts.tolist() == [1] + [0] * 19 + [1]
-    assert (crew.kinds > 0).sum() == 2
-    assert crew.starts[0].tolist()[0] == NOT_STARTED
+    potential = table.potential(np.arange(21), 10, NOON)
+    assert potential.counts.tolist() == [1] + [0] * 19 + [1]
+    assert (potential.kinds > 0).sum() == 2
+    assert potential.starts[0].tolist()[0] == NOT_STARTED
 
 
 @pytest.mark.parametrize(("start", "best"), [(PAST, 1), (SOON, 0), (LATER, 0)])
@@ -83,7 +83,7 @@ def test_of_several_victims_one_that_has_not_started_counts_as_now_beside_starts
     """The row whose longest running victim started last: later than the one that counts as now."""
     waiting, ahead = cluster_of(None, LATER), cluster_of(SOON, LATER)
     crews = [tuple(VictimTable(cluster).pods(0, 10, NOON)) for cluster in (waiting, ahead)]
-    verdicts = verdicts_of([Candidate(row, crew, 0) for row, crew in enumerate(crews)])
+    verdicts = verdicts_of([Candidate(row, potential, 0) for row, potential in enumerate(crews)])
     assert best_of(verdicts, NOON) == 1
     assert best_of(verdicts, NOON + 60) == 0
 
@@ -111,8 +111,8 @@ def test_kinds_of_pods_that_are_gone_are_forgotten():
         made = pod(f"p{number}", container(cpu="1"), on="n", labels={"index": str(number)})
         known = cluster.pods.build(convert(made, core.Pod))
         cluster.set_pod(known)
-        crew = table.crew(rows, 10, NOON)
-        assert [table.kinds.examples[kind].name for kind in crew.kinds[:, 0]] == ["a", f"p{number}"]
+        potential = table.potential(rows, 10, NOON)
+        assert [table.kinds.examples[kind].name for kind in potential.kinds[:, 0]] == ["a", f"p{number}"]
         cluster.remove_pod(known.uid)
         most = max(most, len(table.kinds))
     assert most <= _KINDS_SPARE + 5

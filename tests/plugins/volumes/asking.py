@@ -1,6 +1,6 @@
 """Asks one volume plugin about one pod on a cluster given as JSON."""
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.status import Code
 from tests.plugins.harness import Bench
 
@@ -9,7 +9,7 @@ def pre_filter(plugin, objects, wanted):
     """The text of the rejection, "SKIP", or None."""
     bench = Bench(*objects)
     waiting = bench.pod(wanted)
-    answer = bench.plugin(plugin).pre_filter(Cycle(waiting), waiting)
+    answer = bench.plugin(plugin).pre_filter(CycleState(waiting), waiting)
     if answer.code is Code.SKIP:
         return "SKIP"
     assert answer.ok or answer.code is Code.UNRESOLVABLE

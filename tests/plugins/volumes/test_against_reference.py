@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.framework.status import Code
 from tests.plugins.harness import Bench
 from tests.reference.plugins import REGISTRY
@@ -44,7 +44,7 @@ def test_each_plugin_answers_as_the_reference(seed):
         naive = REGISTRY[name]({})
         expected = naive.pre_filter(wanted, world)
         pod = bench.pod(wanted)
-        answer = plugin.pre_filter(Cycle(pod), pod)
+        answer = plugin.pre_filter(CycleState(pod), pod)
         if expected is SKIP:
             assert answer.code is Code.SKIP, name
         elif isinstance(expected, Status):

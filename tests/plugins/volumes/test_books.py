@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes
 from koordsched.plugins.volumerestrictions.disks import DisksInUse
 from koordsched.plugins.volumerestrictions.plugin import ClaimsInUse
@@ -142,7 +142,10 @@ def test_binding_follows_every_change(seed):
                 history.put(item)
         world = World(history.objects.values())
         waiting = history.bench.pod(wanted)
-        if naive.pre_filter(wanted, world) is not None or not history.binding.pre_filter(Cycle(waiting), waiting).ok:
+        if (
+            naive.pre_filter(wanted, world) is not None
+            or not history.binding.pre_filter(CycleState(waiting), waiting).ok
+        ):
             continue
         expected = {n["metadata"]["name"]: naive.filter(wanted, n, world) for n in world.nodes}
         found = history.bench.filter(history.binding, wanted)

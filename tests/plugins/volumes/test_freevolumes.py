@@ -8,7 +8,7 @@ from koordsched.api.decoding import convert
 from koordsched.api.selectors import compile_selector
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
 from koordsched.cluster.objects import PERSISTENT_VOLUMES
-from koordsched.plugins.matching.nodeselector import NodeSelectors
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.freevolumes import FreeVolumes

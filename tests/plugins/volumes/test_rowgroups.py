@@ -10,7 +10,7 @@ from koordsched.api.decoding import convert
 from koordsched.api.storage import CSIStorageCapacity
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import CSI_STORAGE_CAPACITIES, Objects
-from koordsched.plugins.matching.nodeselector import NodeSelectors
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.capacity import NOTHING, StorageCapacities
 from koordsched.plugins.volumebinding.rowgroups import RowGroups
 from tests.cluster.objects import wire_node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from koordsched.framework.interface import Cycle
+from koordsched.framework.interface import CycleState
 from tests.plugins.harness import Bench
 from tests.plugins.volumes.objects import HOSTNAME, LOCAL, claim, node, pod, storage_class, volume
 
@@ -24,7 +24,7 @@ class Two:
     def choose(self, name, on):
         """Reserves a node for a pod; returns what takes it back, or None if the plugin refuses the node."""
         waiting = self.bench.pod(pod(name, "c"))
-        cycle, table = Cycle(waiting), self.bench.cluster.table
+        cycle, table = CycleState(waiting), self.bench.cluster.table
         assert self.plugin.pre_filter(cycle, waiting).ok
         row = table.row_of[on]
         codes = self.plugin.filter(cycle, waiting, table, self.bench.rows)

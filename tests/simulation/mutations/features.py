@@ -11,8 +11,8 @@ from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.plugins.nodevolumelimits.plugin import NodeVolumeLimits
+from koordsched.plugins.volumebinding.assumedvolumes import VolumeAssumptions
 from koordsched.plugins.volumebinding.binder import Binder
-from koordsched.plugins.volumebinding.reservation import Reservations
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.queue.inflight import InFlight
 from koordsched.scheduling.apiwrites import ApiWrites
@@ -89,7 +89,7 @@ def status_believed_to_be_what_was_written(original):
 # --- volumes ---------------------------------------------------------------------------------------
 
 
-@mutation(Reservations, "undo")
+@mutation(VolumeAssumptions, "undo")
 def promised_volumes_not_given_back(original):
     return lambda self, made: None
 

@@ -1,0 +1,64 @@
+"""Choosing by chance among the rows with the highest total: every one of them has the same chance."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Totals = npt.NDArray[np.signedinteger[Any]]
+
+_TRIES = 4
+"""Rows drawn from all, in the hope that many are leaders, before these are listed."""
+
+
+class BestRows:
+    """The rows that had the highest total of a shape, remembered from pod to pod.
+
+    A placement usually takes away just one of them, so that the next pod finds another without looking at every row.
+    One that fell behind is left out when it comes up. Where thousands of shapes take turns, totals are new each time,
+    and listing thousands of rows for one draw would be in vain: the first pod tries its luck among all rows before.
+    """
+
+    __slots__ = ("_asked", "_highest", "_leading", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: npt.NDArray[np.int32] | None = None
+        self._leading = 0
+        self._highest = 0
+        self._asked = False
+
+    def forget(self) -> None:
+        """All totals are new."""
+        self._rows = None
+        self._asked = False
+
+    def rises_to(self, total: int) -> None:
+        """The total of one row rose to this."""
+        if self._rows is not None and total >= self._highest:
+            self._rows = None  # it caught up with the leaders, or overtook them
+
+    def pick(self, totals: Totals, rng: Random) -> int:
+        """A row with the highest total."""
+        while True:
+            rows = self._rows
+            if rows is None:
+                highest = self._highest = np.maximum.reduce(totals).item()
+                if not self._asked:
+                    self._asked = True
+                    for _ in range(_TRIES):
+                        row: int = rng.randrange(len(totals))
+                        if totals.item(row) == highest:
+                            return row
+                rows = self._rows = (totals == highest).nonzero()[0].astype(np.int32)
+                self._leading = len(rows)
+            while self._leading:
+                at = rng.randrange(self._leading)
+                row = rows.item(at)
+                if totals.item(row) == self._highest:
+                    return row
+                self._leading -= 1
+                rows[at] = rows[self._leading]
+            self._rows = None

@@ -1,0 +1,155 @@
+"""Worlds: what filters say about rows to which pods have come, or which they have left, each row in a world of its own.
+
+The same change on two rows is two hypothetical clusters. shape plugins read their own row alone, so that all rows of
+the live table can be changed at once for them. What a `DryRunFilter` reads of other rows it knows as sums of counts: it
+is told by how much these differ on the row in question, and holds everything else as it is. So a dry run of preemption,
+or a look at all promised nodes, is a few operations on arrays instead of one what-if after the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import ALL_FACETS, NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.interface import CycleState, PodFilter
+from koordsched.framework.plan import ShapePlan
+from koordsched.framework.status import PASS, Codes
+
+Amounts = npt.NDArray[np.int64]
+
+
+class Tally(NamedTuple):
+    """Something that a filter counts of the pods on a row.
+
+    `of`: how much a pod adds, which depends on nothing but its shape, namespace, labels and whether it is being
+    deleted. Tallies of the same `identity` count the same, whoever has them and whenever.
+    """
+
+    identity: Hashable
+    of: Callable[[Pod], int]
+
+
+class FilterDryRun(ABC):
+    """The answers of one filter, for the pod of one cycle; valid until anything changes."""
+
+    tallies: Sequence[Tally] = ()
+    aside: Tally | None = None
+    """Pods that are more than numbers to it: a row to which one comes, or which one leaves, has to be asked about by
+    itself, in a what-if.
+    """
+    eases: Tally | None = None
+    """The same, but that one leaves makes a difference only where things are `in_doubt`."""
+
+    @abstractmethod
+    def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
+        """A reason number per row, 0 where it passes; None if all pass.
+
+        `changes`: per tally, by how much each row differs from what it is.
+        """
+
+    def in_doubt(self, table: NodeTable, rows: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[rows]: where another verdict is possible without some of the pods that `eases` counts. Default: where
+        it refuses now.
+        """
+        codes = self.filter(table, rows, ())
+        return np.zeros(len(rows), dtype=np.bool_) if codes is None else np.asarray(codes != PASS)
+
+
+class DryRunFilter(PodFilter):
+    """A filter that can answer for many worlds at once."""
+
+    @abstractmethod
+    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """The same verdicts as `filter` in what-ifs. `coming`: all pods that may appear in one of the worlds."""
+
+
+class PodIndependent(FilterDryRun):
+    """A filter to which other pods do not matter, other than those that are set aside."""
+
+    def __init__(
+        self, plugin: PodFilter, cycle: CycleState, pod: Pod, *, aside: Tally | None = None, eases: Tally | None = None
+    ) -> None:
+        self._plugin = plugin
+        self._cycle = cycle
+        self._pod = pod
+        self.aside = aside
+        self.eases = eases
+
+    def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
+        """As ever."""
+        return self._plugin.filter(self._cycle, self._pod, table, rows)
+
+
+class ChainDryRun:
+    """All filters of a pod. `tallies`: of all of them, in order; `aside`: of the pods that one of them sets aside."""
+
+    def __init__(
+        self,
+        plan: ShapePlan,
+        table: NodeTable,
+        steps: Sequence[tuple[FilterDryRun, Callable[[Codes], npt.NDArray[np.bool_]]]],
+    ) -> None:
+        """`steps`: the worlds of each filter, and which rows reach it by the codes so far."""
+        self._plan = plan
+        self._table = table
+        self._steps = steps
+        self.tallies: tuple[Tally, ...] = tuple(tally for worlds, _ in steps for tally in worlds.tallies)
+        self.aside = tuple(tally for worlds, _ in steps for tally in (worlds.aside, worlds.eases) if tally is not None)
+
+    def tallied(self, pods: Sequence[Sequence[Pod]]) -> list[Amounts]:
+        """Per tally, how much the pods of each group add to it."""
+        sums = [np.zeros(len(pods), dtype=np.int64) for _ in self.tallies]
+        known: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        for i, group in enumerate(pods):
+            for pod in group:
+                kind = (pod.shape, pod.namespace, pod.labels, pod.deleting)
+                counted = known.get(kind)
+                if counted is None:
+                    amounts = [(k, tally.of(pod)) for k, tally in enumerate(self.tallies)]
+                    counted = known[kind] = [(k, amount) for k, amount in amounts if amount]
+                for k, amount in counted:
+                    sums[k][i] += amount
+        return sums
+
+    def sets_aside(self, pods: Iterable[Pod]) -> bool:
+        """Whether one of these pods is set aside."""
+        return any(tally.of(pod) for pod in pods for tally in self.aside)
+
+    def apart(self, rows: RowArray, leaves: Callable[[Tally], npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+        """Which rows have to be asked about by themselves. `leaves`: where pods that a tally counts may leave."""
+        apart: npt.NDArray[np.bool_] = np.zeros(len(rows), dtype=np.bool_)
+        for worlds, _ in self._steps:
+            if worlds.aside is not None:
+                apart |= leaves(worlds.aside)
+            eased = np.flatnonzero(leaves(worlds.eases)) if worlds.eases is not None else ()
+            if len(eased):
+                apart[eased] |= worlds.in_doubt(self._table, rows[eased])
+        return apart
+
+    def nodes(self, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
+        """The verdict on each row of the shape plugins that read one of the facets, as the table reads now."""
+        return self._plan.filter_nodes(self._table, rows, facets)
+
+    def refuse(self, codes: Codes, rows: RowArray, changes: Sequence[Amounts]) -> None:
+        """Adds to the codes of shape plugins what the others say with these changes to their tallies."""
+        start = 0
+        for worlds, reached_by in self._steps:
+            own = changes[start : start + len(worlds.tallies)]
+            start += len(worlds.tallies)
+            at = np.flatnonzero(reached_by(codes))
+            if not len(at):
+                continue
+            if len(at) == len(rows):
+                verdicts = worlds.filter(self._table, rows, own)
+            else:
+                verdicts = worlds.filter(self._table, rows[at], [change[at] for change in own])
+            if verdicts is not None:
+                rejected = verdicts != PASS
+                codes[at[rejected]] = verdicts[rejected]

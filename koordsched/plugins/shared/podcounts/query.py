@@ -1,0 +1,130 @@
+"""Descriptions of pods that can be compared, hashed and asked: namespaces and a label selector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordsched.api.meta import LabelSelector
+from koordsched.api.selectors import Selector, value_test
+from koordsched.plugins.shared.podcounts.weights import LabelWeights, Requirement, Requirements, ScopedWeights, check
+
+
+def requirements_of(selector: LabelSelector) -> Requirements:
+    """The selector in canonical form: equal for selectors that are written differently but say the same."""
+    found: set[Requirement] = {(key, "In", (value,)) for key, value in selector.match_labels.items()}
+    found |= {(e.key, e.operator, tuple(sorted(set(e.values)))) for e in selector.match_expressions}
+    return tuple(sorted(found))
+
+
+def pinned(labels: Mapping[str, str], keys: Iterable[str]) -> Requirements:
+    """Requirements for exactly the values that `labels` has under these keys; absent ones require nothing."""
+    return tuple((key, "In", (labels[key],)) for key in keys if key in labels)
+
+
+_FEW = 16
+"""Up to so many requirements are asked one after the other."""
+
+
+class PodQuery:
+    """Pods of some namespaces (None: of all) with labels that satisfy the requirements (none: any labels).
+
+    Raises SelectorError if a requirement is not valid. Equal queries are interchangeable.
+    """
+
+    __slots__ = ("_hash", "_selector", "_weights", "namespaces", "requirements")
+
+    def __init__(self, namespaces: frozenset[str] | None, requirements: Requirements) -> None:
+        check(requirements)
+        self.namespaces = namespaces
+        self.requirements = requirements
+        self._selector: Selector | None = None
+        self._weights: LabelWeights | None = None
+        self._hash = hash((namespaces, requirements))
+
+    @classmethod
+    def all_of(cls, queries: Iterable[PodQuery]) -> PodQuery:
+        """The pods that match all of them."""
+        namespaces: frozenset[str] | None = None
+        requirements: set[Requirement] = set()
+        for query in queries:
+            requirements.update(query.requirements)
+            if query.namespaces is not None:
+                namespaces = query.namespaces if namespaces is None else namespaces & query.namespaces
+        return cls(namespaces, tuple(sorted(requirements)))
+
+    @property
+    def equalities(self) -> tuple[tuple[str, str], ...]:
+        """(key, value) pairs that every match carries."""
+        return tuple((key, values[0]) for key, op, values in self.requirements if op == "In" and len(values) == 1)
+
+    def covers(self, namespace: str) -> bool:
+        """Whether pods of the namespace can match."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels satisfy the requirements."""
+        if len(self.requirements) > _FEW:
+            if self._weights is None:
+                self._weights = LabelWeights(((1, self.requirements),))
+            return self._weights.of(labels) > 0
+        selector = self._selector
+        if selector is None:
+            tests = tuple((key, value_test(operator, values)) for key, operator, values in self.requirements)
+            selector = self._selector = Selector(tests, self.equalities)
+        return selector.matches(labels)
+
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether a pod of that namespace with these labels matches."""
+        return self.covers(namespace) and self.admits(labels)
+
+    def weigh(self, namespace: str, labels: Mapping[str, str]) -> int:
+        """1 for pods that match, otherwise 0."""
+        return 1 if self.covers(namespace) and self.admits(labels) else 0
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PodQuery)
+            and self._hash == other._hash
+            and (self.namespaces, self.requirements) == (other.namespaces, other.requirements)
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"PodQuery({self.namespaces and sorted(self.namespaces)}, {self.requirements})"
+
+
+class WeightedQueries:
+    """Queries of which any may match; a pod counts as much as those that match it weigh together.
+
+    Weights are positive. Equal ones are interchangeable.
+    """
+
+    __slots__ = ("_hash", "_weights", "members")
+
+    equalities: tuple[tuple[str, str], ...] = ()
+    """There is no label that every match carries."""
+
+    def __init__(self, members: tuple[tuple[int, PodQuery], ...]) -> None:
+        self.members = members
+        self._weights: ScopedWeights[frozenset[str] | None] | None = None
+        self._hash = hash(members)
+
+    def weigh(self, namespace: str, labels: Mapping[str, str]) -> int:
+        """The sum of the weights of the queries that match; 0 if none does."""
+        if self._weights is None:
+            self._weights = ScopedWeights(
+                (query.namespaces, weight, query.requirements) for weight, query in self.members
+            )
+        return self._weights.within(namespace, lambda names: names is None or namespace in names).of(labels)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WeightedQueries) and self._hash == other._hash and self.members == other.members
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+PodWeights = PodQuery | WeightedQueries
+"""How much a pod counts, by its namespace and labels."""

@@ -1,0 +1,114 @@
+"""Dry runs of earlier decisions that still hold.
+
+A wave of preemptors of one shape asks the same of the same nodes; between two of them one node changes. Where a dry
+run depends on nothing but the shape, the row, who is nominated there and the budgets of the pods there, its result is
+kept until one of these changes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.nominations import Nominations
+from koordsched.plugins.shared.preemption.candidates import VERDICT, Verdicts
+from koordsched.plugins.shared.preemption.victims import Mask
+
+_BUDGET = 64 << 20
+"""Bytes that may be kept."""
+_NEVER = -1
+NO_BUDGET = 0
+"""Instead of the version of the budgets, where they protect nobody."""
+
+_STAMPS = np.dtype([("changed", np.int64), ("nominations", np.int64), ("budgets", np.int64)])
+Stamps = npt.NDArray[np.void]
+
+
+class _Runs:
+    """Of one shape, by row. `victims`: bool[depth, rows], in the order of importance."""
+
+    __slots__ = ("stamps", "verdicts", "victims")
+
+    def __init__(self, size: int) -> None:
+        self.stamps: Stamps = np.zeros(size, dtype=_STAMPS)
+        self.stamps["changed"] = _NEVER
+        self.verdicts: Verdicts = np.zeros(size, dtype=VERDICT)
+        self.victims: Mask = np.zeros((1, size), dtype=np.bool_)
+
+    def reach(self, depth: int) -> None:
+        """Makes room for so many pods per row."""
+        if depth > len(self.victims):
+            more = np.zeros((depth - len(self.victims), self.victims.shape[1]), dtype=np.bool_)
+            self.victims = np.concatenate((self.victims, more))
+
+    @property
+    def nbytes(self) -> int:
+        return self.stamps.nbytes + self.verdicts.nbytes + self.victims.nbytes
+
+
+class RememberedRuns:
+    """Results by shape and row."""
+
+    def __init__(self, table: NodeTable, nominations: Nominations) -> None:
+        self._table = table
+        self._nominations = nominations
+        self._runs: OrderedDict[PodShape, _Runs] = OrderedDict()
+        self._bytes = 0
+
+    def stamps(self, pod: Pod, promises: npt.NDArray[np.int64], budgets: npt.NDArray[np.int64]) -> Stamps:
+        """By row, what a dry run for the pod depends on. `promises`: the stamps of what is promised there; `budgets`:
+        their version or NO_BUDGET.
+
+        What is promised to the pod itself is different for other pods of its shape: that row is never remembered.
+        """
+        table = self._table
+        stamps: Stamps = np.zeros(table.size, dtype=_STAMPS)
+        stamps["changed"] = table.log.latest[: table.size]
+        stamps["budgets"] = budgets
+        stamps["nominations"] = promises
+        own = table.row_of.get(self._nominations.node_of(pod.uid))
+        if own is not None:
+            stamps["changed"][own] = _NEVER
+        return stamps
+
+    def of(self, pod: Pod, rows: RowArray, stamps: Stamps) -> tuple[Mask, Verdicts]:
+        """(bool[rows]: of which rows the result is known, the results)."""
+        runs = self._of(pod.shape)
+        given = stamps[rows]
+        known: Mask = (runs.stamps[rows] == given) & (given["changed"] != _NEVER)
+        return known, runs.verdicts[rows]
+
+    def victims(self, pod: Pod, row: int) -> list[int]:
+        """Who goes, of a row whose result is known: positions among the pods of lower priority."""
+        return np.flatnonzero(self._of(pod.shape).victims[:, row]).tolist()
+
+    def keep(self, pod: Pod, rows: RowArray, stamps: Stamps, verdicts: Verdicts, victims: Mask) -> None:
+        """Remembers results. `victims`: bool[depth, rows], in the order of importance."""
+        runs = self._of(pod.shape)
+        before = runs.nbytes
+        runs.reach(len(victims))
+        runs.stamps[rows] = stamps[rows]
+        runs.verdicts[rows] = verdicts
+        runs.victims[:, rows] = False
+        runs.victims[: len(victims), rows] = victims
+        self._bytes += runs.nbytes - before
+        while self._bytes > _BUDGET and len(self._runs) > 1:
+            self._bytes -= self._runs.popitem(last=False)[1].nbytes
+
+    def _of(self, shape: PodShape) -> _Runs:
+        runs = self._runs.get(shape)
+        if runs is not None and len(runs.stamps) == self._table.size:
+            self._runs.move_to_end(shape)
+            return runs
+        if runs is not None:
+            self._bytes -= runs.nbytes
+        runs = self._runs[shape] = _Runs(self._table.size)
+        self._runs.move_to_end(shape)
+        self._bytes += runs.nbytes
+        return runs

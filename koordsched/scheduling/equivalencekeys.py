@@ -1,0 +1,63 @@
+"""Which pods a profile cannot tell apart: those whose evaluation can only end in the same way.
+
+The shape decides everything that plugins do by (shape, row). Plugins of the other family look at more of a pod: its
+namespace and labels, its owner, its quota. What it is they say with `GroupBy` in the hints that they register. Where
+one that has a word in the evaluation of a shape tells pods apart by anything else (claims, the pod itself), or does not
+say by what, no two pods of that shape are equivalent pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.interface import Plugin, PodFilter, PreFilter
+from koordsched.framework.profile import Profile
+from koordsched.queue.hints import GroupBy, HintTable
+
+
+class _Distinctions:
+    """Of one shape. `silent`: filters for which the pods are cases of their own, unless they skip them."""
+
+    __slots__ = ("keys", "silent")
+
+    def __init__(self, keys: tuple[GroupBy[Pod], ...], silent: tuple[PodFilter, ...]) -> None:
+        self.keys = keys
+        self.silent = silent
+
+
+class EquivalenceKeys:
+    """The equivalent pod keys of one profile's pods."""
+
+    def __init__(self, profile: Profile, hints: HintTable[Pod]) -> None:
+        self._profile = profile
+        self._hints = hints
+
+    def of(self, pod: Pod) -> Hashable | None:
+        """Equal for pods of one shape that are equivalent pods; None for a pod that is nobody's equivalent pod."""
+        distinctions = pod.shape.compiled(self, self._compile)
+        if distinctions is None or not all(plugin.skips(pod) for plugin in distinctions.silent):
+            return None
+        return tuple(scope.key(pod) for scope in distinctions.keys)
+
+    def _compile(self, shape: PodShape) -> _Distinctions | None:
+        keys: dict[GroupBy[Pod], None] = {}
+        silent: list[PodFilter] = []
+        plan = self._profile.evaluations.plan_of(shape)
+        looking: dict[Plugin, None] = dict.fromkeys(step for _, step in plan.pre_filters if isinstance(step, PreFilter))
+        looking.update(dict.fromkeys(plugin for _, plugin in plan.pod_filters))
+        for plugin in looking:
+            scopes = self._hints.distinctions(plugin.name)
+            if scopes:
+                keys.update(dict.fromkeys(scopes))
+            elif isinstance(plugin, PodFilter):
+                silent.append(plugin)
+            else:
+                return None
+        for post_filter in self._profile.post_filters:
+            scopes = self._hints.distinctions(post_filter.name)
+            if scopes is None:
+                return None
+            keys.update(dict.fromkeys(scopes))
+        return _Distinctions(tuple(keys), tuple(silent))
