@@ -94,6 +94,8 @@ class NodeTable:
         self._removal_hooks: list[RemovalHook] = []
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
+        self.hypothetical = 0
+        """How many what-ifs are under way: as long as there are any, the table reads as nothing may be kept of."""
 
     # --- columns ---------------------------------------------------------------------------------
 
@@ -203,7 +205,9 @@ class NodeTable:
         return tuple(self._free)
 
     def touch(self, row: int, facets: int) -> None:
-        """Records a change of facets on a row."""
+        """Records a change of facets on a row. Raises RuntimeError inside a what-if, whose changes are no changes."""
+        if self.hypothetical:
+            raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
         self.log.touch(row, facets)
 
     # --- nodes -----------------------------------------------------------------------------------

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta, OwnerReference, controller_of
 from koordsched.cluster.interning import LabelSet, LabelSets
 from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape, PodShapes
+
+if TYPE_CHECKING:
+    from koordsched.cluster.facts import PodFacts
 
 TERMINAL = ("Succeeded", "Failed")
 
@@ -23,8 +27,11 @@ class Pod:
     -1; both are written by `ClusterState` alone. `requests` differ from `shape.requests` only after an
     in-place resize. `deletion_deadline`: when a terminating pod should be gone, seconds since the epoch.
     `preempted`: it is terminating because a scheduler preempted it. `wire` is the typed object while the pod
-    is pending, for those who need more of it.
+    is pending, for those who need more of it. `facts`: allocations and the like (`cluster.facts`), written by
+    `ClusterState` alone; pods without any share one empty tuple that takes no room in them.
     """
+
+    facts: ClassVar[tuple[object, ...]] = ()
 
     __slots__ = (
         "__weakref__",
@@ -102,24 +109,37 @@ class Pod:
         return f"Pod({self.key}, uid={self.uid}, node={self.node or None})"
 
 
+class PodWithFacts(Pod):
+    """A pod that has facts, or may get some when it is placed."""
+
+    __slots__ = ("facts",)
+
+    facts: tuple[object, ...]  # type: ignore[misc]  # a slot here, where the others share a class variable
+
+
 class PodFactory:
     """Builds pods from wire objects, interning what replicas share."""
 
-    __slots__ = ("_namespaces", "label_sets", "shapes")
+    __slots__ = ("_namespaces", "facts", "label_sets", "shapes")
 
-    def __init__(self, shapes: PodShapes, label_sets: LabelSets) -> None:
+    def __init__(self, shapes: PodShapes, label_sets: LabelSets, facts: PodFacts) -> None:
         self.shapes = shapes
         self.label_sets = label_sets
+        self.facts = facts
         self._namespaces: dict[str, str] = {}
 
     def build(self, wire: core.Pod) -> Pod:
         """The pod. Raises QuantityError if a request cannot be parsed."""
         meta, spec, status = wire.metadata, wire.spec, wire.status
-        shape = self.shapes.intern(spec)
+        shape = self.shapes.intern(spec, meta)
         requests = shape.requests
         if _reports_resources(status):
             requests = self.shapes.resized(shape, spec, status)
-        return Pod(
+        facts: tuple[object, ...] = ()
+        kind: type[Pod] = Pod
+        if self.facts and (not spec.node_name or (facts := self.facts.of(meta))):
+            kind = PodWithFacts
+        pod = kind(
             uid=meta.uid,
             namespace=self._shared_namespace(meta.namespace),
             name=meta.name,
@@ -138,6 +158,10 @@ class PodFactory:
             preempted=meta.deletion_timestamp is not None and _by_preemption(status),
             wire=None if spec.node_name else wire,
         )
+        if isinstance(pod, PodWithFacts):
+            # What an earlier attempt wrote on a pod that has no node yet allocates nothing.
+            pod.facts = facts
+        return pod
 
     def _shared_namespace(self, name: str) -> str:
         if len(self._namespaces) >= _NAMESPACES_KEPT:

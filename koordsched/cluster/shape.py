@@ -1,15 +1,15 @@
-"""PodShape: everything in a pod's spec that placement depends on, once per distinct spec.
+"""PodShape: everything of a pod that a node-by-node verdict depends on, once per distinct content.
 
-Replicas of a workload differ in name, uid, labels and random volume names, none of which a
-node-by-node verdict depends on, so they share one shape, and with it every compiled selector and every
-cached verdict. Labels and namespace are not part of it: plugins that compare pods with each other read
-them from the pod.
+Replicas of a workload differ in name, uid, labels and random volume names, none of which such a verdict depends on, so
+they share one shape, and with it every compiled selector and every cached verdict. Labels and annotations are part of
+it only as far as plugins declare that they read them (`cluster.facts`): plugins that compare pods with each other read
+labels and namespace from the pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -17,6 +17,10 @@ import msgspec
 from koordsched.api.core import PodSpec, PodStatus
 from koordsched.api.podvolumes import Volume
 from koordsched.cluster.resources import Requests, ResourceNames, demand_of
+
+if TYPE_CHECKING:
+    from koordsched.api.meta import ObjectMeta
+    from koordsched.cluster.facts import ShapeFacts, ShapeMeta
 
 T = TypeVar("T")
 
@@ -27,13 +31,15 @@ class PodShape:
     """The placement-relevant content of a spec; compare by identity.
 
     `key` is the canonical encoding that was interned, `spec` a representative spec (its volume names may
-    be those of another replica), `requests` and `scored` as in `cluster.resources.PodDemand`.
+    be those of another replica), `requests` and `scored` as in `cluster.resources.PodDemand`, `meta` the labels,
+    annotations and owner facts that plugins declared.
     """
 
     __slots__ = (
         "__weakref__",
         "_compiled",
         "key",
+        "meta",
         "never_preempts",
         "priority",
         "requests",
@@ -42,9 +48,10 @@ class PodShape:
         "spec",
     )
 
-    def __init__(self, key: bytes, spec: PodSpec, requests: Requests, scored: dict[int, int]) -> None:
+    def __init__(self, key: bytes, spec: PodSpec, requests: Requests, scored: dict[int, int], meta: ShapeMeta) -> None:
         self.key = key
         self.spec = spec
+        self.meta = meta
         self.scheduler_name = spec.scheduler_name
         self.priority = spec.priority or 0
         self.never_preempts = spec.preemption_policy == "Never"
@@ -67,17 +74,19 @@ def _anonymous(volume: Volume, names_matter: bool) -> Volume:
 class PodShapes:
     """Interns shapes; one that no pod has any more disappears by itself."""
 
-    __slots__ = ("_encode", "_resized", "_shapes", "resource_names")
+    __slots__ = ("_encode", "_resized", "_shapes", "facts", "resource_names")
 
-    def __init__(self, resource_names: ResourceNames) -> None:
+    def __init__(self, resource_names: ResourceNames, facts: ShapeFacts) -> None:
         self.resource_names = resource_names
+        self.facts = facts
         self._encode = msgspec.json.Encoder().encode
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
         self._resized: dict[tuple[bytes, bytes], Requests | None] = {}
         # None: what the shape says. A shape may go and come again as another object, with requests of its own.
 
-    def intern(self, spec: PodSpec) -> PodShape:
-        """The shape of a spec. Raises QuantityError if a request cannot be parsed."""
+    def intern(self, spec: PodSpec, meta: ObjectMeta) -> PodShape:
+        """The shape of a pod. Raises QuantityError if a request cannot be parsed."""
+        declared = self.facts.of(meta)
         key = self._encode(
             (
                 spec.scheduler_name,
@@ -96,12 +105,13 @@ class PodShapes:
                 spec.resource_claims,
                 spec.host_network,
                 spec.host_users,
+                *declared.key,
             )
         )
         found = self._shapes.get(key)
         if found is None:
             demand = demand_of(spec, None, self.resource_names)
-            found = self._shapes[key] = PodShape(key, spec, demand.requests, demand.scored)
+            found = self._shapes[key] = PodShape(key, spec, demand.requests, demand.scored, declared)
         return found
 
     def resized(self, shape: PodShape, spec: PodSpec, status: PodStatus) -> Requests:

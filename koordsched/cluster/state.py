@@ -9,24 +9,26 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 from koordsched.api import core
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType, ClusterEvent
+from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
 from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
 from koordsched.cluster.observers import PodObserver
 from koordsched.cluster.overcommitment import Overcommitments
-from koordsched.cluster.pod import Pod, PodFactory
+from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY
 from koordsched.cluster.shape import PodShapes
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 
 class PodAccountant(Protocol):
@@ -53,9 +55,13 @@ class ClusterState:
     def __init__(self) -> None:
         self.table = NodeTable()
         self.overcommitments = Overcommitments(self.table)
-        self.shapes = PodShapes(self.table.resource_names)
+        self.shape_facts = ShapeFacts()
+        """Labels, annotations and owner facts that plugins declare to be part of a pod's shape."""
+        self.shapes = PodShapes(self.table.resource_names, self.shape_facts)
         self.label_sets = LabelSets()
-        self.pods = PodFactory(self.shapes, self.label_sets)
+        self.pod_facts = PodFacts()
+        """Annotations that plugins declare to read of pods on nodes: their allocations."""
+        self.pods = PodFactory(self.shapes, self.label_sets, self.pod_facts)
         self.objects = Objects()
         self.assigned: dict[str, Pod] = {}
         """uid -> pod, for every pod on a node, assumed ones included."""
@@ -65,6 +71,9 @@ class ClusterState:
         """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
         self._on_row: list[dict[str, Pod]] = []
         self._accountants: list[PodAccountant] = []
+        self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
+        self._held_back: list[tuple[ClusterEvent, Any, Any]] | None = None
+        """Announcements of a transaction under way; None while there is none."""
         self._observers: list[PodObserver] = []
         self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
@@ -76,9 +85,15 @@ class ClusterState:
             found = self._shared[build] = build(self)
         return cast(T, found)
 
-    def add_accountant(self, accountant: PodAccountant) -> None:
-        """Registers a plugin's accounting; it is told of the pods that are there already."""
+    def add_accountant(self, accountant: PodAccountant, *, reads: Iterable[PodFact[Any]] = ()) -> None:
+        """Registers a plugin's accounting, and adds the pods that are there already.
+
+        `reads`: the facts that it counts by; when one of a pod's changes, the pod is removed with the old and added
+        with the new one.
+        """
         self._accountants.append(accountant)
+        for fact in reads:
+            self._readers.setdefault(fact, []).append(accountant)
         for pod in self.assigned.values():
             if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
                 self.table.touch(pod.row, facets)
@@ -103,7 +118,13 @@ class ClusterState:
         self._event_listeners.append(listener)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
-        """A plugin's own event: something only it can see changed, and pods it rejected may fit now."""
+        """A plugin's own event: something only it can see changed, and pods it rejected may fit now.
+
+        Inside a transaction it is held back until that is committed.
+        """
+        if self._held_back is not None:
+            self._held_back.append((event, old, new))
+            return
         for listener in self._event_listeners:
             listener(event, old, new)
 
@@ -115,6 +136,7 @@ class ClusterState:
 
     def upsert_node(self, node: core.Node) -> tuple[ActionType, bool]:
         """Adds or updates a node. Returns what changed, as event bits, and whether the node is new."""
+        self._outside_transactions()
         name = node.metadata.name
         known = self.table.row_of.get(name)
         if known is not None:
@@ -133,6 +155,7 @@ class ClusterState:
 
     def remove_node(self, name: str) -> bool:
         """Removes a node; its pods stay known. Returns whether it was there."""
+        self._outside_transactions()
         row = self.table.row_of.get(name)
         if row is None:
             return False
@@ -159,13 +182,16 @@ class ClusterState:
 
         Confirms an assumed pod; if it is on another node than assumed, the API server is right.
         """
+        self._outside_transactions()
         before = self.assigned.get(pod.uid)
         self.assumed.pop(pod.uid, None)
         if before is None:
             self._attach(pod)
         elif before.row >= 0 and before.node == pod.node and _counts_the_same(before, pod):
-            # The usual confirmation: nothing to account again, no row to dirty.
+            # The usual confirmation: nothing to account again, no row to dirty, unless its allocation changed.
             pod.row = before.row
+            if before.facts != pod.facts:
+                self._recount(before, pod)
             self._on_row[pod.row][pod.uid] = pod
             self.assigned[pod.uid] = pod
         else:
@@ -177,6 +203,7 @@ class ClusterState:
 
     def remove_pod(self, uid: str) -> Pod | None:
         """The pod is gone; returns what was believed of it."""
+        self._outside_transactions()
         before = self.assigned.get(uid)
         if before is not None:
             self._detach(before)
@@ -204,6 +231,27 @@ class ClusterState:
         self._tell_assigned(pod, False)
         return True
 
+    def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
+        """Sets a fact of a pod that is assumed, or is about to be: what a Reserve plugin decided. None takes it
+        away."""
+        if not isinstance(pod, PodWithFacts):
+            raise ValueError(f"pod {pod.key} was read before the fact {fact.annotation} was declared")
+        facts = self.pod_facts.shared(fact.put(pod.facts, value, len(self.pod_facts)))
+        if facts == pod.facts:
+            return
+        if pod.row < 0:
+            pod.facts = facts
+            return
+        row, changed = pod.row, 0
+        readers = self._readers.get(fact, ())
+        for accountant in readers:
+            changed |= accountant.pod_removed(row, pod)
+        pod.facts = facts
+        for accountant in readers:
+            changed |= accountant.pod_added(row, pod)
+        if changed:
+            self.table.touch(row, changed)
+
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
@@ -211,6 +259,17 @@ class ClusterState:
     def _tell_assigned(self, pod: Pod, assigned: bool) -> None:
         for observer in self._observers:
             observer.pod_assigned(pod, assigned)
+
+    def _recount(self, before: Pod, pod: Pod) -> None:
+        """A pod that stays on its row has other facts: accountants that read these count it anew."""
+        row, changed = pod.row, 0
+        changed_facts = [fact for fact in self._readers if fact.of(before) != fact.of(pod)]
+        readers = {reader: None for fact in changed_facts for reader in self._readers[fact]}
+        for accountant in readers:
+            changed |= accountant.pod_removed(row, before)
+            changed |= accountant.pod_added(row, pod)
+        if changed:
+            self.table.touch(row, changed)
 
     def _attach(self, pod: Pod) -> None:
         self.assigned[pod.uid] = pod
@@ -263,22 +322,77 @@ class ClusterState:
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
         return facets
 
-    # --- what-ifs --------------------------------------------------------------------------------
+    # --- transactions ------------------------------------------------------------------------------
+
+    def _outside_transactions(self) -> None:
+        if self._held_back is not None:
+            raise RuntimeError("inside a transaction the cluster changes by the transaction alone")
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is under way; changes that are watched have to wait until it ends."""
+        return self._held_back is not None
+
+    def begin(self) -> None:
+        """From now on announcements are held back. Raises RuntimeError inside a transaction."""
+        self._outside_transactions()
+        self._held_back = []
+
+    def announced(self) -> int:
+        """How many announcements are held back."""
+        assert self._held_back is not None, "inside a transaction"
+        return len(self._held_back)
+
+    def withdraw(self, announced: int) -> None:
+        """Forgets the announcements held back since there were so many."""
+        assert self._held_back is not None, "inside a transaction"
+        del self._held_back[announced:]
+
+    def end(self) -> None:
+        """The transaction is over: what was held back is announced."""
+        held_back, self._held_back = self._held_back or [], None
+        for event, old, new in held_back:
+            self.announce(event, old, new)
+
+    def evict(self, pod: Pod) -> tuple[str, ...]:
+        """Inside a transaction: takes a pod off its row as if it were gone. Returns what `restore` needs.
+
+        Raises ValueError for a pod that is on no row.
+        """
+        assert self._held_back is not None, "inside a transaction"
+        if pod.row < 0 or self.assigned.get(pod.uid) is not pod:
+            raise ValueError(f"pod {pod.key} is on no node")
+        order = tuple(self._on_row[pod.row])
+        self._displace(pod)
+        self._tell_assigned(pod, False)
+        return order
+
+    def restore(self, pod: Pod, row: int, order: tuple[str, ...]) -> None:
+        """Undoes `evict`; the pods of the row are in the same order as before."""
+        self._place(pod, row)
+        pods = self._on_row[row]
+        self._on_row[row] = {uid: pods[uid] for uid in order}
+        self._tell_assigned(pod, True)
+
+    # --- what-ifs ----------------------------------------------------------------------------------
 
     @contextmanager
     def what_if(self, *, add: Iterable[tuple[int, Pod]] = ()) -> Iterator[WhatIf]:
         """Inside, the table reads as if these pods were on those rows; afterwards as before.
 
-        Legal on the live table because a scheduling cycle is synchronous: nobody else reads meanwhile. Such
-        changes are not logged, so cached verdicts neither see nor keep them.
+        Legal on the live table because a scheduling cycle is synchronous: nothing else reads it meanwhile. Such changes
+        are not logged, so cached verdicts neither see nor keep them; asking for cached verdicts inside, or recording a
+        change of a row, raises RuntimeError.
         """
         world = WhatIf(self._account)
+        self.table.hypothetical += 1
         try:
             for row, pod in add:
                 world.add(pod, row)
             yield world
         finally:
             world.undo()
+            self.table.hypothetical -= 1
 
 
 class WhatIf:

@@ -345,7 +345,9 @@ class Evaluations:
         return self._code_positions(code)
 
     def of(self, shape: PodShape) -> Evaluation:
-        """The evaluation of a shape, up to date."""
+        """The evaluation of a shape, up to date. Raises RuntimeError inside a what-if, which nothing may be kept of."""
+        if self._table.hypothetical:
+            raise RuntimeError("cached verdicts do not know of what-ifs: ask about single rows")
         found = self._kept.get(shape)
         if found is not None:
             self._kept.move_to_end(shape)
