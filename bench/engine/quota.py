@@ -26,8 +26,7 @@ from koordsched.api.decoding import Decoder, convert
 from koordsched.api.quota import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.metrics import TimedBooks
-from koordsched.framework.interface import CycleState
-from koordsched.framework.scoring import choose
+from koordsched.engine.attempt import Attempt
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
@@ -74,7 +73,7 @@ def quotas() -> tuple[list[Manifest], list[str]]:
     return made, level
 
 
-class AssumedPod:
+class QuotaPlacement:
     """A cluster and the default profile, with or without quotas, on which pods are placed."""
 
     def __init__(self, catalog: Catalog, nodes: int, objects: list[Manifest], leaves: list[str]) -> None:
@@ -133,13 +132,10 @@ class AssumedPod:
         return spent / len(pods) * 1e6
 
     def _cycle(self, each: Pod) -> None:
-        profile = self.profile
-        cycle = CycleState(each)
-        verdicts = profile.filtering.filter(cycle)
-        assert verdicts.feasible, "the cluster has room for all"
-        row = choose(cycle, self.cluster.table, verdicts, self._rng)
-        self.cluster.assume(each, row)
-        profile.run_reserve(cycle, each, row)
+        attempt = Attempt(self.profile, self.cluster, each)
+        assert attempt.filter().feasible, "the cluster has room for all"
+        row, _ = attempt.choose(self._rng)
+        self.offline.take(attempt, row)
 
 
 def _configuration(*, with_quotas: bool) -> Manifest:
@@ -171,9 +167,9 @@ def main(nodes: int, running: int, pods: int, rounds: int) -> None:
     catalog = load()
     declared, leaves = quotas()
     placements = {
-        "without": AssumedPod(catalog, nodes, [], leaves),
-        "fitting": AssumedPod(catalog, nodes, declared, leaves),
-        "contended": AssumedPod(catalog, nodes, [*declared, *_greedy(catalog, leaves)], leaves),
+        "without": QuotaPlacement(catalog, nodes, [], leaves),
+        "fitting": QuotaPlacement(catalog, nodes, declared, leaves),
+        "contended": QuotaPlacement(catalog, nodes, [*declared, *_greedy(catalog, leaves)], leaves),
     }
     for placement in placements.values():
         placement.fill(running)

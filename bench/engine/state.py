@@ -15,9 +15,8 @@ from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
 from koordsched.cluster.pod import Pod
-from koordsched.framework.interface import CycleState
+from koordsched.engine.attempt import Attempt
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import choose
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.offline import OfflineScheduler
 
@@ -73,24 +72,20 @@ class Engine:
 
     def place(self, pod: Pod) -> bool:
         """One scheduling cycle: filter, score, choose, assume, reserve. False if no node fits."""
-        profile = self.profile
-        cycle = CycleState(pod)
-        verdicts = profile.filtering.filter(cycle)
-        if not verdicts.feasible:
+        attempt = Attempt(self.profile, self.cluster, pod)
+        if not attempt.filter().feasible:
             return False
-        row = choose(cycle, self.cluster.table, verdicts, self._rng)
-        self.cluster.assume(pod, row)
-        profile.run_reserve(cycle, pod, row)
-        return True
+        row, _ = attempt.choose(self._rng)
+        return self.offline.take(attempt, row).ok
 
     def preempt(self, pod: Pod) -> int:
         """A decision of preemption: filter, then the PostFilter plugins. Its victims go, the pod is nominated.
 
         Returns the number of victims; 0 if preemption would not help.
         """
-        cycle = CycleState(pod)
-        verdicts = self.profile.filtering.filter(cycle)
-        outcome = self.profile.run_post_filter(cycle, verdicts.codes)
+        attempt = Attempt(self.profile, self.cluster, pod)
+        attempt.filter()
+        outcome = attempt.post_filter()
         if outcome.nominated_node:
             for victim in outcome.victims:
                 self.cluster.remove_pod(victim.uid)

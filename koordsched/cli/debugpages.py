@@ -14,7 +14,7 @@ from aiohttp import web
 
 from koordsched.cli.quotapages import quota_endpoints
 from koordsched.cluster.pod import Pod
-from koordsched.framework.explain import explain
+from koordsched.engine.explain import explain
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable

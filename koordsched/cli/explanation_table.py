@@ -12,7 +12,7 @@ from rich.console import Console
 
 from koordsched.cli.output import counted, table
 from koordsched.cli.refusal_table import print_refusal
-from koordsched.framework.explain import Explanation, NodeVerdict, Score
+from koordsched.engine.explain import Explanation, NodeVerdict, Score
 from koordsched.scheduling.advice import WAITS, Advice
 
 _EXAMPLES = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 from typing import Any
 
 import click
@@ -60,7 +59,7 @@ def simulate(
     except InputError as error:
         fail(error)
     cluster = offline.scheduler.cluster
-    outcomes = Simulation(offline.scheduler, Random(seed)).run()
+    outcomes = Simulation(offline.scheduler).run()
     notes = [*warnings, *offline.notes]
     if output == "json":
         print_json(_report(outcomes, cluster, seed, notes))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from random import Random
 
 import msgspec
 
 from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
-from koordsched.framework.diagnosis import first_error
-from koordsched.framework.explain import Explanation
-from koordsched.framework.interface import CycleState
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, choose
+from koordsched.engine.explain import Explanation, explain
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.scheduling.advice import Advice, advise
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 from koordsched.scheduling.offline import OfflineScheduler
+from koordsched.scheduling.queueprofile import equivalence_keys
 
 
 class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -35,9 +34,9 @@ class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
 class Simulation:
     """Runs on an OfflineScheduler, whose state it changes."""
 
-    def __init__(self, scheduler: OfflineScheduler, rng: Random) -> None:
+    def __init__(self, scheduler: OfflineScheduler) -> None:
         self._scheduler = scheduler
-        self._rng = rng
+        self._equivalence = {name: equivalence_keys(profile) for name, profile in scheduler.profiles.items()}
         self._refused: dict[Hashable, tuple[int, Explanation, Advice]] = {}
 
     def run(self) -> list[Outcome]:
@@ -49,47 +48,34 @@ class Simulation:
         outcome = Outcome(
             key, pod.shape.scheduler_name, workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
         )
-        if self._place(pod, outcome):
+        scheduled = self._scheduler.schedule(key)
+        outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
+        if scheduled.node:
             return outcome
         explanation, advice = self._refusal(pod)
         outcome.reason, outcome.message = explanation.reason, explanation.message
+        if scheduled.refused_by_reserve:
+            outcome.reason, outcome.message = UNSCHEDULABLE, scheduled.message
         outcome.nominated_node, outcome.victims = explanation.nominated_node or "", explanation.victims
         outcome.advice = advice
         return outcome
 
-    def _place(self, pod: Pod, outcome: Outcome) -> bool:
-        """Places a pod that some node can take, without looking at the others one by one."""
-        scheduler = self._scheduler
-        cluster, profile = scheduler.cluster, scheduler.profiles[pod.shape.scheduler_name]
-        if not cluster.table.count or any(not plugin.pre_enqueue(pod).ok for plugin in profile.pre_enqueue):
-            return False
-        cycle = CycleState(pod)
-        verdicts = profile.filtering.filter(cycle)
-        if not verdicts.feasible or first_error(verdicts, profile.handle.reasons) is not None:
-            return False
-        try:
-            row = choose(cycle, cluster.table, verdicts, self._rng)
-        except (InvalidScore, PreScoreFailed):
-            return False
-        if not profile.run_reserve(cycle, pod, row).ok:
-            profile.run_unreserve(cycle, pod, row)
-            return False
-        outcome.node, outcome.feasible_nodes = cluster.table.names[row], verdicts.feasible
-        scheduler.place(pod.key, outcome.node)
-        return True
-
     def _refusal(self, pod: Pod) -> tuple[Explanation, Advice]:
-        """Why the pod cannot be placed; replicas of one workload get the same answer while nothing changes."""
+        """Why the pod cannot be placed; equivalent pods get the same answer while nothing changes."""
         scheduler = self._scheduler
         profile = scheduler.profiles[pod.shape.scheduler_name]
         serial = scheduler.cluster.table.log.serial
-        equivalents = (pod.shape, pod.labels, pod.namespace, pod.nominated_node, _gates(pod))
-        known = self._refused.get(equivalents)
+        identity = self._equivalence[profile.name](pod)
+        key = (pod.shape, identity, pod.nominated_node, _gates(pod))
+        known = self._refused.get(key) if identity is not None else None
         if known is not None and known[0] == serial:
             return known[1], known[2]
-        explanation = scheduler.schedule(pod.key).explanation
+        try:
+            explanation = explain(profile, scheduler.cluster, pod)
+        except (InvalidScore, PreScoreFailed) as error:
+            explanation = Explanation(pod.key, profile.name, [], [], message=str(error), reason=SCHEDULER_ERROR)
         advice = advise(profile, scheduler.cluster, pod, explanation)
-        self._refused[equivalents] = (serial, explanation, advice)
+        self._refused[key] = (serial, explanation, advice)
         return explanation, advice
 
 

@@ -103,7 +103,7 @@ class PodFact(Generic[T]):
         return found
 
     def parse(self, text: str) -> T | None:
-        """The value of an annotation. Raises ValueError if it is malformed."""
+        """The value of an annotation. Raises whatever the parser does."""
         return self.shared(self._parse(text))
 
     def shared(self, value: T | None) -> T | None:
@@ -142,7 +142,7 @@ class PodFacts:
     def declare(self, annotation: str, parse: Callable[[str], T | None]) -> PodFact[T]:
         """A plugin reads this annotation of pods that have a node.
 
-        `parse` raises ValueError for malformed text; the pod then counts as without the fact.
+        `parse` may raise for malformed text: `on_malformed` is called, and the pod counts as without the fact.
         """
         fact = PodFact(annotation, len(self._facts), parse)
         self._facts.append(fact)
@@ -166,7 +166,7 @@ class PodFacts:
             if text is not None:
                 try:
                     value = fact.parse(text)
-                except ValueError as error:
+                except Exception as error:  # users write annotations: whatever a parser trips over harms this pod alone
                     self.on_malformed(meta, f"annotation {fact.annotation}: {error}")
             found.append(value)
         return self.shared(tuple(found)) if any(value is not None for value in found) else ()

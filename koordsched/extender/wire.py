@@ -169,6 +169,10 @@ def _name_of(node: Any) -> str:
     return _text(_members(_members(node, "Nodes.items").get("metadata"), "metadata").get("name"), "metadata.name")
 
 
+MAX_MESSAGE = 32_768
+"""Characters of a message that goes into a pod's status (the limit of metav1.Condition)."""
+
+
 def clipped(text: str, longest: int) -> str:
     """The text, cut to so many characters with a mark at the end if it is longer."""
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."

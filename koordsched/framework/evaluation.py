@@ -154,6 +154,18 @@ class Evaluation:
             add_weighted(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
         return totals
 
+    def overlaid(self, rows: RowArray) -> Evaluation:
+        """A copy in which these rows are evaluated as the table reads now, inside a what-if; it is not kept."""
+        table, plan = self._table, self.plan
+        copy = Evaluation(plan, table, self._code_positions)
+        copy.codes = self.codes.copy()
+        copy.codes[rows] = plan.filter_nodes(table, rows)
+        copy._raw = [raw if isinstance(raw, int) else raw.copy() for raw in self._raw]
+        for k, (scorer, _) in enumerate(plan.node_scores):
+            copy._store_raw(k, rows, scorer.score_rows(plan.shape, table, rows))
+        copy._total_all()
+        return copy
+
     # --- all rows --------------------------------------------------------------------------------
 
     def _evaluate_all(self) -> None:

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -148,12 +149,34 @@ class Filtering:
 
         When PreFilter rejects, `pre_filtered.status` says so and no row is feasible.
         """
-        pod = cycle.pod
-        plan = self._evaluations.plan_of(pod.shape)
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        cycle.overlay = None
         pre = self.pre_filter(cycle, plan)
         cycle.skipped = pre.skipped
         if not pre.status.ok:
             return Verdicts(self._all_refused(pre), plan, pre, None, 0)
+        if not cycle.overlay:
+            return self._filter(cycle, plan, pre, try_nominated)
+        cached = self._evaluations.of(cycle.pod.shape)
+        with self.overlaid(cycle):
+            return self._filter(cycle, plan, pre, try_nominated, cached)
+
+    def overlaid(self, cycle: CycleState) -> AbstractContextManager[None]:
+        """Inside, the table reads as the pod of the cycle has it read. `cycle` is one whose PreFilter ran."""
+        if not cycle.overlay:
+            return nullcontext()
+        return cycle.overlay.applied(self._cluster, cycle, self.pod_filters(cycle))
+
+    def _filter(
+        self,
+        cycle: CycleState,
+        plan: ShapePlan,
+        pre: PreFiltered,
+        try_nominated: bool,
+        cached: Evaluation | None = None,
+    ) -> Verdicts:
+        """`cached`: inside an overlay, what is known of the rows that it does not cover."""
+        pod = cycle.pod
         if try_nominated and pod.nominated_node:
             row = self._cluster.table.row_of.get(pod.nominated_node)
             if row is not None and (pre.names is None or pod.nominated_node in pre.names):
@@ -163,7 +186,9 @@ class Filtering:
         if pre.names is not None:
             rows = sorted(row for name in pre.names if (row := self._cluster.table.row_of.get(name)) is not None)
             return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
-        return self._everywhere(cycle, plan, pre)
+        if cached is None or cycle.overlay is None:
+            return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape))
+        return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
 
     def _all_refused(self, pre: PreFiltered) -> Codes:
         """Every node gets the status of the PreFilter plugin that rejected the pod."""
@@ -171,8 +196,7 @@ class Filtering:
         pre.reason = self._reasons.hold(status.plugin, status.code, *status.reasons)
         return np.where(table.alive.data[: table.size], pre.reason.number, NO_NODE).astype(np.int32)
 
-    def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered) -> Verdicts:
-        evaluation = self._evaluations.of(cycle.pod.shape)
+    def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation, evaluation.feasible)
         filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
         if filters:
@@ -306,9 +330,11 @@ class Filtering:
     def _promised(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
         """(rows promised to others, the verdict on each as if those were there)."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
-        if not filters:
+        if cycle.overlay:
+            pass  # what is kept of nominated rows knows nothing of overlays
+        elif not filters:
             return self._nominated_rows.codes(cycle.pod, plan)
-        if all(isinstance(plugin, DryRunFilter) for plugin in filters):
+        elif all(isinstance(plugin, DryRunFilter) for plugin in filters):
             return self._promised_worlds(cycle, plan, *self._nominated_rows.codes(cycle.pod, plan))
         promised = self._nominated_rows.to_others(cycle.pod)
         codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in promised]

@@ -27,6 +27,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.overlay import Overlay
 from koordsched.framework.status import SUCCESS, Codes, Status
 
 if TYPE_CHECKING:
@@ -58,17 +59,25 @@ class CycleState:
     pod for something that no room on a node can make up for (a quota), so evicting others for the node's sake would
     be in vain; to be set by that plugin. `waiting_for_others`: what a PreBind plugin waits for inside this context is
     no answer of the API server to a write of its own, so others may be placed meanwhile whatever their number.
+    `overlay`: rows that read differently for this pod; PreFilter plugins fill it (`overlaid()`), None if none did.
     """
 
-    __slots__ = ("beyond_nodes", "not_pre_filtered", "pod", "skipped", "state", "waiting_for_others")
+    __slots__ = ("beyond_nodes", "not_pre_filtered", "overlay", "pod", "skipped", "state", "waiting_for_others")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.not_pre_filtered: frozenset[str] = frozenset()
         self.skipped: Set[str] = frozenset()
         self.beyond_nodes = False
+        self.overlay: Overlay | None = None
         self.state: dict[Hashable, Any] = {}
         self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def overlaid(self) -> Overlay:
+        """The overlay of this cycle, to be filled in PreFilter."""
+        if self.overlay is None:
+            self.overlay = Overlay()
+        return self.overlay
 
 
 class Plugin(ABC):

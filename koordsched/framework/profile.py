@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -129,17 +129,20 @@ class Profile:
     def _at(self, spec: ProfileSpec, point: str, kind: type[P]) -> tuple[P, ...]:
         return tuple(plugin for plugin in self._any_of(spec, point, (kind,)) if isinstance(plugin, kind))
 
-    def run_post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
+    def post_filter(
+        self, cycle: CycleState, codes: Codes
+    ) -> Generator[PostFilterResult, PostFilterResult, PostFilterResult]:
         """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
 
-        Who ends the chain decides on the nomination, otherwise the last that has a word on it. Without plugins there
-        is nothing that a nomination could wait for. Source: core spec 3.6, step 8.
+        Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
+        decides on the nomination, otherwise the last one that decides on it. Without plugins there is nothing that a
+        nomination could wait for. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
         refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
         for plugin in self.post_filters:
-            result = plugin.post_filter(cycle, cycle.pod, codes)
+            result = yield plugin.post_filter(cycle, cycle.pod, codes)
             if result.status.code is not Code.UNSCHEDULABLE:
                 return result
             if result.nominated_node is not None:
@@ -147,6 +150,17 @@ class Profile:
             texts.extend(result.status.reasons)
             refused_by |= result.refused_by
         return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
+
+    def run_post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
+        """The same, with every plugin's answer as it is."""
+        chain = self.post_filter(cycle, codes)
+        answer: PostFilterResult | None = None
+        try:
+            while True:
+                answer = chain.send(answer)  # type: ignore[arg-type]  # the first is None
+        except StopIteration as end:
+            result: PostFilterResult = end.value
+            return result
 
     # --- the steps after a node was chosen ---------------------------------------------------------
 

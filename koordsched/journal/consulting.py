@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from koordsched.extender.client import ExtenderError
-from koordsched.extender.cycle import MAX_MESSAGE
-from koordsched.extender.wire import FilterReply, MetaVictims, clipped
+from koordsched.extender.wire import MAX_MESSAGE, FilterReply, MetaVictims, clipped
 from koordsched.framework.preemption import Victims
 from koordsched.journal.records import Agreed, Asked, BadRecord, Consulted, Failed, Filtered, Rows, Scored
 from koordsched.scheduling.recording import Question

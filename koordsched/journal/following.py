@@ -8,9 +8,11 @@ from random import Random
 
 from koordsched.client import clock as clocks
 from koordsched.cluster.pod import Pod
+from koordsched.engine.transaction import Transaction
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import PluginFactory
+from koordsched.framework.status import Code, Status
 from koordsched.journal.header import Setting
 from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Header, Refused, Step, Timers, Undone
 from koordsched.journal.replaying import World
@@ -98,16 +100,20 @@ class Follower(World):
         queued = self._queued
         if queued is None or row is None or queued.pod.uid in cluster.assigned:
             return
-        pod = queued.pod
-        profile, cycle = self.scheduler.profiles[pod.shape.scheduler_name], CycleState(pod)
-        cluster.assume(pod, row)
-        nominator = self.scheduler.queue.nominator
-        promised = nominator.node_of(pod.uid) == record.node
-        nominator.delete(pod.uid)
-        try:
-            profile.run_reserve(cycle, pod, row)
-        except Exception:
-            _log.debug("%s cannot be reserved on %s here", pod.key, record.node, exc_info=True)
+        pod, nominator = queued.pod, self.scheduler.queue.nominator
+        profile = self.scheduler.profiles[pod.shape.scheduler_name]
+        cycle, promised = CycleState(pod), nominator.node_of(pod.uid) == record.node
+        with Transaction(cluster, nominator) as transaction:
+            try:
+                status = transaction.place(cycle, profile, row)
+            except Exception as error:
+                status = Status(Code.ERROR, (str(error),))
+            if not status.ok:
+                _log.debug("%s cannot be reserved on %s here: %s", pod.key, record.node, status.message)
+            transaction.commit()
+        if not status.ok:
+            nominator.delete(pod.uid)
+            cluster.assume(pod, row)
         self._placements[pod.uid] = AssumedPod(
             cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible, promised
         )

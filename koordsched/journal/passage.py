@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koordsched.framework.explain import explain
+from koordsched.engine.explain import explain
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
     AnyRecord,

@@ -204,7 +204,6 @@ class Replayed(World):
         """Raises ProfileError."""
         super().__init__(setting, registry, clock, repeater)
         self._repeater = repeater
-        self._extended = bool(setting.resolved.extenders)
         self._steps |= {Timers: self._timers, Attempt: self._attempt, Activated: self._activated}
 
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
@@ -234,10 +233,8 @@ class Replayed(World):
             self._placements[record.uid] = placement
 
     def _schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        if not self._extended:
-            return self.scheduler.schedule(queued)
         try:
-            return _finished(self.scheduler.schedule_with_extenders(queued))
+            return _finished(self.scheduler.schedule(queued))
         except asyncio.CancelledError as ended:
             if isinstance(ended.__cause__, BadRecord):
                 raise ended.__cause__ from None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec import Struct
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
-from koordsched.framework.interface import CycleState
+from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 
 
 class Verdict(Struct):
@@ -27,31 +25,24 @@ class Verdict(Struct):
 
 def verdict_on(profile: Profile, cluster: ClusterState, pod: Pod) -> Verdict:
     """Evaluates a pending pod on the cluster as it is."""
-    for gate in profile.pre_enqueue:
-        status = gate.pre_enqueue(pod)
-        if not status.ok:
-            return Verdict(message=f"held back by {gate.name}: {status.message}")
-    table, reasons = cluster.table, profile.handle.reasons
-    if not table.count:
-        return Verdict(message=NO_NODES)
-    cycle = CycleState(pod)
-    verdicts = profile.filtering.filter(cycle)
-    error = first_error(verdicts, reasons)
+    gate = gated_by(profile, pod)
+    if not gate.ok:
+        return Verdict(message=f"held back by {gate.plugin}: {gate.message}")
+    attempt = Attempt(profile, cluster, pod)
+    if not attempt.has_nodes:
+        return Verdict(message=attempt.message())
+    verdicts = attempt.filter()
+    error = attempt.error()
     if error is not None:
         return Verdict(message=error.message)
     if verdicts.feasible:
-        rows = verdicts.rows
-        if verdicts.feasible > 1:
-            try:
-                totals = totals_of(cycle, table, verdicts)
-            except (InvalidScore, PreScoreFailed) as failed:
-                return Verdict(message=str(failed))
-            rows = rows[np.flatnonzero(totals == totals.max())]
-        return Verdict(nodes=frozenset(table.names[row] for row in rows.tolist()))
-    outcome = profile.run_post_filter(cycle, verdicts.codes)
-    text = "" if outcome.status.ok else outcome.status.message
+        try:
+            return Verdict(nodes=frozenset(cluster.table.names[row] for row in attempt.best_rows().tolist()))
+        except (InvalidScore, PreScoreFailed) as failed:
+            return Verdict(message=str(failed))
+    outcome = attempt.post_filter()
     return Verdict(
-        message=fit_error(table.count, verdicts, reasons, text),
+        message=attempt.message(outcome),
         nominated=outcome.nominated_node or "",
         victims=frozenset(victim.uid for victim in outcome.victims),
     )

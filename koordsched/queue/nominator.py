@@ -39,6 +39,15 @@ NOOP: Final = NominatingInfo()
 _CHANGES_KEPT = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Nomination(Generic[P]):
+    """A pod nominated to a node; `sequence` is its place among those of equal priority."""
+
+    node: str
+    sequence: int
+    pod: P
+
+
 def override(node: str) -> NominatingInfo:
     """Nominate to `node`; "" takes the nomination away."""
     return NominatingInfo(NominatingMode.OVERRIDE, node)
@@ -84,9 +93,14 @@ class Nominator(Generic[P]):
         if not node or not self._is_pending(pod):
             return
         self._sequence += 1
+        self.reinstate(Nomination(node, self._sequence, pod))
+
+    def reinstate(self, nomination: Nomination[P]) -> None:
+        """Puts a nomination in the place that its sequence number gives it."""
+        node, sequence, pod = nomination.node, nomination.sequence, nomination.pod
         priority = -pod.priority
-        self._node_of[pod.uid] = (node, priority, self._sequence)
-        insort(self._by_node.setdefault(node, []), (priority, self._sequence, pod))
+        self._node_of[pod.uid] = (node, priority, sequence)
+        insort(self._by_node.setdefault(node, []), (priority, sequence, pod))
         nodes = self._nodes_by_priority.setdefault(priority, {})
         nodes[node] = nodes.get(node, 0) + 1
         self._note(node)
@@ -107,11 +121,16 @@ class Nominator(Generic[P]):
 
     def delete(self, uid: str) -> None:
         """Forget the nomination: the pod was assumed or deleted. Unknown pods are ignored."""
+        self.withdraw(uid)
+
+    def withdraw(self, uid: str) -> Nomination[P] | None:
+        """The same; returns the nomination, which may be reinstated, None if there was none."""
         found = self._node_of.pop(uid, None)
         if found is None:
-            return
+            return None
         node, priority, sequence = found
         pods = self._by_node[node]
+        withdrawn = next(pod for _, number, pod in pods if number == sequence)
         pods[:] = [entry for entry in pods if entry[1] != sequence]
         self._note(node)
         if not pods:
@@ -122,6 +141,7 @@ class Nominator(Generic[P]):
             del nodes[node]
             if not nodes:
                 del self._nodes_by_priority[priority]
+        return Nomination(node, sequence, withdrawn)
 
     def _note(self, node: str) -> None:
         """The nominations to this node change."""

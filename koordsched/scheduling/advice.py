@@ -13,7 +13,7 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.explain import Explanation
+from koordsched.engine.explain import Explanation
 from koordsched.framework.interface import CycleState, PodFilter, ShapeFilter
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import PASS, Code

@@ -1,24 +1,33 @@
 """The scheduling cycle: one pod, from the head of the queue to a node, or to the reason why not.
 
-The whole cycle tells itself from top to bottom in `schedule_one` (core spec 3.6). It is synchronous: what it
-reads is one consistent state. What has to wait for the API server happens in the binding cycle.
+The whole cycle reads from top to bottom in `schedule_one` (core spec 3.6). What it reads is one consistent state: it
+runs in one piece, or, while HTTP extenders are asked, the changes of the cluster wait. What has to wait for the API
+server happens in the binding cycle.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
+from typing import Protocol
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error, one_node_error, rejecting_plugins
+from koordsched.engine.attempt import Attempt
+from koordsched.engine.transaction import Transaction
+from koordsched.extender.client import ExtenderError
+from koordsched.extender.wire import MAX_MESSAGE, clipped
+from koordsched.framework.bestrows import Totals
+from koordsched.framework.diagnosis import one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, pick
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
@@ -73,8 +82,34 @@ class AssumedPod:
         return self.cycle.pod
 
 
+class Consultation(Protocol):
+    """What HTTP extenders say during one attempt; each call leaves the loop, and changes of the cluster wait."""
+
+    async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
+        """The plugins' verdicts, less the nodes that extenders refuse. `filter_again`: without the nominated node."""
+
+    async def prioritize(self, attempt: Attempt) -> Totals | None:
+        """What extenders add to the total of each feasible row, in the order of `verdicts.rows`; None for nothing."""
+
+    async def post_filter(self, attempt: Attempt) -> PostFilterResult:
+        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
+
+    async def end(self) -> None:
+        """The attempt has come to its decision: changes that waited are applied."""
+
+    def abandon(self) -> None:
+        """The attempt is cancelled: the same, at once."""
+
+
+Consult = Callable[[Pod], Consultation | None]
+"""Begins a consultation about a pod; None if no extender is interested in it."""
+
+Failure = Callable[[], None]
+"""Handles a failed attempt; called when the changes that waited have been applied, and the pod is still in flight."""
+
+
 class SchedulingCycle:
-    """Places pods one after the other."""
+    """Places pods one after the other. `consult`: None without extenders."""
 
     def __init__(
         self,
@@ -89,6 +124,7 @@ class SchedulingCycle:
         clock: Callable[[], float],
         rng: Random,
         recorder: Recorder = NOT_RECORDING,
+        consult: Consult | None = None,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -103,28 +139,57 @@ class SchedulingCycle:
         self._clock = clock
         self._rng = rng
         self._recorder = recorder
+        self._consult = consult
 
-    def schedule_one(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        """Finds a node and assumes the pod there; None if that failed, which has been seen to."""
+    async def schedule_one(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
+        """Finds a node and assumes the pod there; None if that failed, which has been handled.
+
+        Nothing is awaited but extenders: without them it runs in one piece.
+        """
         pod = queued.pod
         if not self._is_wanted(pod):
             return None
         profile = self._profiles[pod.shape.scheduler_name]
         started = self._clock()
+        consultation = self._consult(pod) if self._consult is not None else None
+        if consultation is not None:
+            return await self._with_extenders(queued, profile, started, consultation)
         known = self._queue.refusal_of_equivalent(queued)
         if known is not None and known.message is not None:
-            # What an equivalent pod was told a moment ago is the answer here, too.
+            # What an equivalent pod was refused with a moment ago is the answer here, too.
             self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
             return None
-        cycle = CycleState(pod)
+        attempt = Attempt(profile, self._cluster, pod)
         try:
-            return self._place(cycle, profile, queued, started)
+            outcome = await self._attempt(attempt, queued, started, None)
         except Exception as error:
-            self._give_up(cycle, profile, queued, started, error)
+            self._give_up(attempt, queued, started, error)
+            return None
+        if isinstance(outcome, AssumedPod):
+            return outcome
+        outcome()
+        return None
+
+    async def _with_extenders(
+        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: Consultation
+    ) -> AssumedPod | None:
+        attempt = Attempt(profile, self._cluster, queued.pod)
+        outcome: AssumedPod | Failure
+        try:
+            outcome = await self._attempt(attempt, queued, started, consultation)
+        except asyncio.CancelledError:
+            consultation.abandon()
+            raise
+        except Exception as error:
+            outcome = partial(self._give_up, attempt, queued, started, error)
+        await consultation.end()
+        if isinstance(outcome, AssumedPod):
+            return outcome
+        outcome()
         return None
 
     def _is_wanted(self, pod: Pod) -> bool:
-        """Whether the pod still has to be scheduled; if not, that has been seen to."""
+        """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
             self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
         elif pod.uid not in self._cluster.assigned:
@@ -132,118 +197,136 @@ class SchedulingCycle:
         self._queue.done(pod.uid)
         return False
 
-    def _give_up(
-        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], started: float, error: Exception
-    ) -> None:
-        """An exception ended the cycle. A defect of a plugin costs one pod an attempt, not everybody the scheduler."""
-        if isinstance(error, (InvalidScore, PreScoreFailed)):
-            self._fail(queued, profile, started, str(error))
+    def _give_up(self, attempt: Attempt, queued: QueuedPod[Pod], started: float, error: Exception) -> None:
+        """An exception ended the attempt. A defect of a plugin costs one pod an attempt, not all pods the scheduler."""
+        profile, pod = attempt.profile, attempt.pod
+        if isinstance(error, (InvalidScore, PreScoreFailed, ExtenderError)):
+            self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
             return
-        pod = cycle.pod
         _log.error("scheduling %s failed", pod.key, exc_info=error)
         if pod.uid in self._cluster.assumed:
-            profile.run_unreserve(cycle, pod, pod.row)
+            profile.run_unreserve(attempt.cycle, pod, pod.row)
             self._cluster.forget(pod)
         self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
-    def _place(self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], started: float) -> AssumedPod | None:
-        table = self._cluster.table
-        if not table.count:
-            self._reject(queued, profile, started, NO_NODES)
-            return None
-        verdicts = profile.filtering.filter(cycle)
+    async def _attempt(
+        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: Consultation | None
+    ) -> AssumedPod | Failure:
+        profile = attempt.profile
+        if not attempt.has_nodes:
+            return partial(self._reject, queued, profile, started, attempt.message())
+        verdicts = self._filter(attempt, started)
+        if consultation is not None:
+            again = partial(self._filter, attempt, None, try_nominated=False)
+            verdicts = await consultation.filter(attempt, again)
         found = self._clock()
-        self._metrics.extension_point("Filter", profile.name).observe(found - started)
-        self._evaluated[profile.name].filtered(verdicts.plan, verdicts.pre_filtered)
-        error = self._error_in(verdicts, profile)
+        error = attempt.error()
         if error is not None:
-            self._fail(queued, profile, started, error.message)
-            return None
+            return partial(self._fail, queued, profile, started, error.message)
         if not verdicts.feasible:
-            self._no_node(cycle, profile, queued, verdicts, started)
-            return None
-        row, total = decide(cycle, table, verdicts, self._rng)
-        row = self._recorder.chosen(cycle, table, verdicts, row, total)
+            outcome = await self._post_filter(attempt, consultation)
+            return self._no_node(attempt, queued, started, outcome, shared=consultation is None)
+        added: Totals | None = None
+        if consultation is None or verdicts.feasible == 1:
+            row, total = attempt.choose(self._rng)
+        else:
+            totals = attempt.totals()
+            added = await consultation.prioritize(attempt)
+            if added is not None:
+                totals = totals + added
+            at = pick(totals, self._rng)
+            row, total = int(verdicts.rows[at]), totals.item(at)
+        row = self._recorder.chosen(attempt.cycle, self._cluster.table, verdicts, row, total, added)
         scored = self._clock()
         if total is not None:
             self._metrics.extension_point("Score", profile.name).observe(scored - found)
             self._evaluated[profile.name].scored(verdicts.plan)
         self._metrics.scheduling_algorithm_duration.observe(scored - started)
-        self._decisions.record(cycle, table, verdicts, row, total, scored, profile.chains)
-        self._sampling.placed(cycle, table, verdicts, row, total is not None)
-        return self._take(cycle, profile, queued, row, started, verdicts.feasible)
+        self._decisions.record(attempt.cycle, self._cluster.table, verdicts, row, total, scored, profile.chains, added)
+        self._sampling.placed(attempt.cycle, self._cluster.table, verdicts, row, total is not None)
+        return self._take(attempt, queued, row, started)
 
-    @staticmethod
-    def _error_in(verdicts: Verdicts, profile: Profile) -> Status | None:
-        return first_error(verdicts, profile.handle.reasons)
+    def _filter(self, attempt: Attempt, started: float | None, *, try_nominated: bool = True) -> Verdicts:
+        """Runs PreFilter and Filter, measured from `started` or from now."""
+        name = attempt.profile.name
+        began = self._clock() if started is None else started
+        verdicts = attempt.filter(try_nominated=try_nominated)
+        self._metrics.extension_point("Filter", name).observe(self._clock() - began)
+        self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered)
+        return verdicts
 
-    def _take(
-        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], row: int, started: float, feasible: int
-    ) -> AssumedPod | None:
+    def _take(self, attempt: Attempt, queued: QueuedPod[Pod], row: int, started: float) -> AssumedPod | Failure:
         """Assume, Reserve, Permit; any refusal takes everything back."""
-        pod = cycle.pod
+        cycle, profile, pod = attempt.cycle, attempt.profile, attempt.pod
         node = self._cluster.table.names[row]
-        self._cluster.assume(pod, row)
         promised = self._queue.nominator.node_of(pod.uid)
-        self._queue.nominator.delete(pod.uid)
-        if promised and promised != node:
-            self._leave(pod, promised)
-        began = self._clock()
-        status = profile.run_reserve(cycle, pod, row)
-        if profile.reserve_plugins:
-            self._took("Reserve", profile, status, began)
         waits: dict[str, float] = {}
-        if status.ok and profile.permit_plugins:
+        with Transaction(self._cluster, self._queue.nominator) as transaction:
             began = self._clock()
-            status, waits = profile.run_permit(cycle, pod, row)
-            self._took("Permit", profile, status, began)
+            status = transaction.place(cycle, profile, row)
+            if profile.reserve_plugins:
+                self._took("Reserve", profile, status, began)
+            if status.ok and profile.permit_plugins:
+                began = self._clock()
+                status, waits = profile.run_permit(cycle, pod, row)
+                self._took("Permit", profile, status, began)
+            if status.ok or status.code is Code.WAIT:
+                transaction.commit()
         if status.ok or status.code is Code.WAIT:
+            if promised and promised != node:
+                self._leave(pod, promised)
             self._queue.placed(queued)
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
                 self._waiting.add(pod, waits)
+            feasible = attempt.verdicts.feasible
             return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, promised == node)
-        profile.run_unreserve(cycle, pod, row)
-        self._cluster.forget(pod)
         if status.code.rejects:
-            self._reject(queued, profile, started, one_node_error(status), frozenset((status.plugin,)))
-        else:
-            self._fail(queued, profile, started, status.message)
-        return None
+            plugins = frozenset((status.plugin,))
+            return partial(self._reject, queued, profile, started, one_node_error(status), plugins)
+        return partial(self._fail, queued, profile, started, status.message)
 
     def _leave(self, pod: Pod, promised: str) -> None:
-        """A pod goes elsewhere than to the node that was promised to it."""
+        """A pod goes to another node than it was nominated to."""
         gone = leaving(pod, promised, self._cluster.table.row_of.get(promised, -1))
         self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
-    def _no_node(
-        self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], verdicts: Verdicts, started: float
-    ) -> None:
-        """PostFilter plugins may make room; then the pod goes back to the queue with the reason."""
-        outcome = self._post_filter(cycle, profile, verdicts)
-        status = outcome.status
-        nominating = NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
-        text = "" if status.ok else status.message
-        reasons = profile.handle.reasons
-        rejecting, pending = rejecting_plugins(verdicts, reasons)
-        plugins = rejecting | outcome.refused_by
-        message = fit_error(self._cluster.table.count, verdicts, reasons, text)
-        # Room that is being made for this pod leaves its equivalent pods to look for their own.
-        holds = not status.ok and not nominating.node
-        words = message if queued.pod.name not in text else None
-        refusal = Refusal(words, plugins, pending) if holds else None
-        self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
-
-    def _post_filter(self, cycle: CycleState, profile: Profile, verdicts: Verdicts) -> PostFilterResult:
-        """Runs the PostFilter plugins, and sets going what they decided."""
+    async def _post_filter(self, attempt: Attempt, consultation: Consultation | None) -> PostFilterResult:
+        """Runs the PostFilter plugins, which may make room; extenders may object to what they offer."""
+        profile = attempt.profile
         if profile.post_filters:
             self._metrics.preemption_attempts.value += 1
         began = self._clock()
-        outcome = profile.run_post_filter(cycle, verdicts.codes)
+        if consultation is None:
+            outcome = attempt.post_filter()
+        else:
+            outcome = await consultation.post_filter(attempt)
         self._took("PostFilter", profile, outcome.status, began)
-        if outcome.actuate is not None:
-            outcome.actuate()
         return outcome
+
+    def _no_node(
+        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, outcome: PostFilterResult, *, shared: bool
+    ) -> Failure:
+        """What the PostFilter plugins decided is set going; the pod goes back to the queue with the reason.
+
+        `shared`: the refusal holds for equivalent pods as well.
+        """
+        profile, status = attempt.profile, outcome.status
+        nominating = NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
+        rejecting, pending = rejecting_plugins(attempt.verdicts, profile.handle.reasons)
+        plugins = rejecting | outcome.refused_by
+        message = clipped(attempt.message(outcome), MAX_MESSAGE)
+        refusal = None
+        # Room that is being made for this pod leaves equivalent pods to look for their own.
+        if shared and not status.ok and not nominating.node:
+            refusal = Refusal(message if queued.pod.name not in status.message else None, plugins, pending)
+
+        def finish() -> None:
+            if outcome.actuate is not None:
+                outcome.actuate()
+            self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
+
+        return finish
 
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
         self._metrics.extension_point(point, profile.name, status.code.text).observe(self._clock() - began)

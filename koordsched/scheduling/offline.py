@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
@@ -17,11 +16,14 @@ from koordsched.cluster import objects as kinds
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
-from koordsched.framework.explain import Explanation, explain
+from koordsched.engine.attempt import Attempt, gated_by
+from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.transaction import Transaction
+from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.status import Status
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
 
@@ -69,13 +71,17 @@ class _NoEvictions:
         """Nobody is evicted offline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What became of one pending pod: the node it was placed on ("" if none), and the explanation."""
+class Scheduled(NamedTuple):
+    """How scheduling a pending pod ended: on a node out of so many feasible ones, or with a message and no node.
+
+    `refused_by_reserve`: a node was chosen, and a Reserve plugin refused it.
+    """
 
     pod: Pod
-    node: str
-    explanation: Explanation
+    node: str = ""
+    feasible: int = 0
+    message: str = ""
+    refused_by_reserve: bool = False
 
 
 class OfflineScheduler:
@@ -151,31 +157,52 @@ class OfflineScheduler:
         return explain(self.profiles[pod.shape.scheduler_name], self.cluster, pod)
 
     def place(self, key: str, node: str) -> None:
-        """Puts a pending pod on a node. Raises KeyError if there is no such pod or node."""
-        pod = self.pending[key]
-        row = self.cluster.table.row_of[node]
-        del self.pending[key]
-        self.cluster.assume(pod, row)
-        self.nominator.delete(pod.uid)
+        """Puts a pending pod on a node, feasible or not.
 
-    def schedule(self, key: str) -> Decision:
-        """Decides on a pending pod as the scheduler would, and places it if it fits."""
-        pod = self.pending[key]
-        profile = self.profiles[pod.shape.scheduler_name]
-        try:
-            explanation = explain(profile, self.cluster, pod)
-        except (InvalidScore, PreScoreFailed) as error:
-            explanation = Explanation(pod.key, profile.name, [], [], message=str(error), reason="SchedulerError")
-        if not explanation.any_of:
-            return Decision(pod, "", explanation)
-        node = self._rng.choice(explanation.any_of)
-        row = self.cluster.table.row_of[node]
-        status = profile.run_reserve(CycleState(pod), pod, row)
+        Raises KeyError if there is no such pod or node, ValueError if a Reserve plugin refuses.
+        """
+        attempt = self.attempt(key)
+        attempt.filter()
+        status = self.take(attempt, self.cluster.table.row_of[node])
         if not status.ok:
-            explanation.message, explanation.reason = status.message, "Unschedulable"
-            return Decision(pod, "", explanation)
-        self.place(key, node)
-        return Decision(pod, node, explanation)
+            raise ValueError(status.message)
+
+    def attempt(self, key: str) -> Attempt:
+        """An attempt to place a pending pod. Raises KeyError if there is none."""
+        pod = self.pending[key]
+        return Attempt(self.profiles[pod.shape.scheduler_name], self.cluster, pod)
+
+    def take(self, attempt: Attempt, row: int) -> Status:
+        """Places the pod of an attempt on a row, unless a Reserve plugin refuses: then its status."""
+        with Transaction(self.cluster, self.nominator) as transaction:
+            status = transaction.place(attempt.cycle, attempt.profile, row)
+            if status.ok:
+                transaction.commit()
+                self.pending.pop(attempt.pod.key, None)
+        return status
+
+    def schedule(self, key: str) -> Scheduled:
+        """Places a pending pod as the scheduler would, if it fits. Raises KeyError if there is none."""
+        attempt = self.attempt(key)
+        pod = attempt.pod
+        gate = gated_by(attempt.profile, pod)
+        if not gate.ok:
+            return Scheduled(pod, message=gate.message)
+        if not attempt.has_nodes:
+            return Scheduled(pod, message=attempt.message())
+        verdicts = attempt.filter()
+        error = attempt.error()
+        if error is not None or not verdicts.feasible:
+            return Scheduled(pod, message=error.message if error is not None else attempt.message())
+        try:
+            row, _ = attempt.choose(self._rng)
+        except (InvalidScore, PreScoreFailed) as failed:
+            return Scheduled(pod, message=str(failed))
+        status = self.take(attempt, row)
+        if not status.ok:
+            message = one_node_error(status) if status.code.rejects else status.message
+            return Scheduled(pod, message=message, refused_by_reserve=True)
+        return Scheduled(pod, self.cluster.table.names[row], verdicts.feasible)
 
     def queue_order(self) -> list[str]:
         """The pending pods in the order the scheduler would try them: by priority, then as given."""

@@ -8,6 +8,7 @@ from koordsched.framework.profile import Profile
 from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
 from koordsched.queue.hints import HintRegistration, HintTable, every_event
 from koordsched.queue.queue import QueueProfile
+from koordsched.queue.unschedulable import EquivalenceKey
 from koordsched.scheduling.decisions import EXTENDER
 from koordsched.scheduling.equivalencekeys import EquivalenceKeys
 from koordsched.scheduling.timing import HintTimes
@@ -16,10 +17,7 @@ from koordsched.scheduling.waitnotices import WaitNotices
 
 def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, extended: bool) -> QueueProfile[Pod]:
     """What the queue has to know of a profile. `extended`: there are extenders, whose refusals any event may end."""
-    registrations: list[HintRegistration[Pod]] = []
-    for plugin in profile.plugins.values():
-        events = plugin.events_to_register()
-        registrations.extend(every_event(plugin.name) if events is None else events)
+    registrations = _registrations(profile)
     if extended:
         # What an extender waits for nobody knows.
         registrations.extend(every_event(EXTENDER))
@@ -29,6 +27,19 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
         {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
         EquivalenceKeys(profile, hints).of,
     )
+
+
+def equivalence_keys(profile: Profile) -> EquivalenceKey[Pod]:
+    """Which pods the profile cannot tell apart, where there is no queue."""
+    return EquivalenceKeys(profile, HintTable(_registrations(profile))).of
+
+
+def _registrations(profile: Profile) -> list[HintRegistration[Pod]]:
+    registrations: list[HintRegistration[Pod]] = []
+    for plugin in profile.plugins.values():
+        events = plugin.events_to_register()
+        registrations.extend(every_event(plugin.name) if events is None else events)
+    return registrations
 
 
 def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:

@@ -20,7 +20,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
 from koordsched.controllers.controller import ControllerFactory, ControllerHandle
-from koordsched.extender.cycle import ExtendedCycle
+from koordsched.extender.consultation import ExtenderConsultations
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.permit import WaitingPods
@@ -159,8 +159,8 @@ class Scheduler:
         self.cluster.on_event(self.queue.move_all)
         failures = self._failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
-        parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions, self.waiting)
         self._extenders: Extenders | None = None
+        self.consultations: ExtenderConsultations | None = None
         inbox: Inbox | None = None
         shown: ExtenderObjects | None = None
         if resolved.extenders:
@@ -176,14 +176,23 @@ class Scheduler:
                 recorder=recorder,
                 bindings=lanes.elsewhere,
             )
-            extended = ExtendedCycle(
-                *parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox, recorder=recorder
-            )
-            self.cycle: SchedulingCycle = extended
-            self._extended: ExtendedCycle | None = extended
-        else:
-            self.cycle = SchedulingCycle(*parts, clock.monotonic, rng, recorder)
-            self._extended = None
+            # One table of reasons serves all profiles.
+            reasons = self.profiles[names[0]].handle.reasons
+            self.consultations = ExtenderConsultations(self._extenders, inbox, recorder, reasons)
+        self.cycle = SchedulingCycle(
+            self.cluster,
+            self.queue,
+            self.profiles,
+            failures,
+            self.voice,
+            metrics,
+            self.decisions,
+            self.waiting,
+            clock.monotonic,
+            rng,
+            recorder,
+            self.consultations,
+        )
         self.binding = BindingCycle(
             self.cluster,
             self.queue,
@@ -276,9 +285,7 @@ class Scheduler:
                 group.create_task(self.watches.hold(), name="watches")
                 while True:
                     await self.queue.wait_nonempty()
-                    if self._extended is not None:
-                        await self._schedule_waiting()
-                    elif not self._schedule_for_a_while():
+                    if not await self._schedule_for_a_while():
                         for _ in range(FUTILE_ROUNDS):
                             await asyncio.sleep(0)
                     await asyncio.sleep(0)
@@ -303,7 +310,7 @@ class Scheduler:
         if self._extenders is not None:
             await self._extenders.close()
 
-    def _schedule_for_a_while(self) -> bool:
+    async def _schedule_for_a_while(self) -> bool:
         """Scheduling cycles, one after the other, until the time slice is used up.
 
         Or until attempts are in vain: then False, and others should get their turn before the next.
@@ -314,7 +321,7 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return True
-            placement = self.schedule(queued)
+            placement = await self.schedule(queued)
             after = now()
             if placement is not None:
                 self.binding.start(placement)
@@ -325,34 +332,15 @@ class Scheduler:
                 return False
         return True
 
-    def schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        """One attempt at a pod that was just popped: a placement, to be bound, unless that failed."""
+    async def schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
+        """One attempt at a pod that was just popped: an assumed pod, to be bound, unless that failed.
+
+        Nothing is awaited but HTTP extenders.
+        """
         self._recorder.attempt(queued)
         if self.unreadable and self._must_wait(queued):
             return None
-        return self.cycle.schedule_one(queued)
-
-    async def schedule_with_extenders(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        """The same where there are extenders, for which an attempt has to wait."""
-        assert self._extended is not None, "there are extenders"
-        self._recorder.attempt(queued)
-        if self.unreadable and self._must_wait(queued):
-            return None
-        return await self._extended.schedule_with_extenders(queued)
-
-    async def _schedule_waiting(self) -> None:
-        """Scheduling cycles that wait for extenders, for a time slice."""
-        now = self._clock.monotonic
-        end = now() + TIME_SLICE
-        while self.binding.pressing < self._max_binding:
-            queued = self.queue.pop()
-            if queued is None:
-                return
-            placement = await self.schedule_with_extenders(queued)
-            if placement is not None:
-                self.binding.start(placement)
-            if now() >= end:
-                return
+        return await self.cycle.schedule_one(queued)
 
     def _must_wait(self, queued: QueuedPod[Pod]) -> bool:
         """Whether the pod needs what we are not allowed to read; then its owner has been told."""

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from koordsched.cli.explanation_table import print_explanation
+from koordsched.engine.explain import Explanation
 from koordsched.fakecluster.tls import self_signed
-from koordsched.framework.explain import Explanation
 from tests.cli.clusters import bound, node, pod, run, run_json, write
 
 SCORES = {

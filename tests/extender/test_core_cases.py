@@ -109,7 +109,7 @@ async def test_one_state_during_a_cycle():
             await asked.wait()
             embedded.insert(node("late"))
             embedded.insert(pod("q", container(cpu="1")))
-            await until(lambda: len(scheduler.cycle._inbox) >= 2, "the changes in the inbox")
+            await until(lambda: len(scheduler.consultations.inbox) >= 2, "the changes in the inbox")
             assert node_of(embedded, "q") is None
             assert table.count == 2
             assert "uid-default-q" not in {each.uid for each in scheduler.pending_pods()}
@@ -139,7 +139,7 @@ async def test_events_of_the_meantime_count_for_the_pod_in_flight():
         embedded.insert(pod("p"))
         await asked.wait()
         embedded.insert(node("beech"))
-        await until(lambda: len(scheduler.cycle._inbox) > 0, "the node in the inbox")
+        await until(lambda: len(scheduler.consultations.inbox) > 0, "the node in the inbox")
         answer.set()
         await until(lambda: len(service.asked) == 2, "the second attempt")
         incoming = scheduler.queue.counters.incoming

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from koordsched.cli import COMMANDS
-from koordsched.framework.explain import NodeVerdict, Score
+from koordsched.engine.explain import NodeVerdict, Score
 from koordsched.scheduling.advice import Advice, Advised, Change, Remedy
 from tests.cli.clusters import run
 

@@ -17,6 +17,14 @@ def key(pod):
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
+def bind(offline, key, node):
+    """By the API server's word the pod is on this node; nothing is reserved for it, as in the reference."""
+    pod = offline.pending.pop(key)
+    pod.node = node
+    offline.nominator.delete(pod.uid)
+    offline.cluster.set_pod(pod)
+
+
 def decided_alike(offline, pod, world, profile, nominated=()):
     """Compares all that is said about a pod, which the offline scheduler has; returns the reference's outcome.
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tests.embedded import DEFAULT_CONFIG
-from tests.parity.comparing import decided_alike, key
+from tests.parity.comparing import bind, decided_alike, key
 from tests.parity.fresh import fresh_seeds
 from tests.parity.replay import play
 from tests.plugins.harness import scheduler
@@ -75,7 +75,7 @@ class Sequence:
         self.offline.add(pod)
         outcome, expected, found = decided_alike(self.offline, pod, self.world, self.profile, self.nominated)
         if outcome.feasible:
-            self.offline.place(key(pod), min(outcome.any_of))
+            bind(self.offline, key(pod), min(outcome.any_of))
             self.world.place(pod, min(outcome.any_of))
             return
         if expected.status is not None:

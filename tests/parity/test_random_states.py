@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.parity.comparing import decided_alike, key
+from tests.parity.comparing import bind, decided_alike, key
 from tests.parity.fresh import SEED, choose_seed, fresh_seeds, seconds, seed_stream
 from tests.plugins.harness import scheduler
 from tests.reference.profile import profiles_of
@@ -31,7 +31,7 @@ def play(seed, size, attempts=5):
         offline.add(pod)
         expected, _, _ = decided_alike(offline, pod, world, profile)
         if expected.feasible:
-            offline.place(key(pod), min(expected.any_of))
+            bind(offline, key(pod), min(expected.any_of))
             world.place(pod, min(expected.any_of))
             if pod in kinds:
                 # As long as a pod has the shape, what was computed for it stays.

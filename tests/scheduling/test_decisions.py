@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from koordsched.framework.explain import explain
+from koordsched.engine.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.scheduling import decisions as module
 from koordsched.scheduling.decisions import Decisions

@@ -16,7 +16,7 @@ from koordsched.cli.endpoints import metric_options
 from koordsched.cli.simulate import simulate
 from koordsched.client.errors import NotSent
 from koordsched.config.options import Authentication, Authorization, InsecureServing, Metrics, SecureServing
-from koordsched.framework.explain import Explanation, explain
+from koordsched.engine.explain import Explanation, explain
 from koordsched.observability.metric_options import MetricOptionError
 from koordsched.observability.servingtls import ServingError, self_signed
 from tests.embedded import Embedded

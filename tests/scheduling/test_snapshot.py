@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from koordsched import config
-from koordsched.framework.explain import explain
+from koordsched.engine.explain import explain
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.snapshot import snapshot

@@ -13,6 +13,7 @@ from koordsched.cli.daemon import SETTLING
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
+from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
@@ -206,36 +207,29 @@ class Process:
         cycle, take, schedule_one = scheduler.cycle, scheduler.cycle._take, scheduler.cycle.schedule_one
         attempted = invariants.attempted.setdefault(self.name, set())
 
-        def taking(step, profile, queued, row, *more):
+        def taking(attempt, queued, row, started):
             promises, decision = self._nominated_rows(queued.pod), self._decision(row)
             invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
-            placement = take(step, profile, queued, row, *more)
-            if placement is not None:
-                self._check_promises(queued.pod, placement, promises.get(placement.node, ()))
-            return placement
+            outcome = take(attempt, queued, row, started)
+            if isinstance(outcome, AssumedPod):
+                self._check_promises(queued.pod, outcome, promises.get(outcome.node, ()))
+            return outcome
 
-        def observed(queued):
+        async def observed(queued):
             attempted.add(queued.pod.uid)
-            return tell(queued, schedule_one(queued))
-
-        def tell(queued, placement):
+            placement = await schedule_one(queued)
             place = placement.node if placement is not None else "nowhere"
             self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on {place}")
             return placement
 
         cycle._take, cycle.schedule_one = taking, observed
-        if scheduler._extended is not None:
-            self._watch_extended(attempted, tell)
+        if scheduler.consultations is not None:
+            self._watch_consultations(scheduler.consultations.inbox)
 
-    def _watch_extended(self, attempted, tell):
+    def _watch_consultations(self, inbox):
         """With extenders a cycle reads the state of its beginning; what is delivered meanwhile waits in the inbox."""
         scheduler = self.scheduler
-        cycle, inbox = scheduler._extended, scheduler._extended._inbox
-        schedule, hold, release = cycle.schedule_with_extenders, inbox.hold, inbox.release_now
-
-        async def observed(queued):
-            attempted.add(queued.pod.uid)
-            return tell(queued, await schedule(queued))
+        hold, release = inbox.hold, inbox.release_now
 
         def holding():
             self._held = self._knowledge()
@@ -245,7 +239,7 @@ class Process:
             release()
             self._held = None
 
-        cycle.schedule_with_extenders, inbox.hold, inbox.release_now = observed, holding, releasing
+        inbox.hold, inbox.release_now = holding, releasing
         for extender in scheduler._extenders._all:
             extender._post = partial(self.simulation.extender.post, self)
 

@@ -7,7 +7,7 @@ from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.objects import ELASTIC_QUOTAS
-from koordsched.framework.explain import explain
+from koordsched.engine.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.elasticquota.amounts import parse, texts

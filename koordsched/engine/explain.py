@@ -11,12 +11,12 @@ import msgspec
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
+from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import CycleState, ExplainsRefusals
+from koordsched.framework.interface import ExplainsRefusals
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import PluginScores, explain_scores
-from koordsched.framework.status import PASS, Code
+from koordsched.framework.scoring import PluginScores
+from koordsched.framework.status import PASS
 
 
 class Score(msgspec.Struct):
@@ -66,37 +66,33 @@ class Explanation(msgspec.Struct, rename="camel"):
 def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
     """Evaluates the pod on the cluster as it is."""
     result = Explanation(pod.key, profile.name, [], [])
-    for gate in profile.pre_enqueue:
-        status = gate.pre_enqueue(pod)
-        if not status.ok:
-            result.gated_by, result.message, result.reason = gate.name, status.message, "SchedulingGated"
-            return result
-    if not cluster.table.count:
-        result.message, result.reason = NO_NODES, "Unschedulable"
+    gate = gated_by(profile, pod)
+    if not gate.ok:
+        result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
         return result
-    cycle = CycleState(pod)
-    verdicts = profile.filtering.filter(cycle)
+    attempt = Attempt(profile, cluster, pod)
+    if not attempt.has_nodes:
+        result.message, result.reason = attempt.message(), "Unschedulable"
+        return result
+    verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
-    error = first_error(verdicts, profile.handle.reasons)
-    rejection = verdicts.pre_filtered.status
-    if rejection.code is Code.ERROR or error is not None:
-        result.message = (error or rejection).message
-        result.reason = "SchedulerError"
+    error = attempt.error()
+    if error is not None:
+        result.message, result.reason = error.message, "SchedulerError"
         return result
+    rejection = verdicts.pre_filtered.status
     if rejection.code.rejects:
         result.rejected_by = rejection.plugin
         plugin = profile.plugins.get(rejection.plugin)
         if isinstance(plugin, ExplainsRefusals):
             result.refusal = plugin.explain_refusal(pod)
     if not verdicts.feasible:
-        outcome = profile.run_post_filter(cycle, verdicts.codes)
-        text = "" if outcome.status.ok else outcome.status.message
-        result.message = fit_error(cluster.table.count, verdicts, profile.handle.reasons, text)
-        result.reason = "Unschedulable"
+        outcome = attempt.post_filter()
+        result.message, result.reason = attempt.message(outcome), "Unschedulable"
         result.nominated_node = outcome.nominated_node
         result.victims = [victim.key for victim in outcome.victims]
         return result
-    _score(result, profile, cluster, cycle, verdicts)
+    _score(result, attempt)
     return result
 
 
@@ -116,13 +112,12 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
     return nodes
 
 
-def _score(result: Explanation, profile: Profile, cluster: ClusterState, cycle: CycleState, verdicts: Verdicts) -> None:
-    names = cluster.table.names
+def _score(result: Explanation, attempt: Attempt) -> None:
+    names, verdicts = attempt.cluster.table.names, attempt.verdicts
     if verdicts.feasible == 1:
         result.any_of = [names[int(verdicts.rows[0])]]  # chosen without scoring
         return
-    order = [plugin.name for plugin, _ in profile.chains.scores]
-    scored = explain_scores(cycle, cluster.table, verdicts, order)
+    scored = attempt.explain_scores()
     by_name = {node.name: node for node in result.nodes}
     totals: dict[str, int] = {}
     for position, row in enumerate(verdicts.rows.tolist()):

@@ -1,0 +1,10 @@
+"""The engine: how a pod gets a node, the same for every caller.
+
+* `attempt`: one attempt to find a node for a pod: PreFilter and Filter, Score and the choice, PostFilter.
+* `transaction`: the changes that follow, on the live table: place (assume and Reserve), evict, checkpoint, rollback,
+  commit.
+* `plan`: many pods placed one after the other in a transaction.
+
+The scheduling cycle, extenders, `simulate`, `explain`, replay and the benchmarks use these, and nothing else places a
+pod.
+"""

@@ -1,0 +1,100 @@
+"""One attempt to find a node for a pod: what its profile says about every node, and which node it chooses.
+
+It changes nothing; a `Transaction` does what follows from it. What an attempt says holds until the cluster changes.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.bestrows import Totals
+from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.interface import CycleState, PostFilterResult
+from koordsched.framework.profile import Profile
+from koordsched.framework.scoring import PluginScores, decide, explain_scores, totals_of
+from koordsched.framework.status import SUCCESS, Status
+
+
+def gated_by(profile: Profile, pod: Pod) -> Status:
+    """The first PreEnqueue plugin that refuses the pod, with what it says; SUCCESS if none does."""
+    for gate in profile.pre_enqueue:
+        status = gate.pre_enqueue(pod)
+        if not status.ok:
+            return Status(status.code, status.reasons, gate.name)
+    return SUCCESS
+
+
+class Attempt:
+    """The attempt. `filter` comes first; `verdicts` is what it found."""
+
+    __slots__ = ("cluster", "cycle", "pod", "profile", "verdicts")
+
+    verdicts: Verdicts
+
+    def __init__(self, profile: Profile, cluster: ClusterState, pod: Pod) -> None:
+        self.profile = profile
+        self.cluster = cluster
+        self.pod = pod
+        self.cycle = CycleState(pod)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether there is any node; without one nothing is asked (`NO_NODES` is the message)."""
+        return self.cluster.table.count > 0
+
+    def filter(self, *, try_nominated: bool = True) -> Verdicts:
+        """PreFilter and Filter; on the nominated node alone first, if there is one."""
+        self.verdicts = self.profile.filtering.filter(self.cycle, try_nominated=try_nominated)
+        return self.verdicts
+
+    def error(self) -> Status | None:
+        """The first ERROR that a plugin gave: it ends the attempt."""
+        return first_error(self.verdicts, self.profile.handle.reasons)
+
+    def choose(self, rng: Random) -> tuple[int, int | None]:
+        """(row of a feasible node with the highest total, that total); ties are broken by chance.
+
+        The total is None if only one node is feasible, which is taken without scoring. At least one must be.
+        Raises InvalidScore or PreScoreFailed.
+        """
+        if self.cycle.overlay is None:
+            return decide(self.cycle, self.cluster.table, self.verdicts, rng)
+        with self.profile.filtering.overlaid(self.cycle):
+            return decide(self.cycle, self.cluster.table, self.verdicts, rng)
+
+    def totals(self) -> Totals:
+        """The total of every feasible row, in the order of `verdicts.rows`. Raises InvalidScore or PreScoreFailed."""
+        with self.profile.filtering.overlaid(self.cycle):
+            return totals_of(self.cycle, self.cluster.table, self.verdicts)
+
+    def explain_scores(self) -> list[PluginScores]:
+        """Every plugin's scores on the feasible rows, in the order of the profile's score chain."""
+        order = [plugin.name for plugin, _ in self.profile.chains.scores]
+        with self.profile.filtering.overlaid(self.cycle):
+            return explain_scores(self.cycle, self.cluster.table, self.verdicts, order)
+
+    def best_rows(self) -> RowArray:
+        """All feasible rows of the highest total, any of which may be chosen. Raises InvalidScore or PreScoreFailed."""
+        rows = self.verdicts.rows
+        if self.verdicts.feasible > 1:
+            totals = self.totals()
+            rows = rows[np.flatnonzero(totals == totals.max())]
+        return rows
+
+    def post_filter(self) -> PostFilterResult:
+        """What the PostFilter plugins would do about it. Nothing is done yet: `actuate` of the result does."""
+        with self.profile.filtering.overlaid(self.cycle):
+            return self.profile.run_post_filter(self.cycle, self.verdicts.codes)
+
+    def message(self, outcome: PostFilterResult | None = None) -> str:
+        """Why there is no node for the pod, as its condition says it; `outcome` of PostFilter, if that ran."""
+        if not self.has_nodes:
+            return NO_NODES
+        text = outcome.status.message if outcome is not None and not outcome.status.ok else ""
+        return fit_error(self.cluster.table.count, self.verdicts, self.profile.handle.reasons, text)

@@ -1,0 +1,143 @@
+"""A transaction: pods placed and evicted on the live table, step by step, and taken back or kept as a whole.
+
+Placing a pod is assume, then Reserve, in this order everywhere: accountants and observers see the pod on its row before
+Reserve plugins decide what it gets there. Taken back, tables, nominations and the books of plugins are as before; the
+change log has gone on, so that cached verdicts are refreshed.
+
+Legal on the live table because nothing else changes it meanwhile: watch events wait (`ClusterState.in_transaction`),
+and what plugins announce is held back until the commit.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import NamedTuple
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.interface import CycleState
+from koordsched.framework.profile import Profile
+from koordsched.framework.status import SUCCESS, Status
+from koordsched.queue.nominator import Nomination, Nominator
+
+
+class Placed(NamedTuple):
+    """A pod that the transaction placed. `nominated`: the node it had been nominated to, "" if none."""
+
+    cycle: CycleState
+    profile: Profile
+    row: int
+    nominated: str
+    nomination: Nomination[Pod] | None
+
+    @property
+    def pod(self) -> Pod:
+        """The assumed pod."""
+        return self.cycle.pod
+
+
+class _Evicted(NamedTuple):
+    pod: Pod
+    row: int
+    order: tuple[str, ...]
+
+
+class Checkpoint(NamedTuple):
+    """A point to roll back to."""
+
+    steps: int
+    announced: int
+
+
+class Transaction:
+    """To be used as a context: leaving it without `commit` rolls everything back.
+
+    An eviction is hypothetical: it shows what would fit without a pod. The API server still has the pod, so a
+    transaction with evictions in force cannot be committed.
+    """
+
+    __slots__ = ("_cluster", "_nominator", "_open", "_steps")
+
+    def __init__(self, cluster: ClusterState, nominator: Nominator[Pod]) -> None:
+        """Raises RuntimeError inside another transaction."""
+        cluster.begin()
+        self._cluster = cluster
+        self._nominator = nominator
+        self._steps: list[Placed | _Evicted] = []
+        self._open = True
+
+    def place(self, cycle: CycleState, profile: Profile, row: int) -> Status:
+        """Assumes the pod of the cycle on the row, then runs Reserve; what it does not succeed in it takes back.
+
+        SUCCESS, or what the Reserve plugin says that refuses. Raises ValueError for a pod that has a node, and whatever
+        a Reserve plugin raises.
+        """
+        cluster, nominator, pod = self._cluster, self._nominator, cycle.pod
+        nominated = nominator.node_of(pod.uid)
+        cluster.assume(pod, row)
+        step = Placed(cycle, profile, row, nominated, nominator.withdraw(pod.uid) if nominated else None)
+        if profile.reserve_plugins:
+            announced = cluster.announced()
+            try:
+                status = profile.run_reserve(cycle, pod, row)
+            except BaseException:
+                self._take_back(step)
+                cluster.withdraw(announced)
+                raise
+            if not status.ok:
+                self._take_back(step)
+                cluster.withdraw(announced)
+                return status
+        self._steps.append(step)
+        return SUCCESS
+
+    def evict(self, pod: Pod) -> None:
+        """The pod is away from its row. Raises ValueError if it is on none."""
+        row = pod.row
+        self._steps.append(_Evicted(pod, row, self._cluster.evict(pod)))
+
+    def checkpoint(self) -> Checkpoint:
+        """The point that was reached."""
+        return Checkpoint(len(self._steps), self._cluster.announced())
+
+    def rollback(self, to: Checkpoint | None = None) -> None:
+        """Takes back what was done since the checkpoint, last step first; everything if none is given."""
+        steps, announced = to or Checkpoint(0, 0)
+        while len(self._steps) > steps:
+            step = self._steps.pop()
+            if isinstance(step, Placed):
+                self._take_back(step)
+            else:
+                self._cluster.restore(step.pod, step.row, step.order)
+        self._cluster.withdraw(announced)
+
+    def commit(self) -> list[Placed]:
+        """Ends the transaction; the pods stay assumed. Returns them in the order in which they were placed.
+
+        Raises ValueError if an eviction is in force.
+        """
+        placed = [step for step in self._steps if isinstance(step, Placed)]
+        if len(placed) != len(self._steps):
+            raise ValueError("an evicted pod leaves by the API server's word: roll back, then evict it there")
+        self._open = False
+        self._cluster.end()
+        return placed
+
+    def _take_back(self, step: Placed) -> None:
+        step.profile.run_unreserve(step.cycle, step.pod, step.row)
+        self._cluster.forget(step.pod)
+        if step.nomination is not None:
+            self._nominator.reinstate(step.nomination)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open:
+            self._open = False
+            try:
+                self.rollback()
+            finally:
+                self._cluster.end()

@@ -1,0 +1,135 @@
+"""Asking HTTP extenders during one attempt to place a pod (core spec 3.6, 3.9).
+
+While a call is under way changes of the cluster wait in the inbox, so that all steps of the attempt read one state; no
+other pod is taken, as in upstream's serial cycle, while bindings, leases and everything else go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from koordsched.cluster.pod import Pod
+from koordsched.engine.attempt import Attempt
+from koordsched.extender.client import ExtenderError, HttpExtender
+from koordsched.extender.extenders import Extenders
+from koordsched.extender.transientreasons import TransientReasons
+from koordsched.framework.bestrows import Totals
+from koordsched.framework.filtering import Verdicts
+from koordsched.framework.interface import PostFilterResult
+from koordsched.framework.preemption import PreemptionOffer
+from koordsched.framework.status import Code, ReasonTable, Status
+from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.recording import Recorder
+
+_log = logging.getLogger(__name__)
+
+
+class ExtenderConsultations:
+    """Begins consultations, one at a time. `reasons`: one table serves all profiles."""
+
+    def __init__(self, extenders: Extenders, inbox: Inbox, recorder: Recorder, reasons: ReasonTable) -> None:
+        self.extenders = extenders
+        self.inbox = inbox
+        self.recorder = recorder
+        self.said = TransientReasons(reasons)
+
+    def __call__(self, pod: Pod) -> ExtenderConsultation | None:
+        """A consultation about the pod; None if no extender is interested in it."""
+        interested = self.extenders.interested_in(pod)
+        if not interested:
+            return None
+        self.inbox.hold()
+        return ExtenderConsultation(self, interested)
+
+
+class ExtenderConsultation:
+    """`koordsched.scheduling.cycle.Consultation`: what the interested extenders say. Calls may raise ExtenderError."""
+
+    def __init__(self, consultations: ExtenderConsultations, interested: Sequence[HttpExtender]) -> None:
+        self._extenders = consultations.extenders
+        self._inbox = consultations.inbox
+        self._recorder = consultations.recorder
+        self._said = consultations.said
+        self._interested = interested
+
+    async def end(self) -> None:
+        """The attempt has come to its decision: changes that waited are applied."""
+        self._said.clear()
+        await self._recorder.let_in(self._inbox.release)
+
+    def abandon(self) -> None:
+        """The attempt is cancelled: the same, at once."""
+        self._said.clear()
+        self._inbox.release_now()
+
+    async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
+        """The plugins' verdicts, less the nodes that extenders refuse; the nominated node alone comes first."""
+        nominated = attempt.pod.nominated_node
+        if not nominated or not _is_alone(attempt, nominated):
+            return await self._ask_filters(attempt)
+        try:
+            asked = await self._ask_filters(attempt)
+            if asked.feasible:
+                return asked
+        except ExtenderError as error:
+            _log.warning("evaluation of %s on nominated node %s failed: %s", attempt.pod.key, nominated, error)
+        filter_again()
+        return await self._ask_filters(attempt)
+
+    async def _ask_filters(self, attempt: Attempt) -> Verdicts:
+        verdicts = attempt.verdicts
+        if not verdicts.feasible or attempt.error() is not None:
+            return verdicts
+        rows = verdicts.rows
+        table = attempt.cluster.table
+        left, refusals = await self._extenders.filter(attempt.pod, table, rows.tolist(), self._interested)
+        if len(left) == len(rows):
+            return verdicts
+        codes = verdicts.codes.copy()
+        refused = np.setdiff1d(rows, np.array(left, dtype=np.intp))
+        refusals.write(codes, refused, attempt.profile.handle.reasons, self._said)
+        attempt.verdicts = Verdicts(codes, verdicts.plan, verdicts.pre_filtered, None, len(left))
+        return attempt.verdicts
+
+    async def prioritize(self, attempt: Attempt) -> Totals | None:
+        """What extenders add to the total of each feasible row, in the order of `verdicts.rows`; None for nothing."""
+        rows = attempt.verdicts.rows.tolist()
+        return await self._extenders.prioritize(attempt.pod, attempt.cluster.table, rows, self._interested)
+
+    async def post_filter(self, attempt: Attempt) -> PostFilterResult:
+        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
+        chain = attempt.profile.post_filter(attempt.cycle, attempt.verdicts.codes)
+        try:
+            result = next(chain)
+            while True:
+                if isinstance(result, PreemptionOffer):
+                    result = await self._agreed(attempt, result)
+                result = chain.send(result)
+        except StopIteration as end:
+            outcome: PostFilterResult = end.value
+            return outcome
+
+    async def _agreed(self, attempt: Attempt, offer: PreemptionOffer) -> PostFilterResult:
+        if not any(extender.preempts for extender in self._interested):
+            return offer
+        cluster = attempt.cluster
+        try:
+            left = await self._extenders.preempt(
+                attempt.pod,
+                cluster.table,
+                offer.candidates(),
+                lambda node: cluster.pods_on(cluster.table.row_of[node]),
+                self._interested,
+            )
+        except ExtenderError as error:
+            return PostFilterResult(Status(Code.ERROR, (str(error),)))
+        return offer.choose(left)
+
+
+def _is_alone(attempt: Attempt, node: str) -> bool:
+    """Whether this is the only feasible node."""
+    verdicts = attempt.verdicts
+    return verdicts.feasible == 1 and attempt.cluster.table.names[int(verdicts.rows[0])] == node

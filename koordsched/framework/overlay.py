@@ -1,0 +1,79 @@
+"""Overlay: rows that read differently for one pod, such as nodes with a reservation that the pod may use.
+
+It is one world in which these rows are different, unlike a dry run, where each row is a world of its own. A PreFilter
+plugin says which pods count as away from a row, and which as there. The runtime applies this through the accountants
+while it filters and scores the pod, so that every plugin sees it. Only these rows leave the cached verdicts, and what
+is found about them is never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+
+if TYPE_CHECKING:
+    from koordsched.framework.interface import CycleState, PodFilter
+
+
+class Overlay:
+    """The differences, by row, in the order in which they were made."""
+
+    __slots__ = ("_changes",)
+
+    def __init__(self) -> None:
+        self._changes: dict[int, list[tuple[Pod, int]]] = {}
+
+    def without(self, row: int, pod: Pod) -> None:
+        """The row reads as if this pod, which counts against it, were away."""
+        self._changes.setdefault(row, []).append((pod, -1))
+
+    def with_pod(self, row: int, pod: Pod) -> None:
+        """The row reads as if this pod were there."""
+        self._changes.setdefault(row, []).append((pod, 1))
+
+    @property
+    def rows(self) -> RowArray:
+        """The rows that differ, in ascending order."""
+        return np.array(sorted(self._changes), dtype=np.intp)
+
+    def covers(self, row: int) -> bool:
+        """Whether the row differs."""
+        return row in self._changes
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    @contextmanager
+    def applied(self, cluster: ClusterState, cycle: CycleState, filters: Sequence[PodFilter] = ()) -> Iterator[None]:
+        """Inside, the table reads this way, and the cycle state of these filters agrees with it."""
+        told: list[tuple[Pod, int, int]] = []
+        with cluster.what_if() as hypothesis:
+            try:
+                for row, changes in self._changes.items():
+                    for other, sign in changes:
+                        if sign > 0:
+                            hypothesis.add(other, row)
+                        else:
+                            hypothesis.remove(other, row)
+                        for plugin in filters:
+                            _tell(plugin, cycle, other, row, sign)
+                        told.append((other, row, sign))
+                yield
+            finally:
+                for other, row, sign in reversed(told):
+                    for plugin in filters:
+                        _tell(plugin, cycle, other, row, -sign)
+
+
+def _tell(plugin: PodFilter, cycle: CycleState, other: Pod, row: int, sign: int) -> None:
+    if sign > 0:
+        plugin.add_pod(cycle, cycle.pod, other, row)
+    else:
+        plugin.remove_pod(cycle, cycle.pod, other, row)
