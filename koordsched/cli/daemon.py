@@ -256,7 +256,7 @@ class Daemon:
     def _make_elector(self, transport: NetworkTransport, lanes: Lanes, metrics: Metrics) -> Elector:
         given = self._resolved.leader_election
         events = LeaseEvents(
-            LaneEventSink(lanes, "api/v1", self._resolved.content_type),
+            LaneEventSink(lanes, "/api/v1"),
             self._clock.wall,
             component=self._resolved.profiles[0].scheduler_name,
             namespace=given.resource_namespace,

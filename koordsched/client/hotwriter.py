@@ -123,7 +123,7 @@ class HotWriter:
             self._build_head()
         body = request.body
         head = (
-            f"{request.method} {self._prefix}{request.target}{self._head}Accept: {request.accept}\r\n"
+            f"{request.method} {self._prefix}{request.target}{self._head}"
             f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
         )
         if request.headers:
@@ -138,6 +138,7 @@ class HotWriter:
         self._prefix = settings.server.path
         self._head = (
             f" HTTP/1.1\r\nHost: {settings.server.netloc.rpartition('@')[2]}\r\nUser-Agent: {self._user_agent}\r\n"
+            "Accept: application/json\r\n"
         )
         if settings.authorization:
             self._head += f"Authorization: {settings.authorization}\r\n"

@@ -119,12 +119,7 @@ class InMemoryTransport:
         if request.fence is not None and not request.fence():
             raise Fenced(f"{request.method} {request.target} withheld: not the leader")
         url = urlsplit(request.target)
-        sent = {
-            "accept": request.accept,
-            "content-type": request.content_type,
-            **self._headers,
-            **(request.headers or {}),
-        }
+        sent = {"content-type": request.content_type, **self._headers, **(request.headers or {})}
         headers = {name.lower(): value for name, value in sent.items()}
         call = Call(request.method, url.path, dict(parse_qsl(url.query, True)), headers, request.body)
 

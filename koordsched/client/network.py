@@ -39,7 +39,7 @@ class NetworkTransport:
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing a list costs server and client more than the bytes do inside a cluster's network.
-            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+            headers={"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
             auto_decompress=True,
             read_bufsize=READ_BUFFER,
         )
@@ -170,7 +170,7 @@ class NetworkTransport:
     async def _start(self, request: Request) -> aiohttp.ClientResponse:
         connection = self._connection
         settings = connection.settings
-        headers = {"Accept": request.accept, **(request.headers or {})}
+        headers = dict(request.headers or {})
         if settings.authorization:
             headers["Authorization"] = settings.authorization
         if request.body:

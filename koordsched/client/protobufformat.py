@@ -13,7 +13,7 @@ import msgspec
 
 from koordsched.api.decoding import DecodeError
 from koordsched.api.protobuf.decoding import ProtobufDecoder
-from koordsched.api.protobuf.envelope import FRAME_HEAD, event_of, list_of, opened
+from koordsched.api.protobuf.envelope import event_of, list_of, opened
 from koordsched.api.protobuf.fields import MEDIA_TYPE
 from koordsched.client.transport import JSON
 from koordsched.client.wireformat import HasMeta, Meta, Page, Unreadable
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 LONGEST_FRAME = 64 << 20
 """Bytes of one event; no object is so large (etcd takes 1.5 MB), so what says so is no watch."""
+
+_LENGTH = 4
+"""Bytes before each frame that say how long it is, the highest first (apimachinery `pkg/util/framer`)."""
 
 
 def is_protobuf(headers: Mapping[str, str]) -> bool:
@@ -39,7 +42,7 @@ class FrameSplitter:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
-        self._needed = FRAME_HEAD
+        self._needed = _LENGTH
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The frames completed by this chunk. Raises Unreadable if one claims to be longer than any object."""
@@ -49,18 +52,18 @@ class FrameSplitter:
             return []
         data = b"".join(self._parts)
         frames, at = [], 0
-        while len(data) - at >= FRAME_HEAD:
-            start = at + FRAME_HEAD
+        while len(data) - at >= _LENGTH:
+            start = at + _LENGTH
             length = int.from_bytes(data[at:start], "big")
             if length > LONGEST_FRAME:
                 raise Unreadable(f"an event of {length} bytes")
             if len(data) - start < length:
-                self._needed = FRAME_HEAD + length
+                self._needed = _LENGTH + length
                 break
             at = start + length
             frames.append(data[start:at])
         else:
-            self._needed = FRAME_HEAD
+            self._needed = _LENGTH
         self._parts = [data[at:]]
         self._size = len(data) - at
         return frames

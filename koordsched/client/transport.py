@@ -32,13 +32,12 @@ class Response(NamedTuple):
 class Request:
     """One request, complete with everything needed to repeat it.
 
-    `target` is the path with its query, already encoded; `accept` says which encodings the answer may have. `timeout`
-    is in seconds and covers the whole exchange.
+    `target` is the path with its query, already encoded. `timeout` is in seconds and covers the whole exchange.
     `fence` is asked at the last moment before the bytes are handed to a socket; when it says no, nothing is sent and
     the outcome is `Fenced`.
     """
 
-    __slots__ = ("accept", "body", "content_type", "fence", "headers", "method", "target", "timeout")
+    __slots__ = ("body", "content_type", "fence", "headers", "method", "target", "timeout")
 
     def __init__(
         self,
@@ -49,7 +48,6 @@ class Request:
         timeout: float = DEFAULT_TIMEOUT,
         headers: Mapping[str, str] | None = None,
         fence: Callable[[], bool] | None = None,
-        accept: str = JSON,
     ) -> None:
         self.method = method
         self.target = target
@@ -58,7 +56,6 @@ class Request:
         self.timeout = timeout
         self.headers = headers
         self.fence = fence
-        self.accept = accept
 
 
 Done = Callable[["Response | ClientError"], None]

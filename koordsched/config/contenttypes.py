@@ -1,4 +1,4 @@
-"""Which encodings of objects to ask the API server for, and to send."""
+"""Which encodings of objects to ask the API server for."""
 
 from __future__ import annotations
 
@@ -21,14 +21,8 @@ def accept_header(connection: ClientConnectionConfiguration) -> str:
     return ",".join(readable) or JSON
 
 
-def content_type_of(connection: ClientConnectionConfiguration) -> str:
-    """The encoding of what is created: the `contentType` of the configuration if we can write it, otherwise JSON."""
-    type_ = connection.content_type.partition(";")[0].strip()
-    return type_ if type_ in KNOWN else JSON
-
-
 def unknown_types(connection: ClientConnectionConfiguration) -> list[str]:
-    """Content types in the configuration that we know nothing of."""
+    """Content types in the configuration that we cannot read."""
     named = f"{connection.accept_content_types},{connection.content_type}".split(",")
     types = [entry.partition(";")[0].strip() for entry in named]
     return [type_ for type_ in dict.fromkeys(types) if type_ and type_ not in (*KNOWN, "*/*", "application/*")]

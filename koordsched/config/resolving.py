@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from koordsched.config.catalog import IN_TREE, PluginCatalog
-from koordsched.config.contenttypes import JSON, accept_header, content_type_of
+from koordsched.config.contenttypes import JSON, accept_header
 from koordsched.config.defaults import DEFAULT_BURST, DEFAULT_QPS
 from koordsched.config.errors import ConfigError, aggregate
 from koordsched.config.feature_gates import FeatureGates
@@ -59,8 +59,6 @@ class Resolved:
     delay_cache_until_active: bool
     accept: str = JSON
     """The Accept header of lists and watches of built-in kinds."""
-    content_type: str = JSON
-    """The encoding of built-in objects that are created."""
     features: frozenset[str] = frozenset()
     """The feature gates that are on."""
 
@@ -93,7 +91,6 @@ def resolve(
         kubeconfig=configuration.client_connection.kubeconfig,
         rate_limit=_rate_limit(configuration.client_connection),
         accept=accept_header(configuration.client_connection),
-        content_type=content_type_of(configuration.client_connection),
         pod_initial_backoff=float(configuration.pod_initial_backoff_seconds),
         pod_max_backoff=float(configuration.pod_max_backoff_seconds),
         enable_profiling=configuration.enable_profiling,

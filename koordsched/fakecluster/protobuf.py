@@ -1,7 +1,7 @@
 """Request bodies in Kubernetes' protobuf encoding, turned into JSON.
 
 Go clients prefer it for built-in kinds, kubectl's `create` commands and schedulers among them. Answers are JSON, which
-those clients accept too (for others, see `protobufanswers`). Envelope and field numbers: `koordsched.api.protobuf`.
+those clients accept too (for others, see `protobufanswers`). Field numbers: `koordsched.api.protobuf`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 import orjson
 from google.protobuf import message as protobuf
 
-from koordsched.api.decoding import DecodeError
-from koordsched.api.protobuf.envelope import described
 from koordsched.api.protobuf.fields import (
     FIELDS_V1,
     INT_OR_STRING,
@@ -26,8 +24,8 @@ from koordsched.api.protobuf.fields import (
     Field,
     messages,
 )
-from koordsched.api.protobuf.messages import whole_message
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
+from koordsched.fakecluster.protobufmessages import described, whole_message
 from koordsched.fakecluster.schemas import definitions
 
 Convert = Callable[[Any], Any]
@@ -59,7 +57,7 @@ def to_json(body: bytes) -> bytes:
             raise BadProtobuf(f"no protobuf form is known of {form}")
         obj = _plain(whole_message(definition).FromString(raw), definition)
         return orjson.dumps({"apiVersion": api_version, "kind": kind, **obj})
-    except (DecodeError, protobuf.DecodeError) as problem:
+    except protobuf.DecodeError as problem:
         raise BadProtobuf(str(problem)) from None
     except (OverflowError, ValueError) as problem:
         raise BadProtobuf(f"a value that JSON cannot have: {problem}") from None

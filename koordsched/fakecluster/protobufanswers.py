@@ -11,12 +11,12 @@ from functools import cache
 
 import orjson
 
-from koordsched.api.protobuf.encoding import ProtobufEncoder
-from koordsched.api.protobuf.envelope import Envelope, list_message, watch_frame
 from koordsched.api.protobuf.fields import MEDIA_TYPE, META, Field, messages
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.messages import Request, Response, error_response
 from koordsched.fakecluster.protobuf import kinds
+from koordsched.fakecluster.protobufencoding import ProtobufEncoder
+from koordsched.fakecluster.protobufmessages import enveloped, list_message, watch_frame
 from koordsched.fakecluster.resources import Object
 
 _ALSO_JSON = ("application/json", "application/*", "*/*")
@@ -88,7 +88,7 @@ def encoded(body: bytes) -> bytes:
 
 def _enveloped(obj: Object) -> bytes:
     api_version, kind = obj.get("apiVersion", "v1"), obj.get("kind", "")
-    return _envelope(api_version, kind)(_top(obj, api_version, kind))
+    return enveloped(api_version, kind, _top(obj, api_version, kind))
 
 
 def _top(obj: Object, api_version: str, kind: str) -> bytes:
@@ -124,4 +124,3 @@ def _part(obj: Object, field: Field, encode: ProtobufEncoder) -> bytes:
 
 
 _encoder = cache(ProtobufEncoder)
-_envelope = cache(Envelope)

@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from koordsched.observability.eventrecorder import EventRecorder
 from koordsched.observability.eventwire import (
     EventKey,
     TimeFormat,
+    encode_event,
     encode_series_patch,
     event_name,
     event_namespace,
     nanoseconds,
-    new_event,
     reporting_instance,
 )
 from koordsched.observability.lossreport import LossReport
@@ -61,8 +61,8 @@ class Clock(Protocol):
 class EventSink(Protocol):
     """Writes events. Neither method blocks or raises; both call `on_result` exactly once, now or later."""
 
-    def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
-        """POSTs an Event, given as JSON has it, without apiVersion and kind."""
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+        """POSTs an Event."""
 
     def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
         """Merge-patches an Event."""
@@ -273,7 +273,7 @@ class EventBroadcaster:
         if patching:
             self._sink.patch(namespace, event.name, encode_series_patch(count, last_time), on_result)
             return
-        made = new_event(
+        body = encode_event(
             name=event.name,
             key=event.key,
             instance=event.instance,
@@ -282,7 +282,7 @@ class EventBroadcaster:
             count=count,
             last_time=last_time,
         )
-        self._sink.create(namespace, made, on_result)
+        self._sink.create(namespace, body, on_result)
 
     def _written(self, event: _Event, status: int, count: int, patching: bool) -> None:
         self._in_flight -= 1

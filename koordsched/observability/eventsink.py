@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
-from koordsched.client.bodies import body_format, creation
 from koordsched.client.errors import ApiError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import JSON, MERGE_PATCH, Request, Response
@@ -14,21 +11,20 @@ from koordsched.observability.events import OnResult
 
 
 class LaneEventSink:
-    """`EventSink` for one API: `api` is `apis/events.k8s.io/v1`, or `api/v1` for the events about the Lease."""
+    """`EventSink` for one API: `api` is `/apis/events.k8s.io/v1`, or `/api/v1` for the events about the Lease."""
 
-    def __init__(self, lanes: Lanes, api: str = "apis/events.k8s.io/v1", content_type: str = JSON) -> None:
+    def __init__(self, lanes: Lanes, api: str = "/apis/events.k8s.io/v1") -> None:
         self._lanes = lanes
         self._api = api
-        self._body = body_format(api, "Event", content_type)
 
-    def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
         """POSTs an Event."""
-        self._submit(creation(f"/{self._api}/namespaces/{namespace}/events", self._body, event), on_result)
+        self._submit(Request("POST", f"{self._api}/namespaces/{namespace}/events", body, JSON), on_result)
 
     def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
         """Merge-patches an Event."""
         self._submit(
-            Request("PATCH", f"/{self._api}/namespaces/{namespace}/events/{name}", body, MERGE_PATCH), on_result
+            Request("PATCH", f"{self._api}/namespaces/{namespace}/events/{name}", body, MERGE_PATCH), on_result
         )
 
     def _submit(self, request: Request, on_result: OnResult) -> None:

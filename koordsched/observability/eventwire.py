@@ -1,4 +1,4 @@
-"""Events on the wire: Events to create, series patches, names and notes (core spec 5.2)."""
+"""Events on the wire: events.k8s.io/v1 bodies, series patches, names and notes (core spec 5.2)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TimeFormat:
         return self._text
 
 
-def new_event(
+def encode_event(
     *,
     name: str,
     key: EventKey,
@@ -108,9 +108,11 @@ def new_event(
     time: str,
     count: int,
     last_time: str,
-) -> dict[str, Any]:
-    """An Event to be created. `time` and `last_time` are MicroTimes; `count` above 1 makes it a series."""
-    event: dict[str, Any] = {
+) -> bytes:
+    """The body of a create. `time` and `last_time` are MicroTimes; `count` above 1 makes it a series."""
+    body: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
         "metadata": {"name": name, "namespace": event_namespace(key.regarding)},
         "eventTime": time,
         "reportingController": key.controller,
@@ -122,10 +124,10 @@ def new_event(
         "type": key.type,
     }
     if key.related is not None:
-        event["related"] = _reference(key.related)
+        body["related"] = _reference(key.related)
     if count > 1:
-        event["series"] = {"count": count, "lastObservedTime": last_time}
-    return event
+        body["series"] = {"count": count, "lastObservedTime": last_time}
+    return orjson.dumps(body)
 
 
 def encode_series_patch(count: int, last_time: str) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
+
+import orjson
 
 from koordsched.observability.escaping import printable
 from koordsched.observability.events import OnResult
@@ -15,11 +17,8 @@ REASON = "LeaderElection"
 class CoreEventSink(Protocol):
     """Creates core/v1 Events (`/api/v1/namespaces/{namespace}/events`); does not block or raise."""
 
-    def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
-        """POSTs an Event, given as JSON has it, without apiVersion and kind.
-
-        It calls `on_result` once with the status, 0 for no answer.
-        """
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+        """POSTs an Event and calls `on_result` once with the status, 0 for no answer."""
 
 
 class LeaseEvents:
@@ -58,7 +57,9 @@ class LeaseEvents:
             "apiVersion": "coordination.k8s.io/v1",
             "resourceVersion": resource_version,
         }
-        event = {
+        body = {
+            "kind": "Event",
+            "apiVersion": "v1",
             "metadata": {"name": event_name(self._lease, now), "namespace": self._namespace},
             "involvedObject": {field: value for field, value in lease.items() if value},
             "reason": REASON,
@@ -71,7 +72,7 @@ class LeaseEvents:
             "reportingComponent": self._component,
             "reportingInstance": "",
         }
-        self._sink.create(self._namespace, event, self._answered)
+        self._sink.create(self._namespace, orjson.dumps(body), self._answered)
 
     def _answered(self, status: int) -> None:
         if not 200 <= status < 300:

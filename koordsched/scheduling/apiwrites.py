@@ -15,7 +15,6 @@ import orjson
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
-from koordsched.client.bodies import body_format, creation
 from koordsched.client.errors import (
     Ambiguous,
     ApiError,
@@ -29,7 +28,7 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
+from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
 from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
@@ -48,27 +47,30 @@ def _pod_path(pod: Pod) -> str:
 
 
 class ApiWrites:
-    """Writes through the lanes. `content_type`: of new objects; changes are patches, which are always JSON."""
+    """Writes through the lanes."""
 
-    def __init__(self, lanes: Lanes, transport: Transport, content_type: str = JSON) -> None:
+    def __init__(self, lanes: Lanes, transport: Transport) -> None:
         self._lanes = lanes
         self._transport = transport
-        self._binding = body_format("api/v1", "Binding", content_type)
 
     # --- binding ---------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
-        binding = {
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"kind": "Node", "name": node},
-        }
-        request = creation(f"{_pod_path(pod)}/binding", self._binding, binding)
+        path = f"{_pod_path(pod)}/binding"
+        body = orjson.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+                "target": {"kind": "Node", "name": node},
+            }
+        )
         waits = pauses()
         doubtful = False
         while True:
             try:
-                await self._lanes.submit(Lane.BINDING, request)
+                await self._lanes.submit(Lane.BINDING, Request("POST", path, body))
                 return
             except Conflict as error:
                 # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.

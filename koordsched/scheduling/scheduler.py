@@ -113,10 +113,8 @@ class Scheduler:
         self.cluster = ClusterState()
         self.waiting = WaitingPods()
         self._pending = PendingPods(self.cluster)
-        self.writes = ApiWrites(lanes, transport, resolved.content_type)
-        self.events = EventBroadcaster(
-            LaneEventSink(lanes, content_type=resolved.content_type), clock, rng, hostname=hostname
-        )
+        self.writes = ApiWrites(lanes, transport)
+        self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
         names = [profile.scheduler_name for profile in resolved.profiles]
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall, self._pending.by_uid)
         self.voice: Speaker = voice or UserVoice({name: self.events.recorder(name) for name in names}, self._status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -35,8 +35,8 @@ class Sink:
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     held: list[OnResult] = field(default_factory=list)
 
-    def create(self, namespace: str, event: Mapping[str, Any], on_result: OnResult) -> None:
-        self._take(("create", namespace, dict(event)), on_result)
+    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
+        self._take(("create", namespace, orjson.loads(body)), on_result)
 
     def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
         self._take(("patch", f"{namespace}/{name}", orjson.loads(body)), on_result)
@@ -103,6 +103,8 @@ def test_scheduled() -> None:
     assert (verb, namespace) == ("create", "shop")
     assert body["metadata"].pop("name") == f"web.{1893456000001000000:x}"
     assert body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
         "metadata": {"namespace": "shop"},
         "eventTime": "2030-01-01T00:00:00.001000Z",
         "reportingController": "default-scheduler",
@@ -471,6 +473,8 @@ def test_lease_events() -> None:
     (verb, namespace, body), (_, _, second) = sink.requests
     assert (verb, namespace, events.lost) == ("create", "kube-system", 1)
     assert body == {
+        "kind": "Event",
+        "apiVersion": "v1",
         "metadata": {"name": f"kube-scheduler.{1893456000250000000:x}", "namespace": "kube-system"},
         "involvedObject": {
             "kind": "Lease",

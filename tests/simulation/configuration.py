@@ -6,7 +6,6 @@ from pathlib import Path
 
 from koordsched import config
 from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
-from koordsched.client.transport import JSON
 from koordsched.config import catalog, resolving
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.controllers import IN_TREE as CONTROLLERS
@@ -48,8 +47,7 @@ def _resolved(text):
 
 
 def _document(plan):
-    only = {"acceptContentTypes": PROTOBUF} if plan.in_protobuf else {"contentType": JSON}
-    basis = {**PLAIN, "clientConnection": only}
+    basis = {**PLAIN, "clientConnection": {"acceptContentTypes": PROTOBUF}} if plan.in_protobuf else PLAIN
     if not plan.features:
         return basis
     plugins, args = {}, []

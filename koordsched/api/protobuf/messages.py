@@ -1,15 +1,14 @@
-"""Message classes of the protobuf library: for layouts, where what it parses is what the wire types read, and whole."""
+"""Message classes of the protobuf library for layouts: what it parses is what the wire types read, and nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from koordsched.api.protobuf.fields import QUANTITY, TIME, Field, messages
-from koordsched.api.protobuf.layout import Layout
+from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
+from koordsched.api.protobuf.layout import Layout, Member
 
 _Proto = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
@@ -39,35 +38,20 @@ def message_class(layouts: Sequence[Layout]) -> Any:
     for layout in layouts:
         message = file.message_type.add(name=layout.name)
         for member in layout.members:
-            _add(message, layout.name, member.name, member.source, _kind_of(member.source, member.layout))
+            _add(message, layout.name, member)
         for outer, members in layout.inline:
             name = f"{layout.name}{outer.name}"
             embedded = file.message_type.add(name=name)
             for member in members:
-                _add(embedded, name, member.name, member.source, _kind_of(member.source, member.layout))
+                _add(embedded, name, member)
             _add_field(message, outer.name, outer.number, name, _Proto.LABEL_OPTIONAL)
     return _classes(file)[layouts[0].name]
 
 
-@cache
-def whole_message(definition: str) -> Any:
-    """The class of a message with all of its fields, under their names in JSON, by OpenAPI definition."""
+def plain_messages(messages: Mapping[str, Parts]) -> dict[str, Any]:
+    """The classes of messages that are written down here, by name; they may hold each other."""
     file = _file()
-    found = [definition]
-    for owner in found:
-        message = file.message_type.add(name=_flat(owner))
-        for field in messages()[owner]:
-            is_message = field.kind in messages()
-            _add(message, _flat(owner), field.name, field, _flat(field.kind) if is_message else field.kind)
-            if is_message and field.kind not in found:
-                found.append(field.kind)
-    return _classes(file)[_flat(definition)]
-
-
-def plain_messages(written: Mapping[str, Parts]) -> dict[str, Any]:
-    """The classes of messages that are written down where they are used, by name; they may hold each other."""
-    file = _file()
-    for name, parts in written.items():
+    for name, parts in messages.items():
         _add_plain(file, name, parts)
     return _classes(file)
 
@@ -95,16 +79,18 @@ def _add_plain(file: descriptor_pb2.FileDescriptorProto, name: str, parts: Parts
         _add_field(message, field, number, kind.removesuffix("[]"), label)
 
 
-def _add(message: descriptor_pb2.DescriptorProto, owner: str, name: str, source: Field, kind: str) -> None:
+def _add(message: descriptor_pb2.DescriptorProto, owner: str, member: Member) -> None:
+    source = member.source
+    kind = _kind_of(source, member.layout)
     if source.form == "map":
+        name = "".join(part.capitalize() for part in member.name.split("_")) + "Entry"
         # Entries, not a map of the library, which forgets their order: decisions must not depend on hashes.
-        entry_name = "".join(part.capitalize() for part in name.split("_")) + "Entry"
-        entry = message.nested_type.add(name=entry_name)
+        entry = message.nested_type.add(name=name)
         _add_field(entry, "key", 1, "string", _Proto.LABEL_OPTIONAL)
         _add_field(entry, "value", 2, kind, _Proto.LABEL_OPTIONAL)
-        kind = f"{owner}.{entry_name}"
-    is_many = source.form in ("list", "map")
-    _add_field(message, name, source.number, kind, _Proto.LABEL_REPEATED if is_many else _Proto.LABEL_OPTIONAL)
+        kind = f"{owner}.{name}"
+    label = _Proto.LABEL_REPEATED if source.form else _Proto.LABEL_OPTIONAL
+    _add_field(message, member.name, source.number, kind, label)
 
 
 def _kind_of(source: Field, layout: Layout | None) -> str:
@@ -126,10 +112,6 @@ def _add_field(
     else:
         added.type = _Proto.TYPE_MESSAGE
         added.type_name = f".{_PACKAGE}.{kind}"
-
-
-def _flat(definition: str) -> str:
-    return definition.replace(".", "_")
 
 
 def _short(definition: str) -> str:

@@ -20,7 +20,7 @@ from koordsched.api.protobuf.fields import (
     Field,
     messages,
 )
-from koordsched.api.protobuf.messages import whole_message
+from koordsched.fakecluster.protobufmessages import whole_message
 
 Shape = Callable[[Any], Any]
 """Makes what the library takes of what JSON has."""
