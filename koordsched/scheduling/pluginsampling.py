@@ -1,59 +1,115 @@
-"""plugin_execution_duration_seconds: what one plugin costs on one node, measured in a tenth of the cycles.
+"""plugin_execution_duration_seconds: how long the calls of plugins take, measured in a tenth of the cycles.
 
-Upstream times a plugin's call for a node. Here calls cover many nodes or none at all (kept verdicts), so a
-sampled cycle asks every plugin that took part once more, about the node that was chosen.
+Upstream times a plugin's call for a node. Here a call covers many nodes, and there is none where verdicts are kept. For
+a sampled cycle each plugin's methods are covered by ones that measure the call; the other cycles know nothing of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from koordsched.cluster.nodetable import NodeTable
-from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import CycleState
-from koordsched.observability.instruments import Histogram
+from koordsched.framework.interface import (
+    Permit,
+    Plugin,
+    PodFilter,
+    PodScore,
+    PostFilter,
+    PostFilterResult,
+    PreFilter,
+    Reserve,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
+)
+from koordsched.framework.profile import Profile
+from koordsched.framework.status import Code, ReasonTable, Status
 from koordsched.observability.metrics import Metrics
 
 EVERY = 10
 """One cycle in so many is sampled."""
 
+_FILTER = "Filter"
+
+_POINTS: tuple[tuple[type[Plugin], str, str], ...] = (
+    (PreFilter, "pre_filter", "PreFilter"),
+    (ShapePreFilter, "pre_filter_shape", "PreFilter"),
+    (PodFilter, "filter", _FILTER),
+    (ShapeFilter, "filter_rows", _FILTER),
+    (PostFilter, "post_filter", "PostFilter"),
+    (PodScore, "pre_score", "PreScore"),
+    (PodScore, "score", "Score"),
+    (ShapeScore, "score_rows", "Score"),
+    (Reserve, "reserve", "Reserve"),
+    (Reserve, "unreserve", "Unreserve"),
+    (Permit, "permit", "Permit"),
+)
+"""The methods of a scheduling cycle and their extension points."""
+
+_Timed = tuple[Plugin, str, Callable[..., Any]]
+"""A plugin, one of its methods, and what measures it."""
+
 
 class PluginSampling:
-    """Decides which cycles are sampled, and samples them. `clock`: seconds fit for durations."""
+    """Decides which cycles are sampled, and measures them. `clock`: seconds fit for durations."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
         self._cycles = 0
-        self._bound: dict[tuple[str, str], Histogram] = {}
+        self._timed: dict[str, list[_Timed]] = {}
+        self._sampled: list[_Timed] = []
 
-    def placed(self, cycle: CycleState, table: NodeTable, verdicts: Verdicts, row: int, scored: bool) -> None:
-        """A cycle chose a node; `scored`: scores were compared. To be called before the pod is assumed there."""
+    def begin(self, profile: Profile) -> None:
+        """A cycle begins. It must come to its `end` before anything is awaited."""
         self._cycles += 1
-        if self._cycles % EVERY:
-            return
-        plan, pod, clock = verdicts.plan, cycle.pod, self._clock
-        one, rows = slice(row, row + 1), np.array([row], dtype=np.intp)
-        for _, node_filter in plan.node_filters:
-            started = clock()
-            node_filter.filter_rows(plan.shape, table, one)
-            self._of(node_filter.name, "Filter").observe(clock() - started)
-        for _, pod_filter in plan.pod_filters:
-            if pod_filter.name not in cycle.skipped and not pod_filter.skips(pod):
-                started = clock()
-                pod_filter.filter(cycle, pod, table, rows)
-                self._of(pod_filter.name, "Filter").observe(clock() - started)
-        if not scored:
-            return
-        for scorer, _ in plan.node_scores:
-            started = clock()
-            scorer.score_rows(plan.shape, table, one)
-            self._of(scorer.name, "Score").observe(clock() - started)
+        if self._cycles % EVERY == 0:
+            if profile.name not in self._timed:
+                self._timed[profile.name] = self._all_of(profile)
+            self._sampled = self._timed[profile.name]
+            for plugin, method, timed in self._sampled:
+                setattr(plugin, method, timed)
 
-    def _of(self, plugin: str, point: str) -> Histogram:
-        found = self._bound.get((plugin, point))
-        if found is None:
-            found = self._bound[plugin, point] = self._metrics.plugin(plugin, point)
-        return found
+    def end(self) -> None:
+        """The cycle is over."""
+        if self._sampled:
+            for plugin, method, _ in self._sampled:
+                delattr(plugin, method)
+            self._sampled = []
+
+    def _all_of(self, profile: Profile) -> list[_Timed]:
+        reasons = profile.handle.reasons
+        return [
+            (plugin, method, self._measuring(getattr(plugin, method), plugin.name, point, reasons))
+            for plugin in profile.plugins.values()
+            for kind, method, point in _POINTS
+            if isinstance(plugin, kind)
+        ]
+
+    def _measuring(self, call: Callable[..., Any], plugin: str, point: str, reasons: ReasonTable) -> Callable[..., Any]:
+        clock, histogram = self._clock, self._metrics.plugin
+
+        def timed(*args: Any) -> Any:
+            started = clock()
+            answer = call(*args)
+            took = clock() - started
+            code = _code_of_nodes(answer, reasons) if point is _FILTER else _code_of(answer)
+            histogram(plugin, point, code.text).observe(took)
+            return answer
+
+        return timed
+
+
+def _code_of_nodes(codes: np.ndarray[Any, Any] | None, reasons: ReasonTable) -> Code:
+    """Success if one of the nodes passed, otherwise what the first was refused with."""
+    return Code.SUCCESS if codes is None or not codes.all() or not len(codes) else reasons[codes.item(0)].code
+
+
+def _code_of(answer: object) -> Code:
+    if isinstance(answer, tuple):
+        answer = answer[0]  # Permit's, with a time-out
+    elif isinstance(answer, PostFilterResult):
+        answer = answer.status
+    return answer.code if isinstance(answer, Status) else Code.SUCCESS
