@@ -26,7 +26,7 @@ from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.preemption import PreemptionOffer
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import pick, totals_of
+from koordsched.framework.scoring import Choice, best_of, score
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import QueuedPod
@@ -178,24 +178,22 @@ class ExtendedCycle(SchedulingCycle):
     ) -> int:
         """The row with the highest total of plugins and extenders. Raises InvalidScore or PreScoreFailed."""
         table, rows = self._cluster.table, verdicts.rows
-        total: int | None = None
-        added = None
-        row = int(rows[0])
+        choice = Choice(verdicts, int(rows[0]))
         if verdicts.feasible > 1:
             began = self._clock()
-            totals = totals_of(cycle, table, verdicts)
+            scored = score(cycle, table, verdicts)
+            scored.totals()  # an invalid score ends the attempt before an extender is asked
             self._metrics.extension_point("Score", profile.name).observe(self._clock() - began)
             self._evaluated[profile.name].scored(verdicts.plan)
             added = await self._extenders.prioritize(cycle.pod, table, rows.tolist(), interested)
             if added is not None:
-                totals = totals + added
-            at = pick(totals, self._rng)
-            row, total = int(rows[at]), totals.item(at)
-        row = self._recorder.chosen(cycle, table, verdicts, row, total, added)
+                scored.add(added)
+            choice = best_of(scored, self._rng)
+        choice.row = self._recorder.chosen(table, choice)
         now = self._clock()
         self._metrics.scheduling_algorithm_duration.observe(now - started)
-        self._decisions.record(cycle, table, verdicts, row, total, now, profile.chains, added)
-        return row
+        self._decisions.record(cycle.pod, table, choice, now, profile.chains)
+        return choice.row
 
     # --- no node -----------------------------------------------------------------------------------
 

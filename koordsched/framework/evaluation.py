@@ -52,8 +52,8 @@ def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
     return MAX_SCORE - scaled if how is Normalization.MAX_REVERSED else scaled
 
 
-def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
-    """The highest raw score among feasible rows, at least 0."""
+def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_] | bool = True) -> int:
+    """The highest raw score among feasible rows (True: all are), at least 0."""
     if isinstance(raw, int):
         return max(0, raw)
     return max(0, int(np.where(feasible, raw, 0).max(initial=0)))
@@ -147,12 +147,14 @@ class Evaluation:
             for (scorer, _), raw in zip(self.plan.node_scores, self._raw, strict=True)
         ):
             return self.totals.take(rows).astype(np.int64)
-        everything = np.ones(len(rows), dtype=np.bool_)
         totals = np.zeros(len(rows), dtype=np.int64)
-        for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
-            some = raw if isinstance(raw, int) else raw.take(rows)
-            add_weighted(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
+        for (scorer, weight), raw in zip(self.plan.node_scores, self.raw_among(rows), strict=True):
+            add_weighted(totals, weight, normalize(raw, highest_of(raw), scorer.normalization))
         return totals
+
+    def raw_among(self, rows: RowArray) -> list[Scores]:
+        """The raw scores of some rows, by score plugin of the plan."""
+        return [raw if isinstance(raw, int) else raw.take(rows) for raw in self._raw]
 
     # --- all rows --------------------------------------------------------------------------------
 

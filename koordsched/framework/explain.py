@@ -15,7 +15,7 @@ from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, ExplainsRefusals
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import PluginScores, explain_scores
+from koordsched.framework.scoring import PluginScores, score
 from koordsched.framework.status import PASS, Code
 
 
@@ -121,14 +121,13 @@ def _score(result: Explanation, profile: Profile, cluster: ClusterState, cycle: 
     if verdicts.feasible == 1:
         result.any_of = [names[int(verdicts.rows[0])]]  # chosen without scoring
         return
-    order = [plugin.name for plugin, _ in profile.chains.scores]
-    scored = explain_scores(cycle, cluster.table, verdicts, order)
+    scored = score(cycle, cluster.table, verdicts).by_plugin(profile.chains)
     by_name = {node.name: node for node in result.nodes}
     totals: dict[str, int] = {}
     for position, row in enumerate(verdicts.rows.tolist()):
         node = by_name[names[row]]
         node.scores = {column.plugin: _one(column, position) for column in scored}
-        node.total = totals[node.name] = sum(score.weighted for score in node.scores.values())
+        node.total = totals[node.name] = sum(of.weighted for of in node.scores.values())
     best = max(totals.values())
     result.any_of = sorted(name for name, total in totals.items() if total == best)
     result.scored = True

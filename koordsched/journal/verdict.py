@@ -10,7 +10,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
 from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
 
 
 class Verdict(Struct):
@@ -43,7 +43,7 @@ def verdict_on(profile: Profile, cluster: ClusterState, pod: Pod) -> Verdict:
         rows = verdicts.rows
         if verdicts.feasible > 1:
             try:
-                totals = totals_of(cycle, table, verdicts)
+                totals = score(cycle, table, verdicts).totals()
             except (InvalidScore, PreScoreFailed) as failed:
                 return Verdict(message=str(failed))
             rows = rows[np.flatnonzero(totals == totals.max())]

@@ -117,10 +117,13 @@ class SchedulingCycle:
             self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
             return None
         cycle = CycleState(pod)
+        self._sampling.begin(profile)
         try:
             return self._place(cycle, profile, queued, started)
         except Exception as error:
             self._give_up(cycle, profile, queued, started, error)
+        finally:
+            self._sampling.end()
         return None
 
     def _is_wanted(self, pod: Pod) -> bool:
@@ -147,7 +150,7 @@ class SchedulingCycle:
         self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
     def _place(self, cycle: CycleState, profile: Profile, queued: QueuedPod[Pod], started: float) -> AssumedPod | None:
-        table = self._cluster.table
+        table, pod = self._cluster.table, cycle.pod
         if not table.count:
             self._reject(queued, profile, started, NO_NODES)
             return None
@@ -162,15 +165,14 @@ class SchedulingCycle:
         if not verdicts.feasible:
             self._no_node(cycle, profile, queued, verdicts, started)
             return None
-        row, total = decide(cycle, table, verdicts, self._rng)
-        row = self._recorder.chosen(cycle, table, verdicts, row, total)
+        choice = decide(cycle, table, verdicts, self._rng)
+        row = choice.row = self._recorder.chosen(table, choice)
         scored = self._clock()
-        if total is not None:
+        if choice.total is not None:
             self._metrics.extension_point("Score", profile.name).observe(scored - found)
             self._evaluated[profile.name].scored(verdicts.plan)
         self._metrics.scheduling_algorithm_duration.observe(scored - started)
-        self._decisions.record(cycle, table, verdicts, row, total, scored, profile.chains)
-        self._sampling.placed(cycle, table, verdicts, row, total is not None)
+        self._decisions.record(pod, table, choice, scored, profile.chains)
         return self._take(cycle, profile, queued, row, started, verdicts.feasible)
 
     @staticmethod

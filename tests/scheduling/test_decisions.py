@@ -8,6 +8,7 @@ import pytest
 
 from koordsched.framework.explain import explain
 from koordsched.framework.interface import CycleState
+from koordsched.framework.scoring import Choice
 from koordsched.scheduling import decisions as module
 from koordsched.scheduling.decisions import Decisions
 from tests.embedded import Embedded, scheduler_on
@@ -115,13 +116,13 @@ def test_scores_take_no_more_than_their_share_of_the_time():
             await place(embedded, 1)
             scheduler = running.scheduler
             profile, table = scheduler.profiles["default-scheduler"], scheduler.cluster.table
-            cycle = CycleState(scheduler.cluster.assigned["uid-default-p0"])
-            verdicts = profile.filtering.filter(cycle)
+            placed = scheduler.cluster.assigned["uid-default-p0"]
+            choice = Choice(profile.filtering.filter(CycleState(placed)), row=0, total=400)
             # Every look ends a second after it began.
             ring = Decisions(lambda: now + 1.0, lambda: 0.0)
             kept = []
             for now in (1.0, 2.0, 1.0 + 0.9 / module.DETAIL_SHARE, 3.0 + 1.0 / module.DETAIL_SHARE):
-                ring.record(cycle, table, verdicts, 0, 400, now, profile.chains)
+                ring.record(placed, table, choice, now, profile.chains)
                 newest = next(ring.of())
                 assert newest.total == 400
                 kept.append(bool(newest.top))
