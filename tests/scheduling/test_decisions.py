@@ -9,6 +9,7 @@ import pytest
 from koordsched.framework.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import Choice
+from koordsched.plugins.podtopologyspread.plugin import PodTopologySpread
 from koordsched.scheduling import decisions as module
 from koordsched.scheduling.decisions import Decisions
 from tests.embedded import Embedded, scheduler_on
@@ -65,6 +66,38 @@ def test_best_five_of_many_in_order():
             assert totals == sorted(totals, reverse=True)
             assert decision.total == totals[0]
             assert all(sum(ranked.scores.values()) == ranked.total for ranked in decision.top)
+
+    run(main())
+
+
+def test_no_plugin_is_asked_again_for_the_record(monkeypatch):
+    """Plugins with books of their own may answer otherwise when they are asked a second time."""
+    asked = []
+    for method in ("pre_score", "score", "normalize"):
+        original = getattr(PodTopologySpread, method)
+        monkeypatch.setattr(
+            PodTopologySpread,
+            method,
+            lambda self, *args, method=method, original=original: asked.append(method) or original(self, *args),
+        )
+
+    async def main():
+        embedded = Embedded()
+        for number in range(3):
+            embedded.insert(node(f"n{number}", labels={"zone": f"z{number}"}))
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+        async with scheduler_on(embedded) as running:
+            embedded.insert(pod("p0", container(cpu="1"), labels={"app": "web"}, topologySpreadConstraints=[spread]))
+            await asyncio.sleep(1)
+            (decision,) = running.scheduler.decisions.of()
+            assert all(ranked.scores["PodTopologySpread"] for ranked in decision.top)
+            assert len(decision.top) == 3
+            assert asked == ["pre_score", "score", "normalize"]
 
     run(main())
 
