@@ -134,7 +134,7 @@ class QuotaPlacement:
     def _cycle(self, each: Pod) -> None:
         attempt = Attempt(self.profile, self.cluster, each)
         assert attempt.filter().feasible, "the cluster has room for all"
-        row, _ = attempt.choose(self._rng)
+        row = attempt.choose(self._rng).row
         self.offline.take(attempt, row)
 
 

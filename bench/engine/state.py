@@ -75,7 +75,7 @@ class Engine:
         attempt = Attempt(self.profile, self.cluster, pod)
         if not attempt.filter().feasible:
             return False
-        row, _ = attempt.choose(self._rng)
+        row = attempt.choose(self._rng).row
         return self.offline.take(attempt, row).ok
 
     def preempt(self, pod: Pod) -> int:

@@ -12,12 +12,11 @@ import numpy as np
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.bestrows import Totals
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import PluginScores, decide, explain_scores, totals_of
+from koordsched.framework.scoring import Choice, Scored, decide, score
 from koordsched.framework.status import SUCCESS, Status
 
 
@@ -57,10 +56,9 @@ class Attempt:
         """The first ERROR that a plugin gave: it ends the attempt."""
         return first_error(self.verdicts, self.profile.handle.reasons)
 
-    def choose(self, rng: Random) -> tuple[int, int | None]:
-        """(row of a feasible node with the highest total, that total); ties are broken by chance.
+    def choose(self, rng: Random) -> Choice:
+        """A feasible node with the highest total; ties are broken by chance. At least one must be feasible.
 
-        The total is None if only one node is feasible, which is taken without scoring. At least one must be.
         Raises InvalidScore or PreScoreFailed.
         """
         if self.cycle.overlay is None:
@@ -68,22 +66,16 @@ class Attempt:
         with self.profile.filtering.overlaid(self.cycle):
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
 
-    def totals(self) -> Totals:
-        """The total of every feasible row, in the order of `verdicts.rows`. Raises InvalidScore or PreScoreFailed."""
+    def score(self) -> Scored:
+        """What every plugin gives each feasible row. Raises PreScoreFailed."""
         with self.profile.filtering.overlaid(self.cycle):
-            return totals_of(self.cycle, self.cluster.table, self.verdicts)
-
-    def explain_scores(self) -> list[PluginScores]:
-        """Every plugin's scores on the feasible rows, in the order of the profile's score chain."""
-        order = [plugin.name for plugin, _ in self.profile.chains.scores]
-        with self.profile.filtering.overlaid(self.cycle):
-            return explain_scores(self.cycle, self.cluster.table, self.verdicts, order)
+            return score(self.cycle, self.cluster.table, self.verdicts)
 
     def best_rows(self) -> RowArray:
         """All feasible rows of the highest total, any of which may be chosen. Raises InvalidScore or PreScoreFailed."""
         rows = self.verdicts.rows
         if self.verdicts.feasible > 1:
-            totals = self.totals()
+            totals = self.score().totals()
             rows = rows[np.flatnonzero(totals == totals.max())]
         return rows
 

@@ -117,13 +117,13 @@ def _score(result: Explanation, attempt: Attempt) -> None:
     if verdicts.feasible == 1:
         result.any_of = [names[int(verdicts.rows[0])]]  # chosen without scoring
         return
-    scored = attempt.explain_scores()
+    scored = attempt.score().by_plugin(attempt.profile.chains)
     by_name = {node.name: node for node in result.nodes}
     totals: dict[str, int] = {}
     for position, row in enumerate(verdicts.rows.tolist()):
         node = by_name[names[row]]
         node.scores = {column.plugin: _one(column, position) for column in scored}
-        node.total = totals[node.name] = sum(score.weighted for score in node.scores.values())
+        node.total = totals[node.name] = sum(of.weighted for of in node.scores.values())
     best = max(totals.values())
     result.any_of = sorted(name for name, total in totals.items() if total == best)
     result.scored = True

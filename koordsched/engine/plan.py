@@ -52,7 +52,7 @@ class Plan:
         if not verdicts.feasible:
             return attempt.message()
         try:
-            row, _ = attempt.choose(self._rng)
+            row = attempt.choose(self._rng).row
         except (InvalidScore, PreScoreFailed) as failed:
             return str(failed)
         status = self._transaction.place(attempt.cycle, attempt.profile, row)

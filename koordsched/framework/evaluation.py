@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from functools import partial
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import Facet, RowArray
-from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.bestrows import BestRows, Totals
-from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
+from koordsched.framework.interface import MAX_SCORE, Normalization, Scores, ShapeScore, Timed
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
@@ -52,8 +53,8 @@ def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
     return MAX_SCORE - scaled if how is Normalization.MAX_REVERSED else scaled
 
 
-def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_]) -> int:
-    """The highest raw score among feasible rows, at least 0."""
+def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_] | bool = True) -> int:
+    """The highest raw score among feasible rows (True: all are), at least 0."""
     if isinstance(raw, int):
         return max(0, raw)
     return max(0, int(np.where(feasible, raw, 0).max(initial=0)))
@@ -78,6 +79,7 @@ class Evaluation:
         "_score_facets",
         "_serial",
         "_table",
+        "_timed",
         "_total_type",
         "codes",
         "feasible",
@@ -89,6 +91,7 @@ class Evaluation:
     def __init__(self, plan: ShapePlan, table: NodeTable, code_positions: _CodePositions) -> None:
         self.plan = plan
         self._table = table
+        self._timed: Timed | None = None
         self._code_positions = code_positions
         self._filter_facets = 0
         for _, plugin in plan.node_filters:
@@ -111,9 +114,10 @@ class Evaluation:
         self.nbytes = 0
         """What it takes with its shape, room for all rows to be among the leaders included."""
 
-    def refresh(self) -> None:
-        """Brings everything up to date with the table."""
+    def refresh(self, timed: Timed | None = None) -> None:
+        """Brings everything up to date with the table. `timed` measures the calls of plugins."""
         table = self._table
+        self._timed = timed
         serial = table.log.serial
         if self._serial == serial and not (self._epochs and self._epochs_changed()):
             return
@@ -147,11 +151,9 @@ class Evaluation:
             for (scorer, _), raw in zip(self.plan.node_scores, self._raw, strict=True)
         ):
             return self.totals.take(rows).astype(np.int64)
-        everything = np.ones(len(rows), dtype=np.bool_)
         totals = np.zeros(len(rows), dtype=np.int64)
-        for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
-            some = raw if isinstance(raw, int) else raw.take(rows)
-            add_weighted(totals, weight, normalize(some, highest_of(some, everything), scorer.normalization))
+        for (scorer, weight), raw in zip(self.plan.node_scores, self.raw_among(rows), strict=True):
+            add_weighted(totals, weight, normalize(raw, highest_of(raw), scorer.normalization))
         return totals
 
     def overlaid(self, rows: RowArray) -> Evaluation:
@@ -166,21 +168,27 @@ class Evaluation:
         copy._total_all()
         return copy
 
+    def raw_among(self, rows: RowArray) -> list[Scores]:
+        """The raw scores of some rows, by score plugin of the plan."""
+        return [raw if isinstance(raw, int) else raw.take(rows) for raw in self._raw]
+
     # --- all rows --------------------------------------------------------------------------------
 
     def _evaluate_all(self) -> None:
         table = self._table
-        self.codes = self.plan.filter_nodes(table, table.all_rows)
+        self.codes = self.plan.filter_nodes(table, table.all_rows, timed=self._timed)
         self._rescore()
 
     def _rescore(self) -> None:
-        table, shape = self._table, self.plan.shape
-        self._epochs = [scorer.epoch(shape) for scorer in self.plan.epoch_scores]
-        self._raw = [
-            _kept(scorer.score_rows(shape, table, table.all_rows), scorer.normalization)
-            for scorer, _ in self.plan.node_scores
-        ]
+        self._epochs = [scorer.epoch(self.plan.shape) for scorer in self.plan.epoch_scores]
+        rows = self._table.all_rows
+        self._raw = [_kept(self._score(scorer, rows), scorer.normalization) for scorer, _ in self.plan.node_scores]
         self._total_all()
+
+    def _score(self, scorer: ShapeScore, rows: Rows) -> Scores:
+        if self._timed is None:
+            return scorer.score_rows(self.plan.shape, self._table, rows)
+        return self._timed(scorer.name, "Score", partial(scorer.score_rows, self.plan.shape, self._table, rows))
 
     def _epochs_changed(self) -> bool:
         shape = self.plan.shape
@@ -217,10 +225,10 @@ class Evaluation:
     def _refresh_rows(self, rows: RowArray) -> None:
         if not len(rows):
             return
-        table, shape = self._table, self.plan.shape
-        self.codes[rows] = self.plan.filter_nodes(table, rows)
+        table = self._table
+        self.codes[rows] = self.plan.filter_nodes(table, rows, timed=self._timed)
         for k, (scorer, _) in enumerate(self.plan.node_scores):
-            self._store_raw(k, rows, scorer.score_rows(shape, table, rows))
+            self._store_raw(k, rows, self._score(scorer, rows))
         self._total_all()
 
     def _store_raw(self, k: int, rows: RowArray | slice, scores: Scores) -> None:
@@ -239,7 +247,6 @@ class Evaluation:
 
     def _refresh_row(self, row: int, facets: int) -> None:
         table, plan = self._table, self.plan
-        shape = plan.shape
         one = slice(row, row + 1)
         before = self.codes.item(row)
         code = before
@@ -258,7 +265,7 @@ class Evaluation:
                 continue
             raw = self._raw[k]
             old = raw if isinstance(raw, int) else raw.item(row)
-            scores = scorer.score_rows(shape, table, one)
+            scores = self._score(scorer, one)
             new = scores if isinstance(scores, int) else scores.item(0)
             if new != old:
                 self._store_raw(k, one, new)
@@ -287,7 +294,7 @@ class Evaluation:
 
     def _filter_row(self, one: slice, before: int, facets: int) -> int:
         """The row's new code, asking no plugin whose answer cannot have changed."""
-        asked_from = 0
+        asked_from, timed = 0, self._timed
         if before not in (PASS, NO_NODE):
             # All plugins before the one that rejected pass, unless they read what changed.
             rejected_at = self._code_positions(before)
@@ -302,7 +309,10 @@ class Evaluation:
         for position, plugin in self.plan.node_filters:
             if position < asked_from or (before == PASS and not plugin.facets & facets):
                 continue
-            verdict = plugin.filter_rows(self.plan.shape, self._table, one)
+            if timed is None:
+                verdict = plugin.filter_rows(self.plan.shape, self._table, one)
+            else:
+                verdict = timed(plugin.name, "Filter", partial(plugin.filter_rows, self.plan.shape, self._table, one))
             if verdict is not None and (code := verdict.item(0)) != PASS:
                 return code
         return PASS
@@ -356,7 +366,7 @@ class Evaluations:
         """Position in the filter chain of the plugin that gave a code."""
         return self._code_positions(code)
 
-    def of(self, shape: PodShape) -> Evaluation:
+    def of(self, shape: PodShape, timed: Timed | None = None) -> Evaluation:
         """The evaluation of a shape, up to date. Raises RuntimeError inside a what-if, which nothing may be kept of."""
         if self._table.hypothetical:
             raise RuntimeError("cached verdicts do not know of what-ifs: ask about single rows")
@@ -364,11 +374,11 @@ class Evaluations:
         if found is not None:
             self._kept.move_to_end(shape)
             before = found.nbytes
-            found.refresh()
+            found.refresh(timed)
             self._bytes += found.nbytes - before
             return found
         found = Evaluation(self.plan_of(shape), self._table, self._code_positions)
-        found.refresh()
+        found.refresh(timed)
         self._kept[shape] = found
         self._bytes += found.nbytes
         while self._bytes > self._budget and len(self._kept) > 1:

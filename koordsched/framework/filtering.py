@@ -113,7 +113,12 @@ class Filtering:
         result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:
-            answer = step.pre_filter(cycle, cycle.pod) if isinstance(step, PreFilter) else step
+            if not isinstance(step, PreFilter):
+                answer = step
+            elif cycle.timed is None:
+                answer = step.pre_filter(cycle, cycle.pod)
+            else:
+                answer = cycle.timed(name, "PreFilter", partial(step.pre_filter, cycle, cycle.pod))
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
                     continue
@@ -157,7 +162,7 @@ class Filtering:
             return Verdicts(self._all_refused(pre), plan, pre, None, 0)
         if not cycle.overlay:
             return self._filter(cycle, plan, pre, try_nominated)
-        cached = self._evaluations.of(cycle.pod.shape)
+        cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
         with self.overlaid(cycle):
             return self._filter(cycle, plan, pre, try_nominated, cached)
 
@@ -187,7 +192,7 @@ class Filtering:
             rows = sorted(row for name in pre.names if (row := self._cluster.table.row_of.get(name)) is not None)
             return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
         if cached is None or cycle.overlay is None:
-            return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape))
+            return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape, cycle.timed))
         return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
 
     def _all_refused(self, pre: PreFiltered) -> Codes:
@@ -304,7 +309,11 @@ class Filtering:
             at = np.flatnonzero(self._reaching(position, codes))
             if not len(at):
                 continue
-            verdicts = plugin.filter(cycle, cycle.pod, table, at if rows is None else rows[at])
+            asked = at if rows is None else rows[at]
+            if cycle.timed is None:
+                verdicts = plugin.filter(cycle, cycle.pod, table, asked)
+            else:
+                verdicts = cycle.timed(plugin.name, "Filter", partial(plugin.filter, cycle, cycle.pod, table, asked))
             if verdicts is None:
                 continue
             rejected = verdicts != PASS

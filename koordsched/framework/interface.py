@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,6 +33,8 @@ from koordsched.framework.status import SUCCESS, Codes, Status
 if TYPE_CHECKING:
     from koordsched.queue.hints import HintRegistration
     from koordsched.queue.item import QueuedPod
+
+A = TypeVar("A")
 
 Scores = npt.NDArray[np.signedinteger[Any]] | int
 """[rows] in whatever width holds them, or one number that holds for every row."""
@@ -51,6 +53,13 @@ class Normalization(Enum):
     """100 minus that; 100 everywhere if the highest raw is 0."""
 
 
+class Timed(Protocol):
+    """Measures the calls of plugins in a sampled cycle."""
+
+    def __call__(self, plugin: str, point: str, call: Callable[[], A], /) -> A:
+        """What the call of this plugin at this extension point answers."""
+
+
 class CycleState:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
@@ -59,10 +68,20 @@ class CycleState:
     pod for something that no room on a node can make up for (a quota), so evicting others for the node's sake would
     be in vain; to be set by that plugin. `waiting_for_others`: what a PreBind plugin waits for inside this context is
     no answer of the API server to a write of its own, so others may be placed meanwhile whatever their number.
-    `overlay`: rows that read differently for this pod; PreFilter plugins fill it (`overlaid()`), None if none did.
+    `timed`: in a sampled cycle, what measures the calls of plugins. `overlay`: rows that read differently for this pod;
+    PreFilter plugins fill it (`overlaid()`), None if none did.
     """
 
-    __slots__ = ("beyond_nodes", "not_pre_filtered", "overlay", "pod", "skipped", "state", "waiting_for_others")
+    __slots__ = (
+        "beyond_nodes",
+        "not_pre_filtered",
+        "overlay",
+        "pod",
+        "skipped",
+        "state",
+        "timed",
+        "waiting_for_others",
+    )
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -70,6 +89,7 @@ class CycleState:
         self.skipped: Set[str] = frozenset()
         self.beyond_nodes = False
         self.overlay: Overlay | None = None
+        self.timed: Timed | None = None
         self.state: dict[Hashable, Any] = {}
         self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
 

@@ -6,6 +6,8 @@ Plugins of the other family stay in the plan and are asked in every cycle.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
@@ -20,6 +22,7 @@ from koordsched.framework.interface import (
     ShapeFilter,
     ShapePreFilter,
     ShapeScore,
+    Timed,
 )
 from koordsched.framework.status import NO_NODE, PASS, Code, Codes, Status
 
@@ -98,10 +101,10 @@ class ShapePlan:
             plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch
         )
 
-    def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS) -> Codes:
+    def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS, timed: Timed | None = None) -> Codes:
         """The verdict of the ShapeFilter chain on each row: the code of the first that rejects, or 0.
 
-        Later plugins see survivors only. Plugins that read none of the facets are left out.
+        Later plugins see survivors only. Plugins that read none of the facets are left out. `timed` measures the calls.
         """
         alive = table.alive.data[rows]
         survivors: RowArray | None = None  # positions in `codes`; None while all rows are asked
@@ -113,19 +116,21 @@ class ShapePlan:
         for _, plugin in self.node_filters:
             if not plugin.facets & facets:
                 continue
-            if survivors is None:
-                verdicts = plugin.filter_rows(self.shape, table, rows)
-                if verdicts is None:
-                    continue
-                codes = verdicts.astype(np.int32)
-                survivors = np.flatnonzero(codes == 0)
-            else:
+            asked = rows
+            if survivors is not None:
                 if not len(survivors):
                     break
                 asked = survivors + rows.start if isinstance(rows, slice) else rows[survivors]
+            if timed is None:
                 verdicts = plugin.filter_rows(self.shape, table, asked)
-                if verdicts is None:
-                    continue
+            else:
+                verdicts = timed(plugin.name, "Filter", partial(plugin.filter_rows, self.shape, table, asked))
+            if verdicts is None:
+                continue
+            if survivors is None:
+                codes = verdicts.astype(np.int32)
+                survivors = np.flatnonzero(codes == 0)
+            else:
                 codes[survivors] = verdicts
                 survivors = survivors[verdicts == 0]
         return codes

@@ -3,22 +3,26 @@
 Where only shape plugins score and the feasible rows are those of the cache, the totals are there already, and so is
 the best of them.
 Otherwise scores are normalised over the feasible rows of this cycle (core spec 3.6, step 9).
+What was computed stays with the choice, so that records and explanations read it and no plugin is asked twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import add_weighted, highest_of, normalize
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import MAX_SCORE, CycleState, Scores
+from koordsched.framework.plan import Chains
 from koordsched.framework.status import Code, Status
 
 
@@ -44,85 +48,136 @@ class PluginScores:
     normalized: npt.NDArray[np.int64]
 
 
+_Asked = tuple[str, int, Scores, Scores]
+"""(plugin, weight, raw, normalised)."""
+
+
+class Scored:
+    """What every plugin gave each feasible row, in the order of `verdicts.rows`. Asks no plugin any more.
+
+    `added`: what extenders gave each row on top of it, None if none was asked. Scores that are kept are read from the
+    evaluation: valid until that is refreshed.
+    """
+
+    __slots__ = ("_pod_scores", "_raw", "_totals", "added", "verdicts")
+
+    def __init__(self, verdicts: Verdicts, raw: list[Scores] | None = None, pod_scores: Sequence[_Asked] = ()) -> None:
+        """`raw`: of the shape plugins, if there is no evaluation; `pod_scores`: of those asked in this cycle."""
+        self.verdicts = verdicts
+        self._raw = raw
+        self._pod_scores = pod_scores
+        self._totals: Totals | None = None
+        self.added: Totals | None = None
+
+    def add(self, added: Totals) -> None:
+        """Takes in what extenders gave each row. Raises InvalidScore."""
+        self._totals = self.totals() + added
+        self.added = added
+
+    def totals(self) -> Totals:
+        """The weighted total of each row, added up once. Not to be changed. Raises InvalidScore."""
+        if self._totals is None:
+            verdicts = self.verdicts
+            if verdicts.evaluation is not None:
+                totals = verdicts.evaluation.totals.take(verdicts.rows).astype(np.int64)
+            elif verdicts.wider is not None:
+                totals = verdicts.wider.totals_among(verdicts.rows)
+            else:
+                totals = np.zeros(len(verdicts.rows), dtype=np.int64)
+                for _, weight, _, normalized in self._shape_scores():
+                    add_weighted(totals, weight, normalized)
+            for name, weight, _, normalized in self._pod_scores:
+                _check(name, normalized)
+                add_weighted(totals, weight, normalized)
+            self._totals = totals
+        return self._totals
+
+    def by_plugin(self, chains: Chains) -> list[PluginScores]:
+        """Every plugin's scores, in the order of the profile's score chain."""
+        count = len(self.verdicts.rows)
+        found = {
+            name: PluginScores(name, weight, _full(raw, count), _full(normalized, count))
+            for name, weight, raw, normalized in chain(self._shape_scores(), self._pod_scores)
+        }
+        return [found[plugin.name] for plugin, _ in chains.scores if plugin.name in found]
+
+    def _shape_scores(self) -> Iterator[_Asked]:
+        verdicts = self.verdicts
+        cached = verdicts.evaluation or verdicts.wider
+        raws = cached.raw_among(verdicts.rows) if cached is not None else self._raw or ()
+        for (scorer, weight), raw in zip(verdicts.plan.node_scores, raws, strict=True):
+            yield scorer.name, weight, raw, normalize(raw, highest_of(raw), scorer.normalization)
+
+
+class Choice:
+    """The row that was chosen. `total`: its total, None if it was the only feasible one, which is not scored."""
+
+    __slots__ = ("_scored", "row", "total", "verdicts")
+
+    def __init__(self, verdicts: Verdicts, row: int, total: int | None = None, scored: Scored | None = None) -> None:
+        self.verdicts = verdicts
+        self.row = row
+        self.total = total
+        self._scored = scored
+
+    @property
+    def scored(self) -> Scored:
+        """What each feasible row got, if there was a choice."""
+        return self._scored or Scored(self.verdicts)
+
+
 def choose(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> int:
-    """The row of a feasible node with the highest total; ties are broken by chance.
+    """The row that `decide` chooses."""
+    return decide(cycle, table, verdicts, rng).row
+
+
+def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> Choice:
+    """A feasible node with the highest total; ties are broken by chance.
 
     At least one row must be feasible; a single one is taken without scoring.
     Raises InvalidScore or PreScoreFailed.
     """
-    return decide(cycle, table, verdicts, rng)[0]
-
-
-def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> tuple[int, int | None]:
-    """`choose`, and the total of that row: None if it was the only one."""
     if verdicts.feasible == 1:
-        return int(verdicts.rows[0]), None
+        return Choice(verdicts, int(verdicts.rows[0]))
     evaluation = verdicts.evaluation
     if evaluation is not None and all(plugin.abstains(cycle, cycle.pod) for plugin, _ in verdicts.plan.pod_scores):
         row = evaluation.pick(rng)
-        return row, evaluation.totals.item(row)
-    rows = verdicts.rows
-    totals = totals_of(cycle, table, verdicts)
-    at = pick(totals, rng)
-    return int(rows[at]), totals.item(at)
+        return Choice(verdicts, row, evaluation.totals.item(row))
+    return best_of(score(cycle, table, verdicts), rng)
 
 
-def pick(totals: Totals, rng: Random) -> int:
-    """The index of a maximum, any of them with equal chance."""
+def best_of(scored: Scored, rng: Random) -> Choice:
+    """A row with the highest total, any of them with equal chance. Raises InvalidScore."""
+    totals = scored.totals()
     best = np.flatnonzero(totals == totals.max())
-    return int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
+    at = int(best[rng.randrange(len(best))]) if len(best) > 1 else int(best[0])
+    return Choice(scored.verdicts, int(scored.verdicts.rows[at]), totals.item(at), scored)
 
 
-def totals_of(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Totals:
-    """The weighted total of every feasible row, in the order of `verdicts.rows`."""
-    rows = verdicts.rows
-    plan = verdicts.plan
-    if verdicts.evaluation is not None:
-        totals = verdicts.evaluation.totals.take(rows).astype(np.int64)
-    elif verdicts.wider is not None:
-        totals = verdicts.wider.totals_among(rows)
-    else:
-        totals = np.zeros(len(rows), dtype=np.int64)
-        everything = np.ones(len(rows), dtype=np.bool_)
-        for scorer, weight in plan.node_scores:
-            raw = scorer.score_rows(plan.shape, table, rows)
-            add_weighted(totals, weight, normalize(raw, highest_of(raw, everything), scorer.normalization))
-    for name, weight, _, normalized in _pod_scores(cycle, table, verdicts, rows):
-        _check(name, normalized)
-        add_weighted(totals, weight, normalized)
-    return totals
+def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
+    """Asks the plugins whose scores are not kept about the feasible rows. PreScore comes first for all.
 
-
-def explain_scores(cycle: CycleState, table: NodeTable, verdicts: Verdicts, order: list[str]) -> list[PluginScores]:
-    """Every plugin's scores on the feasible rows, uncached, in the order of the profile's score chain."""
-    rows = verdicts.rows
-    everything = np.ones(len(rows), dtype=np.bool_)
-    found: dict[str, PluginScores] = {}
-    for scorer, weight in verdicts.plan.node_scores:
-        raw = scorer.score_rows(verdicts.plan.shape, table, rows)
-        normalized = normalize(raw, highest_of(raw, everything), scorer.normalization)
-        found[scorer.name] = PluginScores(scorer.name, weight, _full(raw, len(rows)), _full(normalized, len(rows)))
-    for name, weight, raw, normalized in _pod_scores(cycle, table, verdicts, rows):
-        found[name] = PluginScores(name, weight, _full(raw, len(rows)), _full(normalized, len(rows)))
-    return [found[name] for name in order if name in found]
-
-
-def _pod_scores(
-    cycle: CycleState, table: NodeTable, verdicts: Verdicts, rows: RowArray
-) -> list[tuple[str, int, Scores, Scores]]:
-    """(plugin, weight, raw, normalised) of the plugins that are asked in every cycle. PreScore comes first for all."""
+    Raises PreScoreFailed.
+    """
+    plan, rows = verdicts.plan, verdicts.rows
+    raw: list[Scores] | None = None
+    if verdicts.evaluation is None and verdicts.wider is None:
+        raw = [scorer.score_rows(plan.shape, table, rows) for scorer, _ in plan.node_scores]
     taking_part = []
-    for plugin, weight in verdicts.plan.pod_scores:
+    for plugin, weight in plan.pod_scores:
         status = plugin.pre_score(cycle, cycle.pod, rows)
         if status.ok:
             taking_part.append((plugin, weight))
         elif status.code is not Code.SKIP:
             raise PreScoreFailed(Status(status.code, status.reasons, plugin.name))
-    scored = []
+    pod_scores = []
     for plugin, weight in taking_part:
-        raw = plugin.score(cycle, cycle.pod, table, rows)
-        scored.append((plugin.name, weight, raw, plugin.normalize(cycle, cycle.pod, raw)))
-    return scored
+        if cycle.timed is None:
+            scores = plugin.score(cycle, cycle.pod, table, rows)
+        else:
+            scores = cycle.timed(plugin.name, "Score", partial(plugin.score, cycle, cycle.pod, table, rows))
+        pod_scores.append((plugin.name, weight, scores, plugin.normalize(cycle, cycle.pod, scores)))
+    return Scored(verdicts, raw, pod_scores)
 
 
 def _check(plugin: str, scores: Scores) -> None:

@@ -18,10 +18,8 @@ from koordsched.client.sink import KubeObject, ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.extender.client import ExtenderError
-from koordsched.framework.bestrows import Totals
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import CycleState
+from koordsched.framework.scoring import Choice
 from koordsched.framework.status import Status
 from koordsched.journal.consulting import consulted
 from koordsched.journal.objects import NODES, Change, identity_of
@@ -208,18 +206,10 @@ class JournalRecorder:
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(
-        self,
-        cycle: CycleState,
-        table: NodeTable,
-        verdicts: Verdicts,
-        row: int,
-        total: int | None,
-        added: Totals | None = None,
-    ) -> int:
+    def chosen(self, table: NodeTable, choice: Choice) -> int:
         """A row was chosen, and stays so."""
-        self.note(Chosen(table.names[row], verdicts.feasible, total))
-        return row
+        self.note(Chosen(table.names[choice.row], choice.verdicts.feasible, choice.total))
+        return choice.row
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Victims have to make room."""

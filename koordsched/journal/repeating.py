@@ -17,11 +17,8 @@ from msgspec.structs import replace
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.framework.bestrows import Totals
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import CycleState
-from koordsched.framework.scoring import totals_of
+from koordsched.framework.scoring import Choice
 from koordsched.journal.consulting import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream
 from koordsched.journal.recorder import evicting_record, refused_record
@@ -176,24 +173,15 @@ class Repeater(NotRecording):
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(
-        self,
-        cycle: CycleState,
-        table: NodeTable,
-        verdicts: Verdicts,
-        row: int,
-        total: int | None,
-        added: Totals | None = None,
-    ) -> int:
+    def chosen(self, table: NodeTable, choice: Choice) -> int:
         """Takes the recorded node if it is among the best: which of them it was had been left to chance."""
         recorded = self._stream.skip_answers()
+        row, total, verdicts = choice.row, choice.total, choice.verdicts
         if isinstance(recorded, Chosen) and recorded.node != table.names[row] and total is not None:
             wanted = table.row_of.get(recorded.node, -1)
-            at = (verdicts.rows == wanted).nonzero()[0]
-            with self.aside():
-                if len(at) and _total_at(at.item(0), totals_of(cycle, table, verdicts), added) == total:
-                    row = wanted
-                    self.ties += 1
+            if total in choice.scored.totals()[verdicts.rows == wanted]:
+                row = wanted
+                self.ties += 1
         self._compare(Chosen(table.names[row], verdicts.feasible, total))
         return row
 
@@ -235,10 +223,6 @@ class Repeater(NotRecording):
             self._stream.take()
         elif not self._at_end():
             self.differ(text_of(recorded), text_of(outcome))
-
-
-def _total_at(at: int, totals: Totals, added: Totals | None) -> int:
-    return totals.item(at) + (added.item(at) if added is not None else 0)
 
 
 def _same_refusal(one: AnyRecord | None, other: AnyRecord) -> bool:

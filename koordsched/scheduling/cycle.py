@@ -27,7 +27,7 @@ from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, pick
+from koordsched.framework.scoring import Choice, InvalidScore, PreScoreFailed, best_of
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
@@ -160,6 +160,7 @@ class SchedulingCycle:
             self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
             return None
         attempt = Attempt(profile, self._cluster, pod)
+        self._sampling.begin(attempt.cycle)
         try:
             outcome = await self._attempt(attempt, queued, started, None)
         except Exception as error:
@@ -226,25 +227,25 @@ class SchedulingCycle:
         if not verdicts.feasible:
             outcome = await self._post_filter(attempt, consultation)
             return self._no_node(attempt, queued, started, outcome, shared=consultation is None)
-        added: Totals | None = None
-        if consultation is None or verdicts.feasible == 1:
-            row, total = attempt.choose(self._rng)
-        else:
-            totals = attempt.totals()
-            added = await consultation.prioritize(attempt)
-            if added is not None:
-                totals = totals + added
-            at = pick(totals, self._rng)
-            row, total = int(verdicts.rows[at]), totals.item(at)
-        row = self._recorder.chosen(attempt.cycle, self._cluster.table, verdicts, row, total, added)
+        choice = await self._choose(attempt, consultation)
+        table = self._cluster.table
+        row = choice.row = self._recorder.chosen(table, choice)
         scored = self._clock()
-        if total is not None:
+        if choice.total is not None:
             self._metrics.extension_point("Score", profile.name).observe(scored - found)
             self._evaluated[profile.name].scored(verdicts.plan)
         self._metrics.scheduling_algorithm_duration.observe(scored - started)
-        self._decisions.record(attempt.cycle, self._cluster.table, verdicts, row, total, scored, profile.chains, added)
-        self._sampling.placed(attempt.cycle, self._cluster.table, verdicts, row, total is not None)
+        self._decisions.record(attempt.pod, table, choice, scored, profile.chains)
         return self._take(attempt, queued, row, started)
+
+    async def _choose(self, attempt: Attempt, consultation: Consultation | None) -> Choice:
+        if consultation is None or attempt.verdicts.feasible == 1:
+            return attempt.choose(self._rng)
+        scored = attempt.score()
+        added = await consultation.prioritize(attempt)
+        if added is not None:
+            scored.add(added)
+        return best_of(scored, self._rng)
 
     def _filter(self, attempt: Attempt, started: float | None, *, try_nominated: bool = True) -> Verdicts:
         """Runs PreFilter and Filter, measured from `started` or from now."""

@@ -1,8 +1,9 @@
 """The last decisions: which node a pod was placed on, out of how many, and what the best of them scored.
 
-Kept in a ring, for whoever asks afterwards why a pod was placed where it is. A decision costs about a microsecond to
-remember; the scores behind it cost a second look at the feasible nodes, so they are kept as long as that takes no more
-than a small share of the time: for every pod in a cluster at peace, for a sample of them when thousands arrive.
+Kept in a ring, to answer later why a pod was placed where it is. A decision costs about a microsecond to remember.
+What each plugin gave the best nodes is read from the scores behind the choice, no plugin is asked again. Going through
+all feasible nodes costs as much as a cycle, so that is done as long as it takes no more than a small share of the time:
+for every pod in a cluster at peace, for a sample of them when thousands arrive.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import msgspec
 import numpy as np
 
 from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
 from koordsched.framework.bestrows import Totals
-from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import CycleState
 from koordsched.framework.plan import Chains
-from koordsched.framework.scoring import explain_scores
+from koordsched.framework.scoring import Choice
 
 CAPACITY = 10_000
 TOP = 5
@@ -73,28 +73,31 @@ class Decisions:
 
     def record(
         self,
-        cycle: CycleState,
+        pod: Pod,
         table: NodeTable,
-        verdicts: Verdicts,
-        row: int,
-        total: int | None,
+        choice: Choice,
         now: float,
         chains: Chains,
-        extra: Totals | None = None,
     ) -> None:
-        """A node was chosen, and the pod is not on it yet.
-
-        `now`: monotonic seconds; `extra`: what extenders added to the total of each feasible row.
-        """
-        pod = cycle.pod
+        """A node was chosen, and the pod is not on it yet. `now`: monotonic seconds."""
         top: _Top | None = None
+        total = choice.total
         if total is not None and now >= self._next_detail:
-            top = _best(cycle, table, verdicts, chains, extra)
+            top = _best(table, choice, chains)
             after = self._monotonic()
             self._next_detail = after + (after - now) / DETAIL_SHARE
         # Names only: a pod's wire object must not live on because somebody might ask about it.
         self._ring.append(
-            (pod.namespace, pod.name, pod.uid, self._wall(), table.names[row], verdicts.feasible, total, top)
+            (
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                self._wall(),
+                table.names[choice.row],
+                choice.verdicts.feasible,
+                total,
+                top,
+            )
         )
 
     def of(self, key: str = "") -> Iterator[Decision]:
@@ -105,15 +108,12 @@ class Decisions:
                 yield _decision(*entry)
 
 
-def _best(cycle: CycleState, table: NodeTable, verdicts: Verdicts, chains: Chains, extra: Totals | None) -> _Top:
-    scored = explain_scores(cycle, table, verdicts, [plugin.name for plugin, _ in chains.scores])
-    columns: list[tuple[str, Totals]] = [(column.plugin, column.weight * column.normalized) for column in scored]
-    if extra is not None:
-        columns.append((EXTENDER, extra))
-    rows = verdicts.rows
-    totals = np.zeros(len(rows), dtype=np.int64)
-    for _, weighted in columns:
-        totals += weighted
+def _best(table: NodeTable, choice: Choice, chains: Chains) -> _Top:
+    scored = choice.scored
+    columns: list[tuple[str, Totals]] = [(of.plugin, of.weight * of.normalized) for of in scored.by_plugin(chains)]
+    if scored.added is not None:
+        columns.append((EXTENDER, scored.added))
+    rows, totals = choice.verdicts.rows, scored.totals()
     count = min(TOP, len(rows))
     best = np.argpartition(totals, len(rows) - count)[len(rows) - count :]
     best = best[np.argsort(-totals[best], kind="stable")]

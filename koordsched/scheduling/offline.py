@@ -195,7 +195,7 @@ class OfflineScheduler:
         if error is not None or not verdicts.feasible:
             return Scheduled(pod, message=error.message if error is not None else attempt.message())
         try:
-            row, _ = attempt.choose(self._rng)
+            row = attempt.choose(self._rng).row
         except (InvalidScore, PreScoreFailed) as failed:
             return Scheduled(pod, message=str(failed))
         status = self.take(attempt, row)

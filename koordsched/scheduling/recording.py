@@ -19,11 +19,9 @@ from typing import Literal, Protocol, TypeVar
 from koordsched.client.sink import KubeObject, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.framework.bestrows import Totals
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
-from koordsched.framework.interface import CycleState
 from koordsched.framework.preemption import Victims
+from koordsched.framework.scoring import Choice
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import NominatingInfo
@@ -108,17 +106,8 @@ class Recorder(Protocol):
 
     # --- decisions -----------------------------------------------------------------------------------
 
-    def chosen(
-        self,
-        cycle: CycleState,
-        table: NodeTable,
-        verdicts: Verdicts,
-        row: int,
-        total: int | None,
-        added: Totals | None = None,
-    ) -> int:
-        """A row was chosen, of this total (None if it is the only feasible one). `added`: what extenders gave each
-        feasible row. Returns the row to take."""
+    def chosen(self, table: NodeTable, choice: Choice) -> int:
+        """A row was chosen. Returns the row to take."""
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
@@ -162,16 +151,8 @@ class NotRecording:
 
     hidden = leading = timers = attempt = binding = bound = undone = released = evicted = activated = _ignore
 
-    def chosen(
-        self,
-        cycle: CycleState,
-        table: NodeTable,
-        verdicts: Verdicts,
-        row: int,
-        total: int | None,
-        added: Totals | None = None,
-    ) -> int:
-        return row
+    def chosen(self, table: NodeTable, choice: Choice) -> int:
+        return choice.row
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         pass

@@ -6,7 +6,7 @@ import pytest
 from koordsched.framework.diagnosis import first_error, one_node_error
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, totals_of
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
@@ -122,5 +122,5 @@ def test_errors_of_scoring(answer, error, message):
     profile, cycle, verdicts = setup()
     verdicts.plan.pod_scores = ((Told(answer), 1),)
     with pytest.raises(error) as raised:
-        totals_of(cycle, profile.handle.cluster.table, verdicts)
+        score(cycle, profile.handle.cluster.table, verdicts).totals()
     assert str(raised.value) == message

@@ -61,6 +61,6 @@ def same_choice(offline, pod, expected):
     profile, table = offline.profiles[pod.shape.scheduler_name], offline.cluster.table
     cycle = CycleState(pod)
     verdicts = profile.filtering.filter(cycle)
-    row, total = decide(cycle, table, verdicts, Random(1))
-    assert table.names[row] in expected.any_of
-    assert total == (None if expected.totals is None else max(expected.totals.values()))
+    choice = decide(cycle, table, verdicts, Random(1))
+    assert table.names[choice.row] in expected.any_of
+    assert choice.total == (None if expected.totals is None else max(expected.totals.values()))

@@ -8,6 +8,8 @@ import pytest
 
 from koordsched.engine.explain import explain
 from koordsched.framework.interface import CycleState
+from koordsched.framework.scoring import Choice
+from koordsched.plugins.podtopologyspread.plugin import PodTopologySpread
 from koordsched.scheduling import decisions as module
 from koordsched.scheduling.decisions import Decisions
 from tests.embedded import Embedded, scheduler_on
@@ -68,6 +70,38 @@ def test_best_five_of_many_in_order():
     run(main())
 
 
+def test_no_plugin_is_asked_again_for_the_record(monkeypatch):
+    """Plugins with books of their own may answer otherwise when they are asked a second time."""
+    asked = []
+    for method in ("pre_score", "score", "normalize"):
+        original = getattr(PodTopologySpread, method)
+        monkeypatch.setattr(
+            PodTopologySpread,
+            method,
+            lambda self, *args, method=method, original=original: asked.append(method) or original(self, *args),
+        )
+
+    async def main():
+        embedded = Embedded()
+        for number in range(3):
+            embedded.insert(node(f"n{number}", labels={"zone": f"z{number}"}))
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+        async with scheduler_on(embedded) as running:
+            embedded.insert(pod("p0", container(cpu="1"), labels={"app": "web"}, topologySpreadConstraints=[spread]))
+            await asyncio.sleep(1)
+            (decision,) = running.scheduler.decisions.of()
+            assert all(ranked.scores["PodTopologySpread"] for ranked in decision.top)
+            assert len(decision.top) == 3
+            assert asked == ["pre_score", "score", "normalize"]
+
+    run(main())
+
+
 def test_a_single_candidate_is_not_scored():
     async def main():
         embedded = Embedded()
@@ -115,13 +149,13 @@ def test_scores_take_no_more_than_their_share_of_the_time():
             await place(embedded, 1)
             scheduler = running.scheduler
             profile, table = scheduler.profiles["default-scheduler"], scheduler.cluster.table
-            cycle = CycleState(scheduler.cluster.assigned["uid-default-p0"])
-            verdicts = profile.filtering.filter(cycle)
+            placed = scheduler.cluster.assigned["uid-default-p0"]
+            choice = Choice(profile.filtering.filter(CycleState(placed)), row=0, total=400)
             # Every look ends a second after it began.
             ring = Decisions(lambda: now + 1.0, lambda: 0.0)
             kept = []
             for now in (1.0, 2.0, 1.0 + 0.9 / module.DETAIL_SHARE, 3.0 + 1.0 / module.DETAIL_SHARE):
-                ring.record(cycle, table, verdicts, 0, 400, now, profile.chains)
+                ring.record(placed, table, choice, now, profile.chains)
                 newest = next(ring.of())
                 assert newest.total == 400
                 kept.append(bool(newest.top))

@@ -1,6 +1,7 @@
 """Extension points and plugins are timed, plugins in a tenth of the cycles."""
 
 import asyncio
+from collections import Counter
 
 from koordsched.observability.exposition import render
 from koordsched.scheduling.pluginsampling import EVERY
@@ -37,9 +38,48 @@ def test_what_is_timed_and_how_often():
         assert count(text, points, extension_point="Score", status="Success") == 3 * EVERY
         assert count(text, points, extension_point="Bind", status="Success") == 3 * EVERY
         assert count(text, points, extension_point="PostFilter", status="Unschedulable") == 1
-        plugins = "scheduler_plugin_execution_duration_seconds"
-        assert count(text, plugins, plugin="NodeResourcesFit", extension_point="Filter") == 3
-        assert count(text, plugins, plugin="NodeResourcesFit", extension_point="Score") == 3
-        assert count(text, plugins, plugin="NodePorts", extension_point="Filter") is None
 
     run(main())
+
+
+PLUGINS = "scheduler_plugin_execution_duration_seconds"
+
+
+def test_plugins_are_timed_in_a_tenth_of_the_cycles_where_they_are_called():
+    async def main():
+        embedded = Embedded()
+        for name in ("alder", "birch"):
+            embedded.insert(node(name, cpu="64"))
+        async with scheduler_on(embedded) as running:
+            asked = count_calls(running.scheduler.profiles["default-scheduler"])
+            # Each pod is the only change since the one before: what NodeResourcesFit says about its node is new.
+            for i in range(3 * EVERY):
+                embedded.insert(pod(f"p{i}", container(cpu="100m")))
+            await asyncio.sleep(5)
+            text = await text_of(running.scheduler.metrics)
+        assert count(text, PLUGINS, plugin="NodeResourcesFit", extension_point="Filter", status="Success") == 3
+        assert count(text, PLUGINS, plugin="NodeResourcesFit", extension_point="Score", status="Success") == 3
+        # Kept since the first cycle, and skipped.
+        assert count(text, PLUGINS, plugin="NodeAffinity", extension_point="Filter") is None
+        assert count(text, PLUGINS, plugin="NodePorts", extension_point="Filter") is None
+        # The first pod's two nodes at once, then a node after each placement: nothing is asked for the samples.
+        assert asked == {"filter_rows": 3 * EVERY, "score_rows": 3 * EVERY}
+
+    run(main())
+
+
+def count_calls(profile):
+    """Counts what NodeResourcesFit is asked from now on."""
+    asked = Counter()
+
+    class Counting(type(profile.plugins["NodeResourcesFit"])):
+        def filter_rows(self, *args):
+            asked["filter_rows"] += 1
+            return super().filter_rows(*args)
+
+        def score_rows(self, *args):
+            asked["score_rows"] += 1
+            return super().score_rows(*args)
+
+    profile.plugins["NodeResourcesFit"].__class__ = Counting
+    return asked
