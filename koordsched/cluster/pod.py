@@ -88,6 +88,9 @@ class Pod:
         self.preempted = preempted
         self.wire = wire
 
+    facts: tuple[object, ...] = ()
+    """What was allocated to it on its node, interned."""
+
     @property
     def key(self) -> str:
         """`namespace/name`."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from koordsched.api import core
+from koordsched.cluster.accounting import PodAccountant
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.interning import LabelSets
@@ -27,20 +28,6 @@ from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY
 from koordsched.cluster.shape import PodShapes
 
 T = TypeVar("T")
-
-
-class PodAccountant(Protocol):
-    """Keeps a plugin's columns in step with the pods on the nodes.
-
-    `pod_removed` must undo `pod_added` exactly: what-ifs call one and then the other. Each returns the
-    facets of the row that it changed (0 if none).
-    """
-
-    def pod_added(self, row: int, pod: Pod) -> int:
-        """A pod counts against the node on this row from now on."""
-
-    def pod_removed(self, row: int, pod: Pod) -> int:
-        """It does not any more."""
 
 
 EventListener = Callable[[ClusterEvent, Any, Any], object]
@@ -64,7 +51,8 @@ class ClusterState:
         self.orphans: dict[str, dict[str, Pod]] = {}
         """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
         self._on_row: list[dict[str, Pod]] = []
-        self._accountants: list[PodAccountant] = []
+        self.accountants: list[PodAccountant] = []
+        """Added by `add_accountant`."""
         self._observers: list[PodObserver] = []
         self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
@@ -78,7 +66,7 @@ class ClusterState:
 
     def add_accountant(self, accountant: PodAccountant) -> None:
         """Registers a plugin's accounting; it is told of the pods that are there already."""
-        self._accountants.append(accountant)
+        self.accountants.append(accountant)
         for pod in self.assigned.values():
             if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
                 self.table.touch(pod.row, facets)
@@ -259,7 +247,7 @@ class ClusterState:
         if ports:
             table.ports.add(row, ports, sign)
             facets |= Facet.PORTS
-        for accountant in self._accountants:
+        for accountant in self.accountants:
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
         return facets
 

@@ -72,7 +72,7 @@ class Decision:
     @cached_property
     def _lockstep(self) -> Lockstep:
         """Made when there is somebody to evict: most pods of a full cluster are as important as everybody else."""
-        return Lockstep(self._handle.cluster.table, self._handle.filtering, self._cycle)
+        return Lockstep(self._handle.cluster, self._handle.filtering, self._cycle)
 
     @cached_property
     def _lasting(self) -> bool:

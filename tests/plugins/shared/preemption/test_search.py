@@ -142,7 +142,7 @@ def same_as_one_by_one(cluster, pod):
         return 0
     rows = np.flatnonzero(cluster.cluster.table.alive.data[: cluster.cluster.table.size])
     cluster.rng.shuffle(rows)
-    assert Lockstep(cluster.cluster.table, handle.filtering, cycle).applies
+    assert Lockstep(cluster.cluster, handle.filtering, cycle).applies
     found, missing = cluster.search.of(cycle).on(rows)
     table = cluster.cluster.shared(VictimTable)
     one_by_one = DryRun(cluster.cluster, handle.filtering, cluster.cluster.shared(Budgets))
