@@ -20,7 +20,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.bestrows import BestRows, Totals
 from koordsched.framework.interface import MAX_SCORE, Normalization, Scores
 from koordsched.framework.plan import Chains, ShapePlan
-from koordsched.framework.shapecache import ShapeCache
+from koordsched.framework.shapecache import SHAPE_BYTES, ShapeCache
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
 INFEASIBLE = -1
@@ -33,9 +33,6 @@ _MAX_INT16, _MAX_INT32 = np.iinfo(np.int16).max, np.iinfo(np.int32).max
 
 DEFAULT_BUDGET = 128 << 20
 """Bytes that one profile's evaluations may take."""
-
-SHAPE_BYTES = 12 << 10
-"""What a shape takes besides the arrays: itself, its plan, what plugins have compiled from it (measured)."""
 
 
 def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:

@@ -8,6 +8,9 @@ from typing import Protocol, TypeVar
 
 from koordsched.cluster.shape import PodShape
 
+SHAPE_BYTES = 12 << 10
+"""What a shape takes that is kept: itself, its plan, what plugins have compiled from it (measured)."""
+
 
 class Sized(Protocol):
     """Anything that knows how many bytes it takes."""
