@@ -341,7 +341,8 @@ class Evaluations:
 
     def of(self, shape: PodShape) -> Evaluation:
         """The evaluation of a shape, up to date."""
-        found = self._kept.of(shape)
+        found = self._kept[shape]
+        self._kept.move_to_end(shape)
         before = found.nbytes
         found.refresh()
         if found.nbytes != before:

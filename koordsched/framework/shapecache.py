@@ -42,13 +42,14 @@ class ShapeCache(OrderedDict[PodShape, T]):
         if size != self._size:
             self.clear()
             self._bytes, self._size = 0, size
-        found = self.get(shape)
-        if found is None:
-            found = self[shape] = self._make(shape)
-            self.resized(found.nbytes)
-        else:
-            self.move_to_end(shape)
+        found = self[shape]
+        self.move_to_end(shape)
         return found
+
+    def __missing__(self, shape: PodShape) -> T:
+        made = self[shape] = self._make(shape)
+        self.resized(made.nbytes)
+        return made
 
     def resized(self, more: int) -> None:
         """What was asked for last takes so many bytes more than before."""

@@ -47,7 +47,16 @@ class _Books:
             if not counted.all():
                 rows, kinds = rows[counted], kinds[counted]
         for data, table in zip(self._columns, self._tables, strict=True):
-            data[rows] += sign * table[kinds]
+            data[rows] += sign * table.take(kinds, axis=0)
+
+    def leave(self, kinds: KindArray) -> None:
+        """Pods leave all rows: [depth, rows]."""
+        if all(table.ndim == 1 for table in self._tables):
+            for data, table in zip(self._columns, self._tables, strict=True):
+                data[self._rows] -= table[kinds].sum(axis=0, dtype=table.dtype)
+        else:
+            for of_step in kinds:
+                self.add(self._rows, of_step, -1)
 
     def restore(self) -> None:
         for data, before in zip(self._columns, self._before, strict=True):
@@ -91,11 +100,13 @@ class Room:
 
     def enter(self) -> None:
         """All potential victims are gone, and the promised pods are there."""
-        everywhere = np.arange(len(self._potential.rows))
-        for step in range(len(self._potential.kinds)):
-            self.step(step, everywhere[self._potential.counts > step], -1)
+        rows = self._potential.rows
+        for books in self._books:
+            books.leave(self._potential.kinds)
+        for of_step in self._potential.kinds:
+            self._change_ports(rows, of_step, -1)
         for i, kind in self._promised:
-            self._change(self._potential.rows[i : i + 1], np.array(kind, dtype=np.int32), 1)
+            self._change(rows[i : i + 1], np.array(kind, dtype=np.int32), 1)
 
     def step(self, step: int, at: RowArray, sign: int) -> None:
         """The pods of a step come back (1) or leave again (-1) at these positions."""
@@ -104,12 +115,16 @@ class Room:
     def _change(self, rows: RowArray, kinds: KindArray, sign: int) -> None:
         for books in self._books:
             books.add(rows, kinds, sign)
-        if self._with_ports is not None:
-            for i in np.flatnonzero(self._with_ports[kinds]).tolist():
-                pod = self._examples[kinds[i]]
-                assert pod is not None, "a kind with ports is a pod"
-                self._table.ports.add(int(rows[i]), shape_ports(pod.shape), sign)
-                self._ports_done.append((int(rows[i]), pod, sign))
+        self._change_ports(rows, kinds, sign)
+
+    def _change_ports(self, rows: RowArray, kinds: KindArray, sign: int) -> None:
+        if self._with_ports is None:
+            return
+        for i in np.flatnonzero(self._with_ports[kinds]).tolist():
+            pod = self._examples[kinds[i]]
+            assert pod is not None, "a kind with ports is a pod"
+            self._table.ports.add(int(rows[i]), shape_ports(pod.shape), sign)
+            self._ports_done.append((int(rows[i]), pod, sign))
 
     def restore(self) -> None:
         """Everything is as it was."""

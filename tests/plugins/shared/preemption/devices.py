@@ -101,9 +101,8 @@ class DeviceShare(ShapePreFilter, KeyedFilter, KeyedScore):
         kind, amount = self.wanted(shape)
         if kind == "share":
             return PASS if (free[:MOST] >= amount).any() else self._no_device
-        return (
-            PASS if any(all(free[minor] == WHOLE for minor in each) for each in partitions(amount)) else self._no_device
-        )
+        whole = free[:MOST] == WHOLE
+        return PASS if any(whole[list(each)].all() for each in partitions(amount)) else self._no_device
 
     def skips(self, shape):
         return self.wanted(shape) is None
