@@ -1,5 +1,6 @@
 """A plugin with columns of its own: devices in whole or in part, and partitions that go together."""
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -56,6 +57,7 @@ class Devices(ColumnAccountant):
         return amounts, 1
 
 
+@cache
 def partitions(count):
     """Which devices may be given to a pod together: pairs and fours that are next to each other."""
     if count in (2, 4, 8):
@@ -101,8 +103,8 @@ class DeviceShare(ShapePreFilter, KeyedFilter, KeyedScore):
         kind, amount = self.wanted(shape)
         if kind == "share":
             return PASS if (free[:MOST] >= amount).any() else self._no_device
-        whole = free[:MOST] == WHOLE
-        return PASS if any(whole[list(each)].all() for each in partitions(amount)) else self._no_device
+        whole = (free[:MOST] == WHOLE).tolist()
+        return PASS if any(all(whole[minor] for minor in each) for each in partitions(amount)) else self._no_device
 
     def skips(self, shape):
         return self.wanted(shape) is None
