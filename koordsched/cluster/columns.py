@@ -33,6 +33,19 @@ class Column:
             larger[: len(self.data)] = self.data
         self.data = larger
 
+    def widen(self, width: int) -> None:
+        """Makes room for so many numbers per row, `fill` for now; a wider column stays as it is.
+
+        Not in a what-if, which holds on to `data`. Raises ValueError for a column of one number per row.
+        """
+        if self.data.ndim != 2:
+            raise ValueError("a column of one number per row")
+        rows, before = self.data.shape
+        if width > before:
+            wider = _filled((rows, width), self.fill, self.data.dtype)
+            wider[:, :before] = self.data
+            self.data = wider
+
     def clear(self, row: int) -> None:
         """Puts a row back to `fill`, for a node that is gone."""
         self.data[row] = self.fill

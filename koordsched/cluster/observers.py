@@ -1,6 +1,6 @@
 """Who wants to hear of every pod, wherever it is.
 
-A `PodAccountant` (see `cluster.state`) is told of pods on rows of the node table, in what-ifs too. An observer
+A `PodAccountant` (see `cluster.accounting`) is told of pods on rows of the node table, in what-ifs too. An observer
 is told of all unfinished pods: waiting ones (gated, unschedulable, of any scheduler), those on nodes, and
 those on nodes that we do not know; and only of what is so, never of what-ifs.
 """

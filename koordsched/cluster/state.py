@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from koordsched.api import core
+from koordsched.cluster.accounting import PodAccountant
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
@@ -29,20 +30,6 @@ from koordsched.cluster.shape import PodShapes
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
-
-
-class PodAccountant(Protocol):
-    """Keeps a plugin's columns in step with the pods on the nodes.
-
-    `pod_removed` must undo `pod_added` exactly: what-ifs call one and then the other. Each returns the
-    facets of the row that it changed (0 if none).
-    """
-
-    def pod_added(self, row: int, pod: Pod) -> int:
-        """A pod counts against the node on this row from now on."""
-
-    def pod_removed(self, row: int, pod: Pod) -> int:
-        """It does not any more."""
 
 
 EventListener = Callable[[ClusterEvent, Any, Any], object]
@@ -70,7 +57,8 @@ class ClusterState:
         self.orphans: dict[str, dict[str, Pod]] = {}
         """Node name -> uid -> pod, for pods on nodes that we do not know (yet, or any more)."""
         self._on_row: list[dict[str, Pod]] = []
-        self._accountants: list[PodAccountant] = []
+        self.accountants: list[PodAccountant] = []
+        """Added by `add_accountant`."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
         self._held_back: list[tuple[ClusterEvent, Any, Any]] | None = None
         """Announcements of a transaction under way; None while there is none."""
@@ -91,7 +79,7 @@ class ClusterState:
         `reads`: the facts that it counts by; when one of a pod's changes, the pod is removed with the old and added
         with the new one.
         """
-        self._accountants.append(accountant)
+        self.accountants.append(accountant)
         for fact in reads:
             self._readers.setdefault(fact, []).append(accountant)
         for pod in self.assigned.values():
@@ -318,7 +306,7 @@ class ClusterState:
         if ports:
             table.ports.add(row, ports, sign)
             facets |= Facet.PORTS
-        for accountant in self._accountants:
+        for accountant in self.accountants:
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
         return facets
 

@@ -8,7 +8,6 @@ not feasible), so that choosing a node is one look for the maximum.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from random import Random
@@ -22,6 +21,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.bestrows import BestRows, Totals
 from koordsched.framework.interface import MAX_SCORE, Normalization, Scores, ShapeScore, Timed
 from koordsched.framework.plan import Chains, ShapePlan
+from koordsched.framework.shapecache import SHAPE_BYTES, ShapeCache
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
 INFEASIBLE = -1
@@ -34,9 +34,6 @@ _MAX_INT16, _MAX_INT32 = np.iinfo(np.int16).max, np.iinfo(np.int32).max
 
 DEFAULT_BUDGET = 128 << 20
 """Bytes that one profile's evaluations may take."""
-
-SHAPE_BYTES = 12 << 10
-"""What a shape takes besides the arrays: itself, its plan, what plugins have compiled from it (measured)."""
 
 
 def normalize(raw: Scores, highest: int, how: Normalization) -> Scores:
@@ -357,10 +354,8 @@ class Evaluations:
     def __init__(self, chains: Chains, table: NodeTable, reasons: ReasonTable, budget: int = DEFAULT_BUDGET) -> None:
         self._chains = chains
         self._table = table
-        self._budget = budget
         self._code_positions = _CodePositions(chains, reasons)
-        self._kept: OrderedDict[PodShape, Evaluation] = OrderedDict()
-        self._bytes = 0
+        self._kept = ShapeCache(self._new, budget)
 
     def position_of(self, code: int) -> int:
         """Position in the filter chain of the plugin that gave a code."""
@@ -370,21 +365,16 @@ class Evaluations:
         """The evaluation of a shape, up to date. Raises RuntimeError inside a what-if, which nothing may be kept of."""
         if self._table.hypothetical:
             raise RuntimeError("cached verdicts do not know of what-ifs: ask about single rows")
-        found = self._kept.get(shape)
-        if found is not None:
-            self._kept.move_to_end(shape)
-            before = found.nbytes
-            found.refresh(timed)
-            self._bytes += found.nbytes - before
-            return found
-        found = Evaluation(self.plan_of(shape), self._table, self._code_positions)
+        found = self._kept[shape]
+        self._kept.move_to_end(shape)
+        before = found.nbytes
         found.refresh(timed)
-        self._kept[shape] = found
-        self._bytes += found.nbytes
-        while self._bytes > self._budget and len(self._kept) > 1:
-            _, dropped = self._kept.popitem(last=False)
-            self._bytes -= dropped.nbytes
+        if found.nbytes != before:
+            self._kept.resized(found.nbytes - before)
         return found
+
+    def _new(self, shape: PodShape) -> Evaluation:
+        return Evaluation(self.plan_of(shape), self._table, self._code_positions)
 
     def plan_of(self, shape: PodShape) -> ShapePlan:
         """The plan of a shape, decided once."""

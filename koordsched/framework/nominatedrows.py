@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import ShapePlan
+from koordsched.framework.shapecache import ShapeCache
 from koordsched.framework.status import Codes
 
 Promised = list[tuple[int, list[Pod]]]
@@ -65,8 +65,7 @@ class NominatedRows:
         self._cluster = cluster
         self._nominations = nominations
         self._rows: OrderedDict[int, _Rows] = OrderedDict()
-        self._verdicts: OrderedDict[PodShape, _Verdicts] = OrderedDict()
-        self._bytes = 0
+        self._verdicts = ShapeCache(lambda shape: _Verdicts(cluster.table.size), _BUDGET)
 
     def nominated_on(self, row: int, pod: Pod) -> list[Pod]:
         """The pods of at least this pod's priority nominated to a row, itself left out."""
@@ -113,7 +112,7 @@ class NominatedRows:
         if not len(rows):
             return rows, np.zeros(0, dtype=np.int32)
         table = self._cluster.table
-        verdicts = self._of(pod.shape)
+        verdicts = self._verdicts.of(pod.shape, table.size)
         changed = table.log.latest[rows]
         stale = (verdicts.changed[rows] != changed) | (verdicts.stamps[rows] != stamps[rows])
         codes = verdicts.codes[rows]
@@ -131,21 +130,6 @@ class NominatedRows:
             if alone.any():
                 rows, codes = rows[~alone], codes[~alone]
         return rows, codes
-
-    def _of(self, shape: PodShape) -> _Verdicts:
-        size = self._cluster.table.size
-        verdicts = self._verdicts.get(shape)
-        if verdicts is not None and len(verdicts.codes) == size:
-            self._verdicts.move_to_end(shape)
-            return verdicts
-        if verdicts is not None:
-            self._bytes -= verdicts.nbytes
-        verdicts = self._verdicts[shape] = _Verdicts(size)
-        self._verdicts.move_to_end(shape)
-        self._bytes += verdicts.nbytes
-        while self._bytes > _BUDGET and len(self._verdicts) > 1:
-            self._bytes -= self._verdicts.popitem(last=False)[1].nbytes
-        return verdicts
 
     def _evaluated(self, plan: ShapePlan, rows: RowArray, nominated: list[list[Pod]]) -> Codes:
         """The verdicts with these pods on the rows; every row is a world of its own, so all are asked at once.

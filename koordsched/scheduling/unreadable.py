@@ -8,7 +8,7 @@ empty as it looks.
 * Namespaces: pods whose own affinity terms select namespaces by labels wait; such terms of others count as matching.
 * Volumes, claims, storage classes, CSI objects, attachments: pods with volumes that may have to be attached wait.
 * Elastic quotas: pods of profiles with ElasticQuota wait.
-* Disruption budgets: nobody is preempted (`plugins.preemption.visibility`).
+* Disruption budgets: nobody is preempted (`plugins.shared.preemption.visibility`).
 * Services, replica sets and the like, quota profiles: nothing waits; they matter to preferences or to controllers.
 """
 

@@ -1,10 +1,12 @@
 """Numbers of values: one value at a time, given back, and never mistaken for what they stood for before."""
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from koordsched.cluster.columns import ABSENT, ValueColumn
+from koordsched.cluster.columns import ABSENT, Column, ValueColumn
 from koordsched.cluster.nodetable import NodeTable
 from tests.cluster.objects import wire_node
 
@@ -104,3 +106,25 @@ def test_a_node_that_changes_its_labels_leaves_nothing_behind():
     assert set(zone.index) == {None, "b"}
     assert table.label_column("rack").unused
     assert table.label_column("shelf").index.keys() == {None, "s1"}
+
+
+@pytest.mark.parametrize("fill", [0, -1])
+def test_a_column_becomes_wider_and_longer_and_keeps_what_it_has(fill):
+    column = Column(2, np.int16, fill, width=2)
+    column.data[:] = [[1, 2], [3, 4]]
+    before = column.data
+    for narrower in (0, 1, 2):
+        column.widen(narrower)
+        assert column.data is before
+    column.widen(4)
+    assert column.data.dtype == np.int16
+    assert column.data.tolist() == [[1, 2, fill, fill], [3, 4, fill, fill]]
+    column.grow(3)
+    assert column.data.tolist() == [[1, 2, fill, fill], [3, 4, fill, fill], [fill] * 4]
+    column.clear(0)
+    assert column.data[0].tolist() == [fill] * 4
+
+
+def test_a_column_of_one_number_per_row_does_not_become_wider():
+    with pytest.raises(ValueError, match="one number per row"):
+        Column(2, np.int64).widen(3)

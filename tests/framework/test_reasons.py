@@ -44,7 +44,7 @@ def test_who_holds_a_reason_finds_it_under_its_number(steps):
 def test_texts_of_users_leave_nothing_behind():
     """A name that never was before in every pod: a resource, or a claim that does not exist."""
     offline = scheduler([node("alder", cpu="4"), node("birch", cpu="4")])
-    offline.profiles["default-scheduler"].filtering._evaluations._budget = 0  # one shape's verdicts are kept
+    offline.profiles["default-scheduler"].filtering._evaluations._kept.budget = 0  # one shape's verdicts are kept
     lengths = []
     for i in range(400):
         wanted = {f"example.com/r{i}": "1"}

@@ -197,12 +197,12 @@ def same_scores(bench, plugin, naive, wanted, world, nodes):
     assert found == (raw, naive.normalize(wanted, raw, world))
 
 
-def scheduler(objects, config=None):
+def scheduler(objects, config=None, registry=IN_TREE):
     """An offline scheduler; `config` is the JSON of a profile, or of a whole configuration."""
     config = config or {}
     if "profiles" not in config:
         config = {"profiles": [config]}
-    return OfflineScheduler(resolved(config), IN_TREE, objects, clock=StoppedClock(), rng=Random(7))
+    return OfflineScheduler(resolved(config), registry, objects, clock=StoppedClock(), rng=Random(7))
 
 
 def resolved(config):

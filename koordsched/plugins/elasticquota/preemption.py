@@ -202,7 +202,7 @@ class QuotaPreemption:
         counted: Mapping[str, Amounts],
     ) -> list[Candidate | int]:
         """The results for the rows, in lockstep but for those that have to be tried by themselves."""
-        lockstep = Lockstep(self._handle.cluster.table, self._handle.filtering, cycle)
+        lockstep = Lockstep(self._handle.cluster, self._handle.filtering, cycle)
         if lockstep.applies and not lockstep.sets_aside:
             return self._in_lockstep(lockstep, rows, lists, needed, counted)
         apart = [True] * len(rows)

@@ -61,6 +61,8 @@ _NAMESPACES_KEPT = 64
 class ExistingTerms:
     """All terms of existing pods; one per cluster (`ClusterState.shared(ExistingTerms)`)."""
 
+    facets = 0  # those who read counts ask every time
+
     def __init__(self, cluster: ClusterState) -> None:
         self.topology = cluster.shared(Topology)
         self.namespaces = cluster.shared(Namespaces)
@@ -78,7 +80,7 @@ class ExistingTerms:
     # --- pods ------------------------------------------------------------------------------------
 
     def pod_added(self, row: int, pod: Pod) -> int:
-        """Counts the pod's terms; no facet of the row changes, since whoever reads counts asks every time."""
+        """Counts the pod's terms."""
         for term in self._terms_of(pod):
             if not term.total:
                 self._file(term)

@@ -78,6 +78,8 @@ class _Claimed:
 class AttachedVolumes:
     """The books; one per cluster."""
 
+    facets = 0
+
     def __init__(self, cluster: ClusterState) -> None:
         self._table = cluster.table
         objects = cluster.objects

@@ -60,6 +60,8 @@ def conflict(wanted: PodShape, used: PodShape) -> bool:
 class DisksInUse:
     """Per disk the rows where it is mounted, writable and read-only apart; one per cluster."""
 
+    facets = 0
+
     def __init__(self, cluster: ClusterState) -> None:
         self._rows: dict[Disk, dict[int, int]] = {}
         cluster.add_accountant(self)

@@ -33,6 +33,8 @@ SINGLE_POD = "ReadWriteOncePod"
 class ClaimsInUse:
     """How many pods on nodes name each claim; one per cluster."""
 
+    facets = 0
+
     def __init__(self, cluster: ClusterState) -> None:
         self._users: dict[ClaimKey, int] = {}
         cluster.add_accountant(self)

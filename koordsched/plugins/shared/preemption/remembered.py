@@ -7,16 +7,14 @@ kept until one of these changes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.shape import PodShape
 from koordsched.framework.nominations import Nominations
+from koordsched.framework.shapecache import ShapeCache
 from koordsched.plugins.shared.preemption.candidates import VERDICT, Verdicts
 from koordsched.plugins.shared.preemption.victims import Mask
 
@@ -58,8 +56,7 @@ class RememberedRuns:
     def __init__(self, table: NodeTable, nominations: Nominations) -> None:
         self._table = table
         self._nominations = nominations
-        self._runs: OrderedDict[PodShape, _Runs] = OrderedDict()
-        self._bytes = 0
+        self._runs = ShapeCache(lambda shape: _Runs(table.size), _BUDGET)
 
     def stamps(self, pod: Pod, promises: npt.NDArray[np.int64], budgets: npt.NDArray[np.int64]) -> Stamps:
         """By row, what a dry run for the pod depends on. `promises`: the stamps of what is promised there; `budgets`:
@@ -79,36 +76,25 @@ class RememberedRuns:
 
     def of(self, pod: Pod, rows: RowArray, stamps: Stamps) -> tuple[Mask, Verdicts]:
         """(bool[rows]: of which rows the result is known, the results)."""
-        runs = self._of(pod.shape)
+        runs = self._of(pod)
         given = stamps[rows]
         known: Mask = (runs.stamps[rows] == given) & (given["changed"] != _NEVER)
         return known, runs.verdicts[rows]
 
     def victims(self, pod: Pod, row: int) -> list[int]:
         """Who goes, of a row whose result is known: positions among the pods of lower priority."""
-        return np.flatnonzero(self._of(pod.shape).victims[:, row]).tolist()
+        return np.flatnonzero(self._of(pod).victims[:, row]).tolist()
 
     def keep(self, pod: Pod, rows: RowArray, stamps: Stamps, verdicts: Verdicts, victims: Mask) -> None:
         """Remembers results. `victims`: bool[depth, rows], in the order of importance."""
-        runs = self._of(pod.shape)
+        runs = self._of(pod)
         before = runs.nbytes
         runs.reach(len(victims))
         runs.stamps[rows] = stamps[rows]
         runs.verdicts[rows] = verdicts
         runs.victims[:, rows] = False
         runs.victims[: len(victims), rows] = victims
-        self._bytes += runs.nbytes - before
-        while self._bytes > _BUDGET and len(self._runs) > 1:
-            self._bytes -= self._runs.popitem(last=False)[1].nbytes
+        self._runs.resized(runs.nbytes - before)
 
-    def _of(self, shape: PodShape) -> _Runs:
-        runs = self._runs.get(shape)
-        if runs is not None and len(runs.stamps) == self._table.size:
-            self._runs.move_to_end(shape)
-            return runs
-        if runs is not None:
-            self._bytes -= runs.nbytes
-        runs = self._runs[shape] = _Runs(self._table.size)
-        self._runs.move_to_end(shape)
-        self._bytes += runs.nbytes
-        return runs
+    def _of(self, pod: Pod) -> _Runs:
+        return self._runs.of(pod.shape, self._table.size)

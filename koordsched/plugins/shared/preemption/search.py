@@ -72,12 +72,15 @@ class Decision:
     @cached_property
     def _lockstep(self) -> Lockstep:
         """Made when there is somebody to evict: most pods of a full cluster are as important as everybody else."""
-        return Lockstep(self._handle.cluster.table, self._handle.filtering, self._cycle)
+        return Lockstep(self._handle.cluster, self._handle.filtering, self._cycle)
 
     @cached_property
     def _lasting(self) -> bool:
-        """Whether what is found may be remembered: where other nodes matter, every decision changes it."""
-        return not self._handle.filtering.pod_filters(self._cycle)
+        """Whether what is found may be remembered: where other nodes matter, every decision changes it.
+
+        Rows of an overlay read differently for this pod alone.
+        """
+        return not self._cycle.overlay and not self._handle.filtering.pod_filters(self._cycle)
 
     def on(self, rows: RowArray) -> tuple[Found, int]:
         """The results for rows with pods of lower priority, in the order of the rows, and how many have none."""

@@ -24,12 +24,12 @@ from tests.reference.randompreemption import APPS, CLAIMS, DRIVER, HOSTNAME, NAM
 class Cluster:
     """A random full cluster in which something happens now and then."""
 
-    def __init__(self, seed, config=None):
+    def __init__(self, seed, config=None, *, state=RandomFullCluster, scheduler=scheduler):
         self.rng = rng = Random(seed)
-        self.state = RandomFullCluster(rng)
+        self.state = state(rng)
         self.state.rich = True
         objects, self.names = self.state.full_cluster(rng.randint(3, 9))
-        self.offline = scheduler(objects, config)
+        self.offline = scheduler(objects, **({"config": config} if config else {}))
         self.cluster = self.offline.cluster
         self.placed = [item for item in objects if item["kind"] == "Pod"]
         self.budgets = [item for item in objects if item["kind"] == "PodDisruptionBudget"]
@@ -142,7 +142,7 @@ def same_as_one_by_one(cluster, pod):
         return 0
     rows = np.flatnonzero(cluster.cluster.table.alive.data[: cluster.cluster.table.size])
     cluster.rng.shuffle(rows)
-    assert Lockstep(cluster.cluster.table, handle.filtering, cycle).applies
+    assert Lockstep(cluster.cluster, handle.filtering, cycle).applies
     found, missing = cluster.search.of(cycle).on(rows)
     table = cluster.cluster.shared(VictimTable)
     one_by_one = DryRun(cluster.cluster, handle.filtering, cluster.cluster.shared(Budgets))

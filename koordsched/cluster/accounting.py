@@ -1,0 +1,81 @@
+"""What plugins count of the pods on each node: their columns follow the pods, in what-ifs too."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.columns import Column
+from koordsched.cluster.pod import Pod
+
+Amount = int | npt.NDArray[np.signedinteger[Any]]
+"""What a pod adds to its row of a column: a number, or [width] of them."""
+
+
+class PodAccountant(Protocol):
+    """Keeps a plugin's columns in step with the pods on the nodes.
+
+    `facets`: those that a pod's coming or going may change, 0 if none. `pod_removed` must undo `pod_added` exactly:
+    what-ifs call one and then the other. Each returns the facets of the row that it changed (0 if none).
+    """
+
+    @property
+    def facets(self) -> int: ...
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """A pod counts against the node on this row from now on."""
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """It does not any more."""
+
+
+class ColumnAccountant(ABC):
+    """An accountant whose books are sums over the pods of a row.
+
+    A plugin says what one pod adds; preemption can then try all nodes at once (`plugins.shared.preemption.lockstep`).
+    A filter that reads one of the `facets` must read nothing else that pods change, other than room and host ports.
+    """
+
+    facets: int
+    """Those that a pod's coming or going changes."""
+
+    @abstractmethod
+    def columns(self) -> Sequence[Column]:
+        """The columns it adds to, which are its own, of signed integers: always the same, in the same order."""
+
+    @abstractmethod
+    def amounts(self, pod: Pod) -> Sequence[Amount] | None:
+        """What a pod adds to its row of each column; None if it adds nothing.
+
+        It depends on nothing but the pod's shape, namespace, labels, requests and facts, and whether it is being
+        deleted. For a column of several numbers per row: [width], at most as wide as the column, which may be widened
+        here first (`Column.widen`).
+        """
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._count(row, pod, 1)
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._count(row, pod, -1)
+
+    def _count(self, row: int, pod: Pod, sign: int) -> int:
+        amounts = self.amounts(pod)
+        if amounts is None:
+            return 0
+        add_amounts(self.columns(), row, amounts, sign)
+        return self.facets
+
+
+def add_amounts(columns: Sequence[Column], row: int, amounts: Sequence[Amount], sign: int = 1) -> None:
+    """Adds amounts to one row of each column, or takes them away (-1)."""
+    for column, amount in zip(columns, amounts, strict=True):
+        if isinstance(amount, np.ndarray):
+            column.data[row, : len(amount)] += sign * amount
+        else:
+            column.data[row] += sign * amount

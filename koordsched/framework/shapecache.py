@@ -1,0 +1,58 @@
+"""What is kept per shape, under a budget of bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from koordsched.cluster.shape import PodShape
+
+SHAPE_BYTES = 12 << 10
+"""What a shape takes that is kept: itself, its plan, what plugins have compiled from it (measured)."""
+
+
+class Sized(Protocol):
+    """Anything that knows how many bytes it takes."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Sized)
+
+
+class ShapeCache(OrderedDict[PodShape, T]):
+    """Things by shape, made at the first request. The least recently used go first; the latest always stays.
+
+    `budget`: bytes that they may take.
+    """
+
+    def __init__(self, make: Callable[[PodShape], T], budget: int) -> None:
+        super().__init__()
+        self._make = make
+        self.budget = budget
+        self._bytes = 0
+        self._size = 0
+
+    def of(self, shape: PodShape, size: int = 0) -> T:
+        """What belongs to a shape. `size`: of the table, for things made for all of its rows: others are made when it
+        has grown.
+        """
+        if size != self._size:
+            self.clear()
+            self._bytes, self._size = 0, size
+        found = self[shape]
+        self.move_to_end(shape)
+        return found
+
+    def __missing__(self, shape: PodShape) -> T:
+        made = self[shape] = self._make(shape)
+        self.resized(made.nbytes)
+        return made
+
+    def resized(self, more: int) -> None:
+        """What was asked for last takes so many bytes more than before."""
+        self._bytes += more
+        while self._bytes > self.budget and len(self) > 1:
+            self._bytes -= self.popitem(last=False)[1].nbytes

@@ -1,0 +1,135 @@
+"""What the potential victims of many rows take of their nodes, put off and back on in the live table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.accounting import ColumnAccountant
+from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.columns import Column
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.ports import shape_ports
+from koordsched.plugins.shared.preemption.kinds import KindArray, PodKinds
+from koordsched.plugins.shared.preemption.victims import PotentialVictims
+
+Promised = Sequence[tuple[int, Sequence[Pod]]]
+"""Positions among the rows, and the pods nominated there."""
+
+
+class _Books:
+    """Some columns, and what the pods of each kind add to them: arrays [kinds] or [kinds, width].
+
+    `counts`: bool[kinds], whether they add anything; None if all do.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        tables: Sequence[npt.NDArray[Any]],
+        counts: npt.NDArray[np.bool_] | None,
+        rows: RowArray,
+    ) -> None:
+        self._columns = [column.data for column in columns]
+        self._tables = tables
+        self._counts = counts
+        self._rows = rows
+        self._before = [data[rows] for data in self._columns]
+
+    def add(self, rows: RowArray, kinds: KindArray, sign: int) -> None:
+        """A pod comes to each of these rows (1) or leaves it (-1); no row may be named twice."""
+        if self._counts is not None:
+            counted = self._counts[kinds]
+            if not counted.all():
+                rows, kinds = rows[counted], kinds[counted]
+        for data, table in zip(self._columns, self._tables, strict=True):
+            data[rows] += sign * table.take(kinds, axis=0)
+
+    def leave(self, kinds: KindArray) -> None:
+        """Pods leave all rows: [depth, rows]."""
+        if all(table.ndim == 1 for table in self._tables):
+            for data, table in zip(self._columns, self._tables, strict=True):
+                data[self._rows] -= table[kinds].sum(axis=0, dtype=table.dtype)
+        else:
+            for of_step in kinds:
+                self.add(self._rows, of_step, -1)
+
+    def restore(self) -> None:
+        for data, before in zip(self._columns, self._before, strict=True):
+            data[self._rows] = before
+
+
+class Room:
+    """Room, host ports and the columns of some accountants, on the rows of potential victims.
+
+    `facets`: all that it changes.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        pod: Pod,
+        potential: PotentialVictims,
+        kinds: PodKinds,
+        promised: Promised,
+        accountants: Sequence[ColumnAccountant],
+        *,
+        ports: bool,
+    ) -> None:
+        """`promised`: to be there as well; `ports`: whether host ports matter."""
+        self._table = table
+        self._potential = potential
+        self._examples = kinds.examples
+        # Before anything is asked by kind: these pods may be of new kinds.
+        self._promised = [(i, [kinds.of(other)]) for i, others in promised for other in others]
+        resources = [index for index, _ in pod.requests.amounts if index < len(table.requested)]
+        columns = [table.pods_count, *(table.requested[index] for index in resources)]
+        weights = [kinds.ones, *(kinds.amounts(index) for index in resources)]
+        self._books = [_Books(columns, weights, None, potential.rows)]
+        self.facets: int = Facet.RESOURCES | Facet.PORTS
+        for accountant in accountants:
+            self.facets |= accountant.facets
+            amounts = kinds.column_amounts(accountant)  # may widen the columns
+            self._books.append(_Books(accountant.columns(), amounts.tables, amounts.counts, potential.rows))
+        self._with_ports: npt.NDArray[np.bool_] | None = kinds.with_ports if ports else None
+        self._ports_done: list[tuple[int, Pod, int]] = []
+
+    def enter(self) -> None:
+        """All potential victims are gone, and the promised pods are there."""
+        rows = self._potential.rows
+        for books in self._books:
+            books.leave(self._potential.kinds)
+        for of_step in self._potential.kinds:
+            self._change_ports(rows, of_step, -1)
+        for i, kind in self._promised:
+            self._change(rows[i : i + 1], np.array(kind, dtype=np.int32), 1)
+
+    def step(self, step: int, at: RowArray, sign: int) -> None:
+        """The pods of a step come back (1) or leave again (-1) at these positions."""
+        self._change(self._potential.rows[at], self._potential.kinds[step, at], sign)
+
+    def _change(self, rows: RowArray, kinds: KindArray, sign: int) -> None:
+        for books in self._books:
+            books.add(rows, kinds, sign)
+        self._change_ports(rows, kinds, sign)
+
+    def _change_ports(self, rows: RowArray, kinds: KindArray, sign: int) -> None:
+        if self._with_ports is None:
+            return
+        for i in np.flatnonzero(self._with_ports[kinds]).tolist():
+            pod = self._examples[kinds[i]]
+            assert pod is not None, "a kind with ports is a pod"
+            self._table.ports.add(int(rows[i]), shape_ports(pod.shape), sign)
+            self._ports_done.append((int(rows[i]), pod, sign))
+
+    def restore(self) -> None:
+        """Everything is as it was."""
+        for books in self._books:
+            books.restore()
+        while self._ports_done:
+            row, pod, sign = self._ports_done.pop()
+            self._table.ports.add(row, shape_ports(pod.shape), -sign)

@@ -1,0 +1,87 @@
+"""Accountants whose books are sums over pods."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from koordsched.cluster.accounting import ColumnAccountant
+from koordsched.cluster.state import ClusterState
+from tests.cluster.objects import wire_node
+from tests.plugins.harness import Bench
+from tests.plugins.objects import node, pod
+
+
+class Books(ColumnAccountant):
+    """Counts the pods with a label `minor`, and what they have of it."""
+
+    def __init__(self, cluster):
+        self.facets = cluster.table.add_facet()
+        self.count = cluster.table.column(np.int64)
+        self.used = cluster.table.column(np.int16, width=2)
+        cluster.add_accountant(self)
+
+    def columns(self):
+        return self.count, self.used
+
+    def amounts(self, pod):
+        minor = pod.labels.labels.get("minor")
+        if minor is None:
+            return None
+        amounts = np.zeros(int(minor) + 1, dtype=np.int64)
+        amounts[-1] = 50
+        self.used.widen(len(amounts))
+        return 1, amounts
+
+
+def books_of(bench):
+    books = bench.cluster.shared(Books)
+    size = bench.cluster.table.size
+    return books.count.data[:size].tolist(), books.used.data[:size].tolist()
+
+
+def test_books_follow_the_pods_and_what_ifs_leave_no_trace():
+    rng = Random(4)
+    bench = Bench(*[node(f"n{i}") for i in range(5)], pod("early", on="n1", labels={"minor": "1"}))
+    cluster = bench.cluster
+    books = cluster.shared(Books)
+    assert books_of(bench)[1][1] == [0, 50], "pods that were there before are counted"
+    for i in range(200):
+        minor = rng.choice([None, "0", "1", "5", "3"])
+        item = pod(f"p{rng.randrange(20)}", on=f"n{rng.randrange(5)}", labels={"minor": minor} if minor else {})
+        other = bench.pod(item)
+        row = cluster.table.row_of[other.node]
+        books.amounts(other)
+        before = books.count.data.copy(), books.used.data.copy()
+        with cluster.what_if(add=[(row, other)]) as world:
+            assert (books.count.data != before[0]).any() == (minor is not None)
+            for there in list(cluster.pods_on(row).values()):
+                world.remove(there, row)
+        assert np.array_equal(books.count.data, before[0])
+        assert np.array_equal(books.used.data, before[1])
+        stamp = cluster.table.log.stamp(row, books.facets)
+        if rng.random() < 0.4:
+            cluster.remove_pod(other.uid)
+        elif other.uid not in cluster.assigned:
+            cluster.set_pod(other)
+            assert (cluster.table.log.stamp(row, books.facets) > stamp) == (minor is not None)
+        counts, used = [0] * 5, np.zeros((5, books.used.data.shape[1]), dtype=np.int64)
+        for there in cluster.assigned.values():
+            if "minor" in there.labels.labels:
+                counts[there.row] += 1
+                used[there.row, int(there.labels.labels["minor"])] += 50
+        assert books_of(bench) == (counts, used.tolist()), i
+
+
+def test_a_column_that_is_too_narrow_is_an_error():
+    """A part of the amounts is never left out in silence."""
+
+    class Narrow(Books):
+        def amounts(self, pod):
+            return 1, np.ones(3, dtype=np.int64)
+
+    cluster = ClusterState()
+    books = Narrow(cluster)
+    row = cluster.upsert_node(wire_node("alder")) and 0
+    with pytest.raises(ValueError, match="broadcast"):
+        books.pod_added(row, object())
