@@ -17,7 +17,7 @@ class BodyFormat(Protocol):
 
     content_type: str
     accept: str
-    """The header that asks for answers: whoever takes protobuf spares the server a second encoding of what it has."""
+    """The Accept header: a server that stores protobuf need not encode the object again for clients that accept it."""
 
     def __call__(self, obj: Mapping[str, Any]) -> bytes:
         """The body for an object as JSON has it, without apiVersion and kind."""

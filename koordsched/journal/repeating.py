@@ -22,7 +22,7 @@ from koordsched.framework.filtering import Verdicts
 from koordsched.framework.handle import Clock
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import totals_of
-from koordsched.journal.consulting import answer_to, asked, difference, question_text
+from koordsched.journal.extendercalls import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream
 from koordsched.journal.recorder import evicting_record, refused_record
 from koordsched.journal.records import (

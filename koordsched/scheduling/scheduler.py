@@ -174,7 +174,7 @@ class Scheduler:
                 is_bound=self.writes.is_bound,
                 fence=fence,
                 recorder=recorder,
-                bindings=lanes.elsewhere,
+                bindings=lanes.external_writes,
             )
             extended = ExtendedCycle(
                 *parts, clock.monotonic, rng, extenders=self._extenders, inbox=inbox, recorder=recorder
@@ -225,7 +225,7 @@ class Scheduler:
             metrics=metrics,
             on_progress=self._progress.set,
             inbox=inbox,
-            originals=shown,
+            raw_objects=shown,
             unreadable=self.unreadable,
             accept=resolved.accept,
             watch_list="WatchListClient" in resolved.features,
