@@ -9,7 +9,7 @@ from koordsched.api.podvolumes import Volume
 
 Quantity = str | int | float
 Quantities = dict[str, Quantity]
-"""Resource name -> quantity as written: text, or a number where somebody's YAML had one."""
+"""Resource name -> quantity as written: text, or a number if the manifest has one."""
 
 
 # --- pods ----------------------------------------------------------------------------------------

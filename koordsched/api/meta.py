@@ -23,7 +23,7 @@ class OwnerReference(Wire, frozen=True):
 
 
 class ObjectMeta(Wire, frozen=True):
-    """Identity and bookkeeping. Timestamps stay RFC 3339 text until somebody has to compare them."""
+    """Identity and bookkeeping. Timestamps stay RFC 3339 text until they are compared."""
 
     name: str = ""
     namespace: str = ""

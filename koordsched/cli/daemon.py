@@ -56,7 +56,7 @@ from koordsched.scheduling.scheduler import Scheduler
 _log = logging.getLogger(__name__)
 
 LOST_LEASE = 1
-"""Exit code when the lease was lost: whoever runs us starts us again."""
+"""Exit code when the lease was lost: the kubelet or init system restarts the process."""
 
 SETTLING = 0.5
 """Seconds that writes under way may take to be answered before the lease is given back."""

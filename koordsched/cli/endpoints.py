@@ -1,4 +1,4 @@
-"""The endpoints of the daemon: what is served, where, and to whom, as the command line says (core spec 2.3, 2.4)."""
+"""The endpoints of the daemon: paths, addresses and access, as set by the command line (core spec 2.3, 2.4)."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class Endpoints:
         self, contexts: Sequence[ssl.SSLContext], users: DelegatedAuth, known: bytes | None
     ) -> None:
         """Trusts what the cluster publishes, also what it publishes later."""
-        told = False
+        warned = False
         while True:
             pause = AUTHORITY_AGAIN
             try:
@@ -273,9 +273,9 @@ class Endpoints:
                     known = bundle
             except (LookupFailed, ServingError) as error:
                 pause = FIRST_LOOKUP if known is None else AUTHORITY_AGAIN
-                if not told:
+                if not warned:
                     _log.info("No client certificates are accepted for the endpoints until this works: %s", error)
-                    told = True
+                    warned = True
             await asyncio.sleep(pause)
 
 

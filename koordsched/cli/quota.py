@@ -1,4 +1,4 @@
-"""`koordsched quota tree`: what each elastic quota may use, requests and uses, and who borrows from whom."""
+"""`koordsched quota tree`: what each elastic quota may use, requests, uses, borrows and lends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WITH_QUOTAS = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"plugins": {"preFilter": {"enabled": [{"name": PLUGIN}]}}}],
 }
-"""What the default configuration lacks: without the plugin nobody counts."""
+"""Added to the default configuration: without the plugin no usage is counted."""
 
 
 @click.group("quota")

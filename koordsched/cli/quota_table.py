@@ -56,7 +56,8 @@ def _print_tree(out: Console, tree: TreeReport) -> None:
 def _texts(verb: str, preposition: str, loans: list[LoanReport]) -> list[str]:
     if not loans:
         return []
-    parts = [f"{loan.amount} {f'{preposition} {loan.quota}' if loan.quota else 'that is nobody’s'}" for loan in loans]
+    sources = (f"{preposition} {loan.quota}" if loan.quota else "that belongs to no quota" for loan in loans)
+    parts = (f"{loan.amount} {source}" for loan, source in zip(loans, sources, strict=True))
     return [f"{verb} {', '.join(parts)}"]
 
 

@@ -19,13 +19,13 @@ from koordsched.cli.output import console, fail, output_option, print_json
 from koordsched.cli.replay_output import print_comparison, print_repetition, when
 from koordsched.client.clock import SystemClock
 from koordsched.framework.profile import ProfileError
-from koordsched.journal.comparing import Comparison, Consideration
-from koordsched.journal.course import Course, Repetition
+from koordsched.journal.comparingreplay import ComparingReplay, Comparison
 from koordsched.journal.frames import NotAJournal
 from koordsched.journal.header import software
-from koordsched.journal.passage import Limit, last_attempt
+from koordsched.journal.journalreplay import Limit, last_attempt
 from koordsched.journal.reading import Journal
 from koordsched.journal.records import BadRecord, Header
+from koordsched.journal.repeatingreplay import RepeatingReplay, Repetition
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.advice import Advised
 
@@ -33,7 +33,7 @@ DIVERGED = 3
 DAMAGED = 4
 """Exit codes: a decision came out otherwise; the journal is damaged."""
 
-_EXTENDED = "note: HTTP extenders took part. Nobody knows what they would say now; this is what the plugins say."
+_EXTENDED = "note: HTTP extenders took part. What they would answer now is unknown; this is what the plugins say."
 
 _EPILOG = (
     f"Exit code: 0 every decision came out the same (with --config: whatever the differences), {DIVERGED} one did not, "
@@ -116,7 +116,7 @@ def _tell_origin(header: Header, *, asks_plugins: bool) -> None:
 
 def _repeat(journal: Journal, limit: Limit, output: str) -> None:
     async def work() -> Repetition:
-        return Course(journal, IN_TREE, SystemClock()).run(limit)
+        return RepeatingReplay(journal, IN_TREE, SystemClock()).run(limit)
 
     began = perf_counter()
     repetition = asyncio.run(work())
@@ -140,7 +140,7 @@ def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> N
         click.echo(f"note: {warning}", err=True)
 
     async def work() -> Comparison:
-        return Consideration(journal, IN_TREE, resolved, SystemClock()).run(limit)
+        return ComparingReplay(journal, IN_TREE, resolved, SystemClock()).run(limit)
 
     began = perf_counter()
     comparison = asyncio.run(work())
@@ -158,8 +158,8 @@ def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) ->
     moment, uid = found
 
     async def repeat() -> tuple[Repetition, Advised | None]:
-        course = Course(journal, IN_TREE, SystemClock())
-        return course.run(Limit(decisions=moment.number - 1)), course.explain(uid)
+        replay = RepeatingReplay(journal, IN_TREE, SystemClock())
+        return replay.run(Limit(decisions=moment.number - 1)), replay.explain(uid)
 
     began = perf_counter()
     repetition, answer = asyncio.run(repeat())

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from koordsched.cli.output import counted, table
-from koordsched.journal.comparing import SAME, Comparison
-from koordsched.journal.course import Repetition
+from koordsched.journal.comparingreplay import SAME, Comparison
+from koordsched.journal.repeatingreplay import Repetition
 from koordsched.journal.tally import Tally
 
 MOST_ROWS = 20

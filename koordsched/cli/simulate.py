@@ -49,7 +49,7 @@ def simulate(
     """Place pending pods offline and say where, or why not.
 
     Reads a dump of a cluster (kubectl get -o yaml, a snapshot directory) or plain manifests. Manifests are completed as
-    an API server would; workloads without pods are expanded. Pods are placed one after the other, by priority; nobody
+    an API server would; workloads without pods are expanded. Pods are placed one after the other, by priority; no pod
     is evicted, but preemption that would help is shown.
     """
     try:

@@ -17,7 +17,7 @@ from koordsched.scheduling.queueprofile import equivalence_keys
 
 
 class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What became of one pod. `feasible_nodes`: how many it could go to; the rest is set only while it is pending."""
+    """The outcome for one pod. `feasible_nodes`: how many nodes fit; the rest is set only while it is pending."""
 
     pod: str
     profile: str

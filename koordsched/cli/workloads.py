@@ -1,7 +1,7 @@
 """Pods of workloads, for input that has the workloads but not their pods.
 
-What the controllers of a cluster would make in the end, all at once: nothing runs, so nobody could wait for the
-first pod of a StatefulSet to become ready.
+What the controllers of a cluster would make in the end, all at once: nothing runs, so the first pod of a
+StatefulSet would never become ready.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from koordsched.api.meta import OwnerReference
 from koordsched.fakecluster.controllers.daemonplacement import DaemonPlacement, daemon_tolerations, pin_to_node
 from koordsched.fakecluster.controllers.nodes import NodeRecord
-from koordsched.fakecluster.controllers.podtemplate import PodMold, template_hash
+from koordsched.fakecluster.controllers.podtemplate import PodFactory, template_hash
 
 Object = dict[str, Any]
 Owner = tuple[str, str, str]
@@ -73,9 +73,9 @@ def _reference(workload: Object) -> Object:
     }
 
 
-def _mold(workload: Object, template: Object | None = None) -> PodMold:
+def _factory(workload: Object, template: Object | None = None) -> PodFactory:
     template = template or _spec(workload).get("template") or {}
-    return PodMold(template, workload["metadata"]["namespace"], _reference(workload))
+    return PodFactory(template, workload["metadata"]["namespace"], _reference(workload))
 
 
 def _spec(workload: Object) -> Object:
@@ -121,19 +121,19 @@ def _deployment(workload: Object, nodes: Sequence[Object]) -> list[Object]:
 
 
 def _replicas(workload: Object, nodes: Sequence[Object]) -> list[Object]:
-    mold, name = _mold(workload), workload["metadata"]["name"]
+    factory, name = _factory(workload), workload["metadata"]["name"]
     count = _pods(_spec(workload).get("replicas"))
-    return [mold.pod(name=f"{name}-{number}") for number in range(1, count + 1)]
+    return [factory.pod(name=f"{name}-{number}") for number in range(1, count + 1)]
 
 
 def _stateful_set(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """Pods by ordinal, and their volume claims."""
     meta, spec = workload["metadata"], _spec(workload)
-    mold = _mold(workload)
+    factory = _factory(workload)
     start = _number((spec.get("ordinals") or {}).get("start"), 0)
     made: list[Object] = []
     for ordinal in range(start, start + _pods(spec.get("replicas"))):
-        pod = mold.pod(name=f"{meta['name']}-{ordinal}")
+        pod = factory.pod(name=f"{meta['name']}-{ordinal}")
         pod["metadata"].setdefault("labels", {})["apps.kubernetes.io/pod-index"] = str(ordinal)
         volumes = pod["spec"].setdefault("volumes", [])
         for template in spec.get("volumeClaimTemplates") or ():
@@ -162,8 +162,8 @@ def _job(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     count = _pods(spec.get("parallelism"))
     if spec.get("completions") is not None:
         count = min(count, int(spec["completions"]) - _number(status.get("succeeded"), 0))
-    mold, name = _mold(workload), workload["metadata"]["name"]
-    return [mold.pod(name=f"{name}-{number}") for number in range(1, count + 1)]
+    factory, name = _factory(workload), workload["metadata"]["name"]
+    return [factory.pod(name=f"{name}-{number}") for number in range(1, count + 1)]
 
 
 def _conditions(status: Object) -> list[Object]:
@@ -174,11 +174,11 @@ def _daemon_set(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     """A pod pinned to each node that its template accepts."""
     template = _spec(workload).get("template") or {}
     placement = DaemonPlacement(template.get("spec") or {})
-    mold, name = _mold(workload), workload["metadata"]["name"]
+    factory, name = _factory(workload), workload["metadata"]["name"]
     made: list[Object] = []
     for node in nodes:
         if placement.should_start(_record(node)):
-            pod = mold.pod(name=f"{name}-{node['metadata']['name']}")
+            pod = factory.pod(name=f"{name}-{node['metadata']['name']}")
             pod["spec"]["tolerations"] = daemon_tolerations(pod["spec"])
             pin_to_node(pod["spec"], node["metadata"]["name"])
             made.append(pod)

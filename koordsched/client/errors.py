@@ -41,7 +41,7 @@ class LanesClosed(ClientError):
 
 
 class ApiError(ClientError):
-    """The server answered with a status of 300 or above: API servers redirect nobody, who does stands before them.
+    """The server answered with a status of 300 or above. API servers send no redirects; a proxy in front of one may.
 
     `status` is the HTTP code; `reason`, `message` and `details` come from the Status body and are empty when there was
     none; `retry_after` is in seconds, from the Retry-After header or the body, None if the server named no time.

@@ -129,7 +129,7 @@ class InMemoryTransport:
         async def serve() -> Reply:
             return await self._fault(call, proceed)
 
-        # In a context of its own: the server is nobody's part, whatever the client's context says.
+        # In a context of its own: the server must not see the client's context variables.
         serving = asyncio.get_running_loop().create_task(serve(), context=contextvars.Context())
         self._serving[serving] = None
         serving.add_done_callback(self._serving.pop)
@@ -144,7 +144,7 @@ class InMemoryTransport:
             raise
 
     def _abandoned(self, serving: asyncio.Task[Reply]) -> None:
-        """The client has given up: an error is nobody's any more, a stream is closed as by a dropped connection."""
+        """The client has given up: an error is ignored, a stream is closed as by a dropped connection."""
         if serving.cancelled() or serving.exception() is not None:
             return
         body = serving.result()[2]

@@ -1,6 +1,6 @@
-"""Write lanes: who may write next when not everything can be written at once.
+"""Write lanes: which write is sent next when not all can be sent at once.
 
-Right of way is lease > binding > eviction > nomination and condition > event. A write costs a future and two deque
+The order is lease > binding > eviction > nomination and condition > event. A write costs a future and two deque
 operations, no task. Leases never wait for anything; the other lanes share an adaptive number of slots.
 """
 
@@ -14,7 +14,6 @@ from enum import IntEnum
 from random import Random
 
 from koordsched.client.clock import Clock
-from koordsched.client.elsewhere import WritesElsewhere
 from koordsched.client.errors import (
     Ambiguous,
     ApiError,
@@ -26,9 +25,10 @@ from koordsched.client.errors import (
     TooManyRequests,
     error_from_status,
 )
+from koordsched.client.externalwrites import ExternalWrites
 from koordsched.client.ratelimit import AdaptiveLimit, TokenBucket
-from koordsched.client.restraint import Restraint
 from koordsched.client.transport import Request, Response, Transport
+from koordsched.client.writepause import WritePause
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +47,16 @@ CAPACITY = {Lane.LEASE: 16, Lane.BINDING: 20_000, Lane.EVICTION: 10_000, Lane.ST
 """Writes that may wait in each lane."""
 
 ATTEMPTS = {Lane.LEASE: 1, Lane.BINDING: 6, Lane.EVICTION: 6, Lane.STATUS: 4, Lane.EVENT: 3}
-"""How often a write is tried that provably was not carried out. A lease's timing is the elector's own affair."""
+"""How often a write is tried that provably was not carried out. The elector times writes of its lease itself."""
 
 CYCLE = 64
 OUT_OF_TURN = {**dict.fromkeys(range(7, CYCLE, 8), Lane.EVICTION), 16: Lane.STATUS, 48: Lane.STATUS, 32: Lane.EVENT}
-"""Of `CYCLE` writes, those that go to a less urgent lane if something waits there. While bindings wait without end,
-every eighth write is an eviction (whoever preempts is more urgent than most of what is bound), every 32nd a status,
+"""Of `CYCLE` writes, those that go to a less urgent lane if something waits there. As long as bindings wait, every
+eighth write is an eviction (a preemptor has a higher priority than most pods that are bound), every 32nd a status,
 every 64th an event."""
 
 IN_DOUBT = (502, 504)
-"""Answers of whoever stopped waiting for the server, or of a server that stopped waiting for itself: the write may have
-been carried out, or yet be."""
+"""Statuses of a proxy or a server that ran out of time: the write may have been carried out, or still be."""
 
 SHORTEST_WAIT = 1e-4
 """Seconds that a timer is set for at least: a rounding error must not make it fire over and over."""
@@ -150,7 +149,7 @@ class Lanes:
             writes = TokenBucket(qps, burst or max(int(qps), 1), now)
             events = TokenBucket(qps, burst or max(int(qps), 1), now)
             self._buckets = {lane: events if lane is Lane.EVENT else writes for lane in Lane if lane is not Lane.LEASE}
-        self._restraint = Restraint(rng)
+        self._pause = WritePause(rng)
         """Of all lanes but the lease's."""
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
@@ -161,8 +160,8 @@ class Lanes:
         self.doubtful_at = float("-inf")
         """When a write, leases apart, last ended without an answer (monotonic seconds): it may still be carried out."""
         self.stats = {lane: LaneStats() for lane in Lane}
-        self.elsewhere = WritesElsewhere(clock)
-        """Writes that others were asked to make; they have a part in `quiet_for` and in nothing else."""
+        self.external_writes = ExternalWrites(clock)
+        """Writes that others were asked to make; only `quiet_for` looks at them."""
 
     def submit(self, lane: Lane, request: Request) -> asyncio.Future[Response]:
         """Queues a write and returns the future of its answer (status below 300).
@@ -184,7 +183,7 @@ class Lanes:
         return future
 
     def post(self, lane: Lane, request: Request, body: Callable[[], bytes] | None = None) -> None:
-        """Queues a write whose outcome nobody waits for. In a full lane the oldest is dropped.
+        """Queues a write whose outcome is not awaited. If the lane is full, its oldest write is dropped.
 
         `body`, if given, is called right before sending: a write that is dropped is never encoded.
         """
@@ -228,10 +227,10 @@ class Lanes:
     def quiet_for(self, seconds: float) -> bool:
         """Whether every write, leases apart, has been answered, and none was left in doubt in the last `seconds`.
 
-        Those made elsewhere on our behalf included.
+        `external_writes` included.
         """
         since = self._clock.monotonic() - seconds
-        return not self.in_flight and self.doubtful_at < since and self.elsewhere.quiet_since(since)
+        return not self.in_flight and self.doubtful_at < since and self.external_writes.quiet_since(since)
 
     def refresh_waiting(self) -> None:
         """Brings `waiting` in the statistics up to date; called when metrics are read."""
@@ -245,7 +244,7 @@ class Lanes:
         now = self._clock.monotonic()
         while leases:
             self._start(leases.popleft(), now)
-        wait = self._restraint.until - now
+        wait = self._pause.until - now
         if wait > 0:
             if any(self._shared):
                 self._wake_in(wait)
@@ -293,7 +292,7 @@ class Lanes:
             try:
                 request.body, write.body = write.body(), None
             except (TypeError, ValueError) as error:
-                # One text that cannot be encoded must not hold up everybody else's writes.
+                # One body that cannot be encoded must not hold up other writes.
                 log.warning("%s %s dropped, its body cannot be encoded: %s", request.method, request.target, error)
                 self.stats[lane].dropped += 1
                 return
@@ -321,7 +320,7 @@ class Lanes:
             stats.latency_sum += latency
             if lane is not Lane.LEASE:
                 self.limit.succeeded(now, latency, self.in_flight + 1 >= self.limit.current)
-                self._restraint.answered(now)
+                self._pause.succeeded(now)
             if future is not None and not future.done():
                 future.set_result(outcome)
         else:
@@ -344,7 +343,7 @@ class Lanes:
         else:
             if write.lane is not Lane.LEASE and _shows_overload(write.lane, error):
                 self.limit.overloaded(now)
-                self._restraint.trouble(write.lane.name.lower(), error, now)
+                self._pause.overloaded(write.lane.name.lower(), error, now)
             if self._may_repeat(write, error):
                 stats.retried += 1
                 self._queues[write.lane].appendleft(write)

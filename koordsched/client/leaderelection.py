@@ -149,7 +149,7 @@ class Elector:
                 self._on_started()
                 await self._renew()
             finally:
-                # From here on the fence is shut, before anybody else can hold the lock.
+                # From here on the fence refuses writes, before another replica can hold the lock.
                 self._leading = False
                 self._on_stopped()
             log.error("lost lease %s/%s", self._config.namespace, self._config.name)
@@ -160,7 +160,7 @@ class Elector:
 
     async def _acquire(self) -> None:
         while True:
-            # Cleared before the attempt: news that arrives during it must cut the following wait short.
+            # Cleared before the attempt: a change of the Lease during it must cut the following wait short.
             self._news.clear()
             if await self._try(self._config.renew_deadline / 2):
                 return
@@ -171,7 +171,7 @@ class Elector:
             await self._sleep(delay)
 
     async def _renew(self) -> None:
-        """Renews every `retry_period` until that failed for `renew_deadline`, or somebody else holds the lock."""
+        """Renews every `retry_period` until that failed for `renew_deadline`, or another replica holds the lock."""
         period = self._config.retry_period
         while True:
             await self._sleep(period)
@@ -198,7 +198,7 @@ class Elector:
         try:
             return await self._try_once(within)
         except (Conflict, NotFound) as error:
-            # Somebody was faster, or removed the Lease: what we hold in hand is old.
+            # Another replica was faster, or the Lease was deleted: our copy is stale.
             self._lock = None
             log.debug("lease %s: %s", self._config.name, error)
         except (ClientError, msgspec.MsgspecError) as error:
@@ -210,7 +210,7 @@ class Elector:
         # A leader whose copy is current renews without reading first.
         current = self._leading and self._lock is not None
         if not current and not await self._read(within):
-            # Whoever held a lease that somebody removed may still believe in it, until it would have expired.
+            # The Lease was deleted. Its holder may still act as leader until the Lease would have expired.
             return (self._leading or not self._taken()) and await self._create(within)
         assert self._lock is not None
         held = self._lock.record
@@ -258,7 +258,7 @@ class Elector:
         return raise_for_status(response)
 
     def _take(self, response: Response, began: float) -> None:
-        """Our write went through. The lease counts from before it was sent, which is before anybody can see it."""
+        """Our write succeeded. The lease counts from before it was sent, which is before any replica can see it."""
         self._lock = LeaseLock(response.body, self._config.lease_duration)
         self._observe(self._lock.record)
         self._observed_at = self._clock.boottime()
@@ -277,14 +277,14 @@ class Elector:
                     self._on_new_leader(record.holder)
 
     def _expires_in(self) -> float | None:
-        """Seconds until a lock held by somebody else may be taken; None if nothing is known of it."""
+        """Seconds until a lock held by another replica may be taken; None if its record is unknown."""
         record = self._record
         if record is None or not record.holder:
             return None
         return self._observed_at + record.duration - self._clock.boottime()
 
     def _taken(self) -> bool:
-        """Whether somebody else holds a lock that has not expired."""
+        """Whether another replica holds a lock that has not expired."""
         return (self._expires_in() or 0.0) > 0
 
     async def _release(self) -> None:

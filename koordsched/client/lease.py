@@ -31,7 +31,7 @@ class Lease(Wire, frozen=True):
 
 
 class Record(NamedTuple):
-    """What a lock says. Two equal records mean that nobody renewed in between."""
+    """The content of a lock. Two equal records mean that it was not renewed in between."""
 
     holder: str
     duration: float

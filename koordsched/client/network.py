@@ -17,9 +17,9 @@ import koordsched
 from koordsched.client.clock import Clock
 from koordsched.client.connection import Connection
 from koordsched.client.errors import Ambiguous, ClientError, ConnectionFailure, Fenced, NotSent
-from koordsched.client.hotwriter import CONNECT_TIMEOUT, HotWriter
 from koordsched.client.settings import source_of
 from koordsched.client.transport import DEFAULT_TIMEOUT, JSON, Done, Query, Request, Response, target_of
+from koordsched.client.writepool import CONNECT_TIMEOUT, WritePool
 
 READ_BUFFER = 512 * 1024
 """Bytes of a watch that may pile up before the server is made to wait."""
@@ -43,7 +43,7 @@ class NetworkTransport:
             auto_decompress=True,
             read_bufsize=READ_BUFFER,
         )
-        self._writer = HotWriter(connection, clock, USER_AGENT)
+        self._writer = WritePool(connection, clock, USER_AGENT)
         self._proxied: set[asyncio.Task[None]] = set()
 
     @classmethod

@@ -24,11 +24,11 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.identity import is_api_server
-from koordsched.client.intake import Intake, OnMalformed, is_older
+from koordsched.client.objectapplier import ObjectApplier, OnMalformed, is_older
 from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.sink import KubeObject, Sink
+from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import Transport
-from koordsched.client.turns import Turns
 from koordsched.client.wireformat import INITIAL_EVENTS_END, Decode, Meta, Unreadable
 
 log = logging.getLogger(__name__)
@@ -121,11 +121,11 @@ class Reflector(Generic[T]):
         protobuf: ProtobufFormat[T] | None = None,
         watch_list: bool = False,
         page_size: int = PAGE_SIZE,
-        turns: Turns | None = None,
+        slices: TimeSlices | None = None,
     ) -> None:
         self._transport = transport
         self._encodings = Encodings(decode, protobuf)
-        self._intake = Intake(path, self._encodings.json, sink, on_malformed)
+        self._applier = ObjectApplier(path, self._encodings.json, sink, on_malformed)
         self._clock = clock
         self._rng = rng
         self._selectors = dict(selectors or {})
@@ -139,7 +139,7 @@ class Reflector(Generic[T]):
         self._mute_watches = 0
         self._listed = False
         self._newest_only = True
-        self._turns = turns or Turns(clock.monotonic)
+        self._slices = slices or TimeSlices(clock.monotonic)
         self._interruption: asyncio.Timeout | None = None
         self._outdated = False
         self._refreshing = False
@@ -156,17 +156,17 @@ class Reflector(Generic[T]):
     @property
     def resource_version(self) -> str:
         """The version up to which everything has been handed to the sink; empty before the first list."""
-        return self._intake.version
+        return self._applier.version
 
     @property
     def stale_events(self) -> int:
         """Events that told nothing new."""
-        return self._intake.stale_events
+        return self._applier.stale_events
 
     @property
     def malformed(self) -> int:
         """Objects that could not be decoded or taken in."""
-        return self._intake.malformed
+        return self._applier.malformed
 
     async def run(self) -> None:
         """Lists, watches, recovers, until cancelled."""
@@ -220,7 +220,7 @@ class Reflector(Generic[T]):
         except ClientError as error:
             return self._failed(error)
         finally:
-            self._intake.streaming = False
+            self._applier.streaming = False
         return self._ended(self._clock.monotonic() - began, is_mute=self.events == heard)
 
     def _ended(self, lasted: float, *, is_mute: bool) -> float:
@@ -249,8 +249,8 @@ class Reflector(Generic[T]):
             return True
         if not await is_api_server(self._transport):
             return False
-        await self._paced(self._intake.begin(streamed=False))
-        await self._paced(self._intake.complete(""))
+        await self._paced(self._applier.begin(streamed=False))
+        await self._paced(self._applier.complete(""))
         return True
 
     def _failed(self, error: ClientError) -> float:
@@ -275,18 +275,18 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Hands every object to the sink, page by page, and takes out those that are gone."""
         query = {**self._selectors, "limit": str(self._page_size)}
-        if self._intake.version and not self._newest_only:
-            query |= {"resourceVersion": self._intake.version, "resourceVersionMatch": "NotOlderThan"}
+        if self._applier.version and not self._newest_only:
+            query |= {"resourceVersion": self._applier.version, "resourceVersionMatch": "NotOlderThan"}
         self.lists += 1
-        await self._paced(self._intake.begin(streamed=False))
+        await self._paced(self._applier.begin(streamed=False))
         while True:
             try:
                 response = await self._transport.request(
                     "GET", self.path, query=query, timeout=LIST_TIMEOUT, headers=self._encodings.headers
                 )
                 await self._breathe()
-                self._intake.format = self._encodings.of(response.headers)
-                page = self._intake.format.page(raise_for_status(response).body)
+                self._applier.format = self._encodings.of(response.headers)
+                page = self._applier.format.page(raise_for_status(response).body)
             except Gone:
                 # Compacted while we were paging: fewer, larger pages make it in time.
                 if "continue" in query:
@@ -294,20 +294,20 @@ class Reflector(Generic[T]):
                 raise
             except Unreadable as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
-            if "resourceVersion" in query and is_older(page.version, self._intake.version):
+            if "resourceVersion" in query and is_older(page.version, self._applier.version):
                 # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
                 self._newest_only = True
                 raise _Relist(f"an answer from the past ({page.version})")
             # From here on the sink may be ahead of the version that we can name.
             self._newest_only = True
-            await self._paced(map(self._intake.upsert, page.items))
+            await self._paced(map(self._applier.upsert, page.items))
             if not page.next_token:
                 break
             query = {**self._selectors, "limit": str(self._page_size), "continue": page.next_token}
         await self._replaced(page.version)
 
     async def _replaced(self, version: str) -> None:
-        await self._paced(self._intake.complete(version))
+        await self._paced(self._applier.complete(version))
         self._backoff.reset()
         self._listed, self._newest_only = True, False
         self.synced.set()
@@ -324,8 +324,8 @@ class Reflector(Generic[T]):
         query = {**self._selectors, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if not self._listed:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        if self._intake.version and not self._newest_only:
-            query["resourceVersion"] = self._intake.version
+        if self._applier.version and not self._newest_only:
+            query["resourceVersion"] = self._applier.version
         self.watches += 1
         async with (
             self._transport.stream(
@@ -343,16 +343,16 @@ class Reflector(Generic[T]):
             else:
                 self.lists += 1
                 self._newest_only = True
-                await self._paced(self._intake.begin(streamed=True))
-            self._intake.format = self._encodings.of(stream.headers)
-            frames = self._intake.format.splitter()
+                await self._paced(self._applier.begin(streamed=True))
+            self._applier.format = self._encodings.of(stream.headers)
+            frames = self._applier.format.splitter()
             try:
                 async for chunk in chunks:
                     for frame in frames.feed(chunk):
                         if version := self._handle(frame):
                             await self._replaced(version)
-                        if self._turns.over():
-                            await self._turns.next()
+                        if self._slices.over():
+                            await self._slices.next()
             except Unreadable as error:
                 raise _Relist(f"an unreadable event: {error}") from error
             except ConnectionFailure as error:
@@ -366,14 +366,14 @@ class Reflector(Generic[T]):
 
         Raises Unreadable, Gone or _Relist when the watch cannot go on.
         """
-        kind, data = self._intake.format.event(frame)
+        kind, data = self._applier.format.event(frame)
         self.events += 1
         if kind == "ADDED" or kind == "MODIFIED":
-            self._intake.upsert(data, frame)
+            self._applier.upsert(data, frame)
         elif kind == "DELETED":
-            self._intake.delete(data, frame)
+            self._applier.delete(data, frame)
         elif kind == "BOOKMARK":
-            return self._bookmark(self._intake.format.meta(data) or Meta())
+            return self._bookmark(self._applier.format.meta(data) or Meta())
         elif kind == "ERROR":
             failure = error_from_status(data)
             raise failure if isinstance(failure, Gone) else _Relist(str(failure))
@@ -382,8 +382,8 @@ class Reflector(Generic[T]):
         return ""
 
     def _bookmark(self, meta: Meta) -> str:
-        if not self._intake.streaming:
-            self._intake.advance(meta.resource_version)
+        if not self._applier.streaming:
+            self._applier.advance(meta.resource_version)
         elif (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
             self._streams_cut = 0
             return meta.resource_version
@@ -397,11 +397,11 @@ class Reflector(Generic[T]):
 
     async def _paced(self, steps: Iterable[object]) -> None:
         """Carries the steps out, and lets other tasks run whenever the time slice is used up."""
-        over = self._turns.over
+        over = self._slices.over
         for _ in steps:
             if over():
-                await self._turns.next()
+                await self._slices.next()
 
     async def _breathe(self) -> None:
-        if self._turns.over():
-            await self._turns.next()
+        if self._slices.over():
+            await self._slices.next()

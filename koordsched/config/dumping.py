@@ -41,7 +41,7 @@ def dump(configuration: KubeSchedulerConfiguration) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal lists out each time: anchors help nobody who reads a configuration."""
+    """Writes equal lists out each time: YAML anchors make a configuration harder to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

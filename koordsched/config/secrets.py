@@ -1,4 +1,4 @@
-"""What of a configuration is nobody's to see: keys, and passwords in URLs."""
+"""Hides the secrets of a configuration: keys, and passwords in URLs."""
 
 from urllib.parse import urlsplit, urlunsplit
 

@@ -1,6 +1,6 @@
-"""HTTP extenders: web services that have a say in scheduling (core spec 3.9; upstream `pkg/scheduler/extender.go`).
+"""HTTP extenders: web services that take part in scheduling (core spec 3.9; upstream `pkg/scheduler/extender.go`).
 
-`client` speaks to one of them, in the words of `wire`; `extenders` knows all of a configuration and whom they care
-about; `cycle` is the scheduling cycle that asks them. The cycle stays plain and synchronous for pods that no extender
-is interested in.
+`client` calls one extender, with the messages of `wire`; `extenders` holds all extenders of a configuration and the
+pods they are interested in; `cycle` is the scheduling cycle that calls them. For pods that no extender is interested
+in, the ordinary synchronous cycle runs.
 """

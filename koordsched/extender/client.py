@@ -59,7 +59,7 @@ class _Body(aiohttp.BytesPayload):
         self._may_send = may_send
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """See aiohttp. Raises Withheld, whereupon aiohttp drops the connection: nobody acts on half a request."""
+        """See aiohttp. Raises Withheld, whereupon aiohttp drops the connection: no server acts on half a request."""
         if not self._may_send():
             raise Withheld
         await super().write_with_length(writer, content_length)

@@ -1,4 +1,4 @@
-"""All extenders of a configuration: whom they care about, and what each verb comes to over all of them."""
+"""All extenders of a configuration: the pods they are interested in, and the combined answer for each verb."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from koordsched.client.externalwrites import ExternalWrites
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.wire import Extender
@@ -36,16 +37,6 @@ _LARGEST_TOTAL = 1 << 61
 T = TypeVar("T")
 
 
-class WritesElsewhere(Protocol):
-    """Hears of the bindings that extenders are asked for."""
-
-    def began(self) -> None:
-        """One was asked for."""
-
-    def ended(self, *, answered: bool) -> None:
-        """What came of it is known; unless it was `answered`, the extender may still carry it out."""
-
-
 class Extenders:
     """The extenders, those that must not fail first. `objects`: how pods and nodes are shown to them.
 
@@ -63,7 +54,7 @@ class Extenders:
         is_bound: Callable[[Pod, str], Awaitable[bool]],
         fence: Callable[[], bool],
         recorder: Recorder = NOT_RECORDING,
-        bindings: WritesElsewhere,
+        bindings: ExternalWrites,
     ) -> None:
         """Raises ExtenderConfigError."""
         durations = metrics.histograms(
@@ -134,7 +125,7 @@ class Extenders:
     async def prioritize(
         self, pod: Pod, table: NodeTable, rows: Sequence[int], interested: Sequence[HttpExtender]
     ) -> Totals | None:
-        """What to add to the total of each row; None if nobody scores. One that fails gives no scores."""
+        """What to add to the total of each row; None if no extender scores. An extender that fails gives no scores."""
         asked = [extender for extender in interested if extender.prioritizes]
         if not asked:
             return None
@@ -247,7 +238,7 @@ class Extenders:
         return None
 
     async def _bind_with(self, extender: HttpExtender, pod: Pod, node: str) -> None:
-        """Raises ExtenderError. Whoever is cancelled meanwhile knows nothing of what the extender will do."""
+        """Raises ExtenderError. After a cancellation it is unknown whether the extender will bind."""
         answered = False
         self._bindings.began()
         try:

@@ -12,14 +12,14 @@ from koordsched.client.sink import ObjectKey
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.wire import Extender
-from koordsched.extender.originals import Originals
+from koordsched.extender.rawobjects import RawObjects
 from koordsched.scheduling.snapshot import node_object, pod_object
 
 _encode = msgspec.json.Encoder().encode
 
 
 class ExtenderObjects:
-    """`pods`, `nodes`: the originals to collect on the way in, None where no extender needs them."""
+    """`pods`, `nodes`: the JSON of the objects, None where no extender needs it."""
 
     def __init__(self, configs: Sequence[Extender], profiles: Collection[str], resource_names: list[str]) -> None:
         """`profiles`: the scheduler names that are ours; `resource_names`: by resource index."""
@@ -30,8 +30,8 @@ class ExtenderObjects:
         def waits(pod: core.Pod) -> bool:
             return not pod.spec.node_name and pod.spec.scheduler_name in profiles
 
-        self.pods: Originals[core.Pod] | None = Originals(_uid, waits) if asked else None
-        self.nodes: Originals[core.Node] | None = Originals(_name) if whole else None
+        self.pods: RawObjects[core.Pod] | None = RawObjects(_uid, waits) if asked else None
+        self.nodes: RawObjects[core.Node] | None = RawObjects(_name) if whole else None
 
     def pod(self, pod: Pod) -> bytes:
         """The JSON of a pod that waits."""

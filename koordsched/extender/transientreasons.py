@@ -18,7 +18,7 @@ class TransientReasons:
         self._index: dict[Reason, int] = {}
 
     def clear(self) -> None:
-        """A new cycle begins: nobody uses the numbers given out so far any more."""
+        """A new cycle begins: the numbers given out so far are no longer in use."""
         self._index.clear()
 
     def intern(self, plugin: str, code: Code, *texts: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.sealed import Sealed
+from koordsched.fakecluster.preencoded import Preencoded
 from koordsched.fakecluster.store import Object, Record
 
 
@@ -47,5 +47,5 @@ def bound_pod(
     }
     conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     status["conditions"] = [*conditions, scheduled]
-    placed = spec.having("nodeName", node) if isinstance(spec, Sealed) else {**spec, "nodeName": node}
+    placed = spec.having("nodeName", node) if isinstance(spec, Preencoded) else {**spec, "nodeName": node}
     return {**old, "metadata": meta, "spec": placed, "status": status}

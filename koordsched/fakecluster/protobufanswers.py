@@ -1,7 +1,7 @@
 """Answers in Kubernetes' protobuf encoding, for clients that take nothing else.
 
-Whoever takes JSON, too, gets that: it is what is stored. Answers are translated on their way out, so none of what
-makes them knows of it.
+Clients that accept JSON, too, get JSON, in which objects are stored. Responses are translated last, so the code that
+makes them handles JSON only.
 """
 
 from __future__ import annotations

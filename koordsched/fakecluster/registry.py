@@ -20,9 +20,9 @@ from koordsched.fakecluster.deletion import with_propagation
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
 from koordsched.fakecluster.objects import Objects
+from koordsched.fakecluster.preencoded import encode
 from koordsched.fakecluster.release import Release, without
 from koordsched.fakecluster.resources import Resource
-from koordsched.fakecluster.sealed import encode
 from koordsched.fakecluster.store import ADDED, DELETED, MODIFIED, Change, Object, Record, Store
 from koordsched.fakecluster.strategy import Strategy
 from koordsched.fakecluster.subscriptions import ChangeCallback, ChangeView, Subscriptions, Unsubscribe
@@ -113,7 +113,7 @@ class Registry(Objects):
         """Put an object in place as it is, in storage form, with its uid, resourceVersion and times; what of these is
         missing is made up. Takes the place of an object of that name.
 
-        For snapshots, loaded before anybody watches: subscribers are told, watches are not.
+        For snapshots, loaded before any watch starts: subscribers are notified, watches are not.
         """
         meta = obj["metadata"]
         key = (str(meta.get("namespace") or "") if resource.namespaced else "", str(meta["name"]))
@@ -381,7 +381,7 @@ class Registry(Objects):
         self.store.collection(resource.storage).apply(change)
         self._subscriptions.tell(resource.storage, change)
         if old is not None:
-            # Subscribers have seen it; whoever wants it once more can decode it.
+            # Subscribers have seen the old object; it is decoded again if it is needed again.
             old.forget()
         return record
 

@@ -43,7 +43,7 @@ class Resource:
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
     seals_spec: bool = False
-    """New objects come with a sealed spec; the strategy leaves one that is complete."""
+    """New objects come with a pre-encoded spec; the strategy leaves one that is complete."""
     custom: bool = False
     """Defined by a CustomResourceDefinition."""
 

@@ -50,7 +50,7 @@ class ApiServer:
         self.ready = True
         """What /readyz answers."""
         self.forbidden: set[str] = set()
-        """Resources (`plural.group`) that nobody may use, as if the rules for them had been left out of every role."""
+        """Resources (`plural.group`) that no user may access, as if every role lacked the rules for them."""
         self._verbs = Verbs(registry, self.hub, rng or random.Random(0))
         self._subresources = Subresources(registry, self._verbs, authenticator)
         self._discovery = Discovery(registry)

@@ -82,13 +82,13 @@ class Change(msgspec.Struct, gc=False, eq=False):
 
 
 class Observer(Protocol):
-    """Who is told of every change of a collection."""
+    """Receives every change of a collection."""
 
     def __call__(self, change: Change) -> None:
         """A change was committed."""
 
     def end(self) -> None:
-        """There is nothing more to be told: whoever wants to go on has to begin anew."""
+        """No more changes will come: to go on, an observer has to subscribe again."""
 
 
 class Collection:

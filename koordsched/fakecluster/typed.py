@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
+from koordsched.fakecluster.preencoded import Preencoded, preencode
 from koordsched.fakecluster.schemas import PREFIX, Schema, definitions, resolve
-from koordsched.fakecluster.sealed import Sealed, seal
 
 Object = dict[str, Any]
 
@@ -130,7 +130,7 @@ def decode(body: bytes, definition: str, opaque: bool = False) -> tuple[Object, 
     """The object in `body` without nulls and without unknown fields, and the paths of the unknown fields.
 
     With `opaque`, metadata.managedFields stays encoded (an orjson.Fragment): it is the larger part of a real pod, and
-    nobody looks into it on the way to the store. Raises WrongBody when a value has the wrong type.
+    nothing reads it on the way to the store. Raises WrongBody when a value has the wrong type.
     """
     unknown: list[str] = []
     try:
@@ -188,8 +188,8 @@ _came_before = [0] * 4096
 
 
 @lru_cache(_KNOWN_SPECS)
-def _sealed_spec(encoded: bytes, definition: str) -> Sealed:
-    return seal(_spec(encoded, definition))
+def _sealed_spec(encoded: bytes, definition: str) -> Preencoded:
+    return preencode(_spec(encoded, definition))
 
 
 def _spec(encoded: bytes, definition: str) -> Object:
@@ -199,8 +199,8 @@ def _spec(encoded: bytes, definition: str) -> Object:
 def decode_new(body: bytes, definition: str) -> Object | None:
     """As `decode` with `opaque`, for a body in which nothing is unknown.
 
-    A spec that came before, byte for byte, comes sealed and is not decoded again. None when the body has no spec or
-    `decode` has something to say about it.
+    A spec that came before, byte for byte, is returned pre-encoded and is not decoded again. None when the body has no
+    spec or `decode` has a warning or an error about it.
     """
     split = _split(definition)
     if split is None:

@@ -144,7 +144,7 @@ class WatchGroup:
 
 
 def departed(change: Change) -> Record:
-    """What a watcher is told of an object that left its selector: the old state under the new version."""
+    """The event for an object that left a watcher's selector: the old state under the new version."""
     old = change.old
     if old is None:
         return change.new

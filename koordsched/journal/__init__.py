@@ -1,11 +1,12 @@
-"""The journal: what the scheduler was told and what it decided, written down so that it can be repeated.
+"""The journal: the inputs and decisions of a scheduler, recorded so that they can be replayed.
 
-* `records` are the things written; `recorder` makes them of what a running scheduler tells it
-  (`koordsched.scheduling.recording`), without what the scheduler does not read (`redaction`).
+* `records` are the record types; `recorder` makes records in a running scheduler (`koordsched.scheduling.recording`),
+  without the fields that the scheduler does not read (`redaction`).
 * `frames` and `segments` are the file: compressed, checked, cut into segments of limited size; `writer` fills it from a
-  thread of its own, so that a slow disk holds up nobody. `header` begins a segment, `checkpoint` is the state that a
-  segment starts from when those before it may be gone.
-* `passage` goes through a journal. `course` repeats it: `replaying` puts records into a scheduler that is cut off from
-  the world (`silence`), and `repeating` compares what it decides with what was decided. `comparing` asks another
-  configuration for its `verdict` on each decision, on a scheduler that is `following` history. `tally` counts.
+  thread of its own, so that a slow disk does not block the scheduler. `header` begins a segment, `checkpoint` is the
+  state that a segment starts from when those before it may be gone.
+* `journalreplay` is the base of replays. `repeatingreplay` decides anew: `replayedscheduler` applies the records to
+  a scheduler without an API server (`silence`), and `repeating` compares its decisions with the recorded ones.
+  `comparingreplay` evaluates another configuration (`verdict`) at each recorded decision, on a scheduler that is
+  `following` the journal. `tally` counts.
 """

@@ -1,10 +1,10 @@
-"""The state between two segments: enough to go on from, for whoever does not have the segments before.
+"""The state between two segments: enough to replay from, without the segments before.
 
-The objects are in the journal already, and its writer knows the newest of each. What the scheduler made of them is
-taken here: rows, order, placements that are not confirmed, nominations, evictions under way.
+The objects are in the journal already, and its writer knows the newest version of each. The scheduler's own state is
+recorded here: rows, order, assumed pods, nominations, evictions under way.
 
-Two things are not: how often and when pods in the queue were tried, so in which order they are tried afterwards has to
-be taken from the journal; and volumes that were promised to pods whose binding was being prepared.
+Two things are not recorded: how often and when pods in the queue were tried, so the order of later attempts has to be
+taken from the journal; and volumes that were assumed for pods whose binding was being prepared.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         pending=tuple(pod.uid for pod in scheduler.pending_pods()),
         assumed=tuple((uid, pod.node) for uid, pod in cluster.assumed.items()),
         bindings=tuple(placement.pod.uid for placement in bindings),
-        promised=tuple(placement.pod.uid for placement in bindings if placement.promised),
+        to_nominated=tuple(placement.pod.uid for placement in bindings if placement.promised),
         nominated=tuple(
             (pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)
         ),
         evicting=scheduler.evictions.running,
-        told=scheduler.evictions.told,
-        hidden=scheduler.unreadable.reasons,
+        victims=scheduler.evictions.told,
+        unreadable=scheduler.unreadable.reasons,
     )
 
 
 def restore(
     scheduler: Scheduler, checkpoint: Checkpoint, objects: Mapping[str, Iterable[HasMetadata]]
 ) -> dict[str, AssumedPod]:
-    """Brings a new scheduler to the state. `objects`: by path of their collection. Returns the bindings under way."""
+    """Restores the state in a new scheduler. `objects`: by path of their collection. Returns the bindings under way."""
     sinks = scheduler.watches.sinks
-    for path, reason in checkpoint.hidden.items():
+    for path, reason in checkpoint.unreadable.items():
         scheduler.unreadable.refused(path, reason)
     _restore_rows(scheduler, checkpoint, objects.get(NODES, ()))
     for path, things in objects.items():
@@ -59,8 +59,8 @@ def restore(
     placements = _restore_pods(scheduler, checkpoint, {pod.metadata.uid: pod for pod in objects.get(PODS, ())})
     _restore_nominations(scheduler, checkpoint)
     assigned = scheduler.cluster.assigned
-    told = [(assigned[victim], preemptor) for victim, preemptor in checkpoint.told if victim in assigned]
-    scheduler.evictions.resume(checkpoint.evicting, told)
+    victims = [(assigned[victim], preemptor) for victim, preemptor in checkpoint.victims if victim in assigned]
+    scheduler.evictions.resume(checkpoint.evicting, victims)
     return placements
 
 
@@ -97,7 +97,7 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
             if uid in wires:
                 sink.upsert(wires[uid])
         elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
-            placement.promised = uid in checkpoint.promised
+            placement.promised = uid in checkpoint.to_nominated
             placements[uid] = placement
     for node in reversed(gone):
         scheduler.cluster.remove_node(node)

@@ -15,7 +15,7 @@ from koordsched.framework.profile import PluginFactory
 from koordsched.framework.status import Code, Status
 from koordsched.journal.header import Setting
 from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Header, Refused, Step, Timers, Undone
-from koordsched.journal.replaying import World
+from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
 from koordsched.queue.nominator import override
@@ -45,7 +45,7 @@ class _Onlooker(NotRecording):
         return self.latest + self._offset
 
 
-class Follower(World):
+class Follower(ReplayedScheduler):
     """Sees every attempt, and lets come of it what was recorded."""
 
     def __init__(

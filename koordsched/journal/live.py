@@ -15,7 +15,7 @@ from koordsched.journal.writer import JournalWriter
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.scheduling.scheduler import Scheduler
 
-PATIENCE = 30.0
+MAX_CUT_DELAY = 30.0
 """Seconds for which a full segment goes on while pods are in flight: a checkpoint lacks the events for them."""
 
 
@@ -47,7 +47,7 @@ class LiveJournal:
         now = self._clock.monotonic()
         if self._full_since is None:
             self._full_since = now
-        if scheduler.queue.in_flight_pods() and now < self._full_since + PATIENCE:
+        if scheduler.queue.in_flight_pods() and now < self._full_since + MAX_CUT_DELAY:
             return
         self._full_since = None
         self._segment += 1

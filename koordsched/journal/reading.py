@@ -100,7 +100,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class Stream:
-    """Records one by one, with a look at the next. `on_taken` is told of each that was passed."""
+    """Records one by one, with a look at the next. `on_taken` is called with each record taken."""
 
     def __init__(self, records: Iterable[AnyRecord], on_taken: Callable[[AnyRecord], None] | None = None) -> None:
         self._on_taken = on_taken
@@ -129,7 +129,7 @@ class Stream:
         return None
 
     def skip_answers(self) -> AnyRecord | None:
-        """Leaves out answers that nobody asks for; returns what comes after them, without taking it."""
+        """Skips answers that were not asked for; returns the record after them, without taking it."""
         while isinstance(self._next, Answer | Drawn):
             self.take()
         return self._next

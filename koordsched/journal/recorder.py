@@ -1,7 +1,7 @@
-"""Makes records of what a running scheduler tells.
+"""Makes records of the inputs and decisions of a running scheduler.
 
 Everything is encoded on the spot, in a microsecond or so, and handed on as bytes: nothing of the scheduler's state is
-kept, and whoever writes needs to know nothing of it.
+kept, and the writer needs no access to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koordsched.extender.client import ExtenderError
 from koordsched.framework.handle import Clock
 from koordsched.framework.scoring import Choice
 from koordsched.framework.status import Status
-from koordsched.journal.consulting import consulted
+from koordsched.journal.extendercalls import consulted
 from koordsched.journal.objects import NODES, Change, identity_of
 from koordsched.journal.records import (
     Activated,
@@ -30,11 +30,10 @@ from koordsched.journal.records import (
     Binding,
     Bound,
     Chosen,
+    Deleted,
     Drawn,
     Evicted,
     Evicting,
-    Gone,
-    Hidden,
     Leading,
     LetIn,
     OfPod,
@@ -43,6 +42,7 @@ from koordsched.journal.records import (
     Released,
     Timers,
     Undone,
+    Unreadable,
     Upsert,
     encode,
 )
@@ -79,8 +79,8 @@ def _noting(kind: Callable[[str], OfPod]) -> Callable[[JournalRecorder, str], No
 class JournalRecorder:
     """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
 
-    `give_up` is told why if something cannot be recorded: that must not become the scheduler's trouble, and nothing
-    that comes after it is of use. `between` is called between steps, as often as something changes.
+    `give_up` is called with the reason if something cannot be recorded: the scheduler must go on, and nothing that
+    comes after it is of use. `between` is called between steps, as often as something changes.
     """
 
     def __init__(self, put: Put, give_up: Callable[[str], None], monotonic: Callable[[], float]) -> None:
@@ -89,7 +89,8 @@ class JournalRecorder:
         self._monotonic = monotonic
         self.between: Callable[[], None] | None = None
         self._waiting = False
-        """Whether an attempt waits for extenders, or for changes that waited for it: what is told now is within it."""
+        """Whether an attempt waits for extenders, or for changes that waited for it: what is recorded now is within
+        it."""
         self._put_off = False
 
     def pause(self) -> None:
@@ -180,7 +181,7 @@ class JournalRecorder:
 
     def hidden(self, path: str, reason: str) -> None:
         """We must not read this collection, or may again."""
-        self.note(Hidden(path, reason))
+        self.note(Unreadable(path, reason))
 
     def leading(self, leads: bool) -> None:
         """Scheduling begins or ends."""
@@ -298,7 +299,7 @@ class _NotedSink(Generic[T]):
     def _note_gone(self, namespace: str, name: str, uid: str) -> None:
         self._recorder.pause()
         change = Change(self._path, identity_of(self._path, namespace, name, uid), gone=True)
-        self._recorder.note(Gone(self._path, namespace, name, uid), change)
+        self._recorder.note(Deleted(self._path, namespace, name, uid), change)
 
     def known(self) -> Iterator[ObjectKey]:
         return self._sink.known()

@@ -13,7 +13,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OfPod(Record, frozen=True):
-    """A step of which no more is to be said than which pod it concerns."""
+    """A step that needs only the pod it concerns."""
 
     uid: str
 
@@ -28,7 +28,7 @@ class Upsert(Record, frozen=True, tag=1):
     object: msgspec.Raw
 
 
-class Gone(Record, frozen=True, tag=2):
+class Deleted(Record, frozen=True, tag=2):
     """An object is gone."""
 
     path: str
@@ -37,7 +37,7 @@ class Gone(Record, frozen=True, tag=2):
     uid: str
 
 
-class Hidden(Record, frozen=True, tag=17):
+class Unreadable(Record, frozen=True, tag=17):
     """The API server does not let us read this collection; with an empty reason, it does again."""
 
     path: str
@@ -76,11 +76,11 @@ class Undone(Record, frozen=True, tag=8):
 
 
 class Released(OfPod, frozen=True, tag=18):
-    """A placement was taken back for good: the scheduler ends."""
+    """An assumed pod was released: the scheduler ends."""
 
 
 class Evicted(OfPod, frozen=True, tag=9):
-    """The victims of this preemptor were told to go, or cannot be."""
+    """The evictions of this preemptor's victims were written, or failed."""
 
 
 class Activated(OfPod, frozen=True, tag=10):
@@ -104,7 +104,7 @@ class Answer(Record, frozen=True, tag=12):
 
 
 class Drawn(Record, frozen=True, tag=26):
-    """What a step drew by chance."""
+    """A random number that a step drew."""
 
     value: int | float
 
@@ -187,7 +187,7 @@ class Evicting(Record, frozen=True, tag=14):
 
 
 class Refused(Record, frozen=True, tag=15):
-    """No node, or not any more. `nominated`: the node it is promised ("": none), None if that stays as it is."""
+    """No node, or not any more. `nominated`: the node it is nominated to ("": none), None if that stays as it is."""
 
     uid: str
     reason: str
@@ -205,10 +205,10 @@ class Checkpoint(Record, frozen=True, tag=19):
 
     `rows`: names of nodes by row of the table, "" where there is none; `free`: rows to use again, the last first.
     `assigned`, `pending`: in the scheduler's order. `assumed`: (pod, node), not confirmed by the API server yet;
-    `bindings`: those of them whose binding is under way; `promised`: of these, whose node had been promised to them.
+    `bindings`: those of them whose binding is under way; `to_nominated`: of these, those bound to their nominated node.
     `nominated`: (pod, node), in the order in which they count.
-    `evicting`: preemptors whose victims are being evicted; `told`: (victim, preemptor). `hidden`: paths of collections
-    that must not be read, and why.
+    `evicting`: preemptors whose victims are being evicted; `victims`: (victim, preemptor). `unreadable`: paths of
+    collections that may not be read, and why.
     """
 
     rows: tuple[str, ...]
@@ -217,11 +217,11 @@ class Checkpoint(Record, frozen=True, tag=19):
     pending: tuple[str, ...]
     assumed: tuple[tuple[str, str], ...]
     bindings: tuple[str, ...]
-    promised: tuple[str, ...]
+    to_nominated: tuple[str, ...]
     nominated: tuple[tuple[str, str], ...]
     evicting: tuple[str, ...]
-    told: tuple[tuple[str, str], ...]
-    hidden: dict[str, str]
+    victims: tuple[tuple[str, str], ...]
+    unreadable: dict[str, str]
 
 
 # --- the file --------------------------------------------------------------------------------------
@@ -255,10 +255,23 @@ class Closed(Record, frozen=True, tag=16):
     """The scheduler ended in good order."""
 
 
-Step = Upsert | Gone | Hidden | Timers | Attempt | Binding | Bound | Undone | Released | Evicted | Activated | Leading
+Step = (
+    Upsert
+    | Deleted
+    | Unreadable
+    | Timers
+    | Attempt
+    | Binding
+    | Bound
+    | Undone
+    | Released
+    | Evicted
+    | Activated
+    | Leading
+)
 Outcome = Chosen | Evicting | Refused
 Within = Answer | Drawn | Consulted | LetIn
-"""What a step hears of the outside."""
+"""What comes from outside within a step."""
 
 AnyRecord = Step | Outcome | Within | Header | Checkpoint | Closed
 

@@ -1,7 +1,7 @@
 """What of an object goes into a journal: the fields that the scheduler decodes, and of its annotations those it reads.
 
-Environments, commands, Secrets and the like are never decoded in the first place (`koordsched.api`). Annotations are a
-map that anybody may put anything into, so they are chosen by their domain.
+Environments, commands, Secrets and the like are never decoded in the first place (`koordsched.api`). Annotations are
+a map of arbitrary content, so they are chosen by their domain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_read(annotation: str) -> bool:
 
 
 def redacted(thing: T, *, marked: bool = False) -> T:
-    """The object without annotations that nobody reads. `marked`: with a mark in their place.
+    """The object without annotations that the scheduler does not read. `marked`: with a mark in their place.
 
     The mark is Python's hash, which is salted anew in every process: it says whether something changed, not what.
     """

@@ -19,7 +19,7 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
 from koordsched.framework.scoring import Choice
-from koordsched.journal.consulting import answer_to, asked, difference, question_text
+from koordsched.journal.extendercalls import answer_to, asked, difference, question_text
 from koordsched.journal.reading import Stream
 from koordsched.journal.recorder import evicting_record, refused_record
 from koordsched.journal.records import (

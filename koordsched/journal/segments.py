@@ -10,7 +10,7 @@ from typing import BinaryIO
 from koordsched.journal.frames import MAGIC, NotAJournal, NotBegun, OtherFormat, check_title, frame_of
 
 _NUMBER = re.compile(r"[1-9]\d{0,3}", re.ASCII)
-"""Of a segment. What is longer is a date, of a copy that somebody made."""
+"""The number of a segment. Longer suffixes are dates, of copies made by hand."""
 
 
 class Segments:
@@ -31,7 +31,7 @@ class Segments:
 
     def _begin(self, first: bytes) -> BinaryIO:
         shift(self.path, self._keep)
-        # Only its owner may read it: names of pods and nodes are nobody else's business.
+        # Only its owner may read it: names of pods and nodes are confidential.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         file = os.fdopen(descriptor, "wb", buffering=0)
         self.size = 0

@@ -55,7 +55,7 @@ class Tally(msgspec.Struct, rename="camel"):
         return self.last - self.first
 
 
-class Counting:
+class JournalCounter:
     """Fills a tally record by record, and knows where in a journal we are.
 
     `restating`: what comes now is the state at the beginning of a segment; `intact`: everything before that was there,

@@ -1,4 +1,4 @@
-"""Writes a journal from a thread of its own, so that a slow disk holds up nobody.
+"""Writes a journal from a thread of its own, so that a slow disk does not block the scheduler.
 
 What waits to be written is bounded. Beyond that, or when the disk does not take it, recording ends, for a journal with
 a gap cannot be replayed: one warning in the log and a metric say so, and scheduling goes on.
@@ -38,7 +38,7 @@ class _Cut(NamedTuple):
 class JournalWriter:
     """`put` and `cut` are for the event loop's thread; `close` ends the thread when everything is written.
 
-    A segment of more than `max_size` bytes is `full`, unless that is 0. Then somebody has to `cut`.
+    A segment of more than `max_size` bytes is `full`, unless that is 0. Then the caller has to `cut`.
     """
 
     def __init__(

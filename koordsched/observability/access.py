@@ -41,7 +41,7 @@ class LookupFailed(Exception):
 
 
 Authenticate = Callable[[str], Awaitable[User | None]]
-"""The owner of a bearer token, None if it is nobody's. Raises LookupFailed."""
+"""The user of a bearer token, None if it is invalid. Raises LookupFailed."""
 
 Authorize = Callable[[User, str, str], Awaitable[bool]]
 """Whether a user may `verb` (an HTTP method in lower case) a path. Raises LookupFailed."""

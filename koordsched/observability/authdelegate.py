@@ -118,7 +118,7 @@ class DelegatedAuth:
         self._verdicts: _Cache[Hashable, bool] = _Cache(monotonic, cache_seconds, max_entries)
 
     async def authenticate(self, token: str) -> User | None:
-        """The owner of a bearer token, None if it is nobody's. Raises LookupFailed."""
+        """The user of a bearer token, None if it is invalid. Raises LookupFailed."""
         return await self._users.get(hashlib.sha256(token.encode()).digest(), lambda: self._review_token(token))
 
     async def authorize(self, user: User, verb: str, path: str) -> bool:
@@ -159,9 +159,9 @@ class DelegatedAuth:
         try:
             answer = await self._requester.request(method, path, body=None if body is None else orjson.dumps(body))
         except Exception as error:
-            # Whatever the transport raises: whoever asked is refused, and told that it is not their fault.
-            told = str(error) or type(error).__name__
-            raise LookupFailed(told if told.startswith(f"{method} {path}") else f"{method} {path}: {told}") from error
+            # Whatever the transport raises: the client is refused, with a server error.
+            text = str(error) or type(error).__name__
+            raise LookupFailed(text if text.startswith(f"{method} {path}") else f"{method} {path}: {text}") from error
         if not 200 <= answer.status < 300:
             raise LookupFailed(f"{method} {path}: the API server answered {answer.status}")
         try:

@@ -44,7 +44,7 @@ _HANDED_OVER_AT_ONCE = 64
 _AT_LEISURE = 8
 """Events handed to the sink at a time while there is no hurry: an API server busy with Events tells kubelets later."""
 _LATE = 10.0
-"""Seconds after which an event that waits is urgent: whoever looks at the pod does not find it."""
+"""Seconds after which a waiting event is urgent: until it is written, `kubectl describe pod` does not show it."""
 
 OnResult = Callable[[int], None]
 """Receives the HTTP status of the answer, 0 if there was none."""
@@ -314,8 +314,8 @@ class EventBroadcaster:
         event.tries = 0
         event.written = count
         event.written_at = self._clock.monotonic()
-        # Occurrences that came while it was being written can wait, unless it was the second or nobody would ever write
-        # them because the series ended.
+        # Occurrences that came while it was being written can wait, unless it was the second or they would never be
+        # written because the series ended.
         if event.count > count and (count < 2 or self._series.get(event.key) is not event):
             self._enqueue(event)
 

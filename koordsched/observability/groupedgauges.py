@@ -1,4 +1,4 @@
-"""Gauges that somebody else keeps, too many to be written at one instant: read in groups."""
+"""Gauges whose values are kept elsewhere, too many to render at once: read in groups."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def label_text(labels: Mapping[str, str]) -> str:
 
 
 class ReadFamily(Family):
-    """A counter or gauge whose values somebody else keeps; `read` is called at every scrape."""
+    """A counter or gauge whose values are kept elsewhere; `read` is called at every scrape."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Metrics of our own machinery, read from whoever knows at scrape."""
+"""Metrics of the scheduler's internals, read from their owners at every scrape."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def observe_gc(metrics: MetricRegistry, monitor: GcMonitor) -> None:
 
 
 def observe_events(metrics: MetricRegistry, events: EventCounts) -> None:
-    """Shows what became of the events about pods."""
+    """Metrics of Events: written, failed, dropped."""
     metrics.read_counters("koordsched_events_sent_total", "Events written.", lambda: events.sent)
     metrics.read_counters(
         "koordsched_events_coalesced_total", "Events that became part of another one's count.", lambda: events.coalesced

@@ -24,8 +24,8 @@ from koordsched.observability.metric_options import MetricOptions
 class MetricRegistry:
     """Families by name, and collectors of prometheus-client's own beside them.
 
-    Everything is in `registry`, which belongs to nobody else, for whoever wants to collect it at once;
-    `exposition.render` writes it without holding up the loop.
+    Everything is in `registry`, which holds nothing else, to be collected at once; `exposition.render` writes it
+    without holding up the event loop.
     """
 
     def __init__(self, options: MetricOptions | None = None) -> None:

@@ -30,8 +30,8 @@ Middleware = Callable[..., Awaitable[web.StreamResponse]]
 class Listener:
     """Where to listen.
 
-    With `tls`, requests pass `access` first (None: nobody may more than see the health). Without, only `plain`
-    endpoints are there, for everybody.
+    With `tls`, requests pass `access` first (None: only the health endpoints may be read). Without, only
+    `plain` endpoints are served, to all clients.
     """
 
     host: str
@@ -111,5 +111,5 @@ async def _known_errors(
 async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Cache-Control"] = "no-cache, private"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    # Versions help nobody but attackers.
+    # Versions of libraries help only attackers.
     response.headers["Server"] = "koordsched"

@@ -2,9 +2,9 @@
 
 What refuses one of them at some state of the cluster refuses each of them, with the same words. So when something
 happens that may help, only one goes ahead as *probe*; the others rest. If the probe is refused once more, the rest
-need not move: that is their verdict, too. If anything else becomes of it (a node, an error, a nomination, its end, a
-change that makes it somebody else), the next one goes at once. A flood of equal pods then costs an event no more than
-one pod does, and whoever could be scheduled gets its turn.
+need not move: the rejection holds for them, too. If the probe ends otherwise (a node, an error, a nomination, its
+deletion, a change that makes it differ from the others), the next one is tried at once. An event then costs no more for
+many equal pods than for one, and pods that could be scheduled are tried.
 """
 
 from __future__ import annotations

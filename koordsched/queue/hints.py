@@ -84,11 +84,12 @@ class ByKey(Generic[P]):
 
 
 @dataclass(frozen=True, eq=False)
-class Elsewhere(Generic[P]):
-    """For pods that wait for a node promised to them: what happens on other nodes may be worth less to them.
+class OtherNodeHint(Generic[P]):
+    """For pods that wait for the node they are nominated to: the hint for events on other nodes.
 
-    `node(old, new)`: where it happened, "" if nowhere in particular. `fn` is asked if that is another node than the
-    promised one; it may refuse what the registration's would not, and its answer holds for all pods of one shape.
+    `node(old, new)`: the node of the event, "" if it concerns no single node. `fn` is asked if that is not the
+    nominated node; it may skip events that the registration's `fn` would not. Its answer holds for all pods of one
+    shape.
     """
 
     node: Callable[[Any, Any], str]
@@ -103,7 +104,7 @@ class HintRegistration(Generic[P]):
     event: ClusterEvent
     fn: HintFn[P] | None = None
     scope: Scope | GroupBy[P] | ByKey[P] = Scope.POD
-    elsewhere: Elsewhere[P] | None = None
+    other_node: OtherNodeHint[P] | None = None
 
 
 class HintObserver(Protocol):
@@ -170,7 +171,7 @@ class HintTable(Generic[P]):
             own.extend(_taint_mitigation(plugin, own))
         self._observer = observer
         self._matched: dict[ClusterEvent, Matched[P]] = {}
-        self._elsewhere: dict[ClusterEvent, tuple[Elsewhere[P], ...]] = {}
+        self._other_node_hints: dict[ClusterEvent, tuple[OtherNodeHint[P], ...]] = {}
         self._group_keys = {
             plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, GroupBy)))
             for plugin, own in self._by_plugin.items()
@@ -181,7 +182,7 @@ class HintTable(Generic[P]):
         }
 
     def matching(self, event: ClusterEvent) -> Matched[P]:
-        """The plugins that wait for such an event, with the registrations it matches; empty if nobody does."""
+        """The plugins that wait for such an event, with the registrations it matches; empty if none does."""
         matched = self._matched.get(event)
         if matched is None:
             found: dict[str, PluginHints[P]] = {}
@@ -208,12 +209,12 @@ class HintTable(Generic[P]):
             return None
         return self._group_keys.get(plugin, ())
 
-    def place(self, event: ClusterEvent, old: Any, new: Any) -> str:
-        """The node on which an event happened, if pods that were promised another one may care less; otherwise ""."""
-        matters = self._elsewhere.get(event)
+    def node_of(self, event: ClusterEvent, old: Any, new: Any) -> str:
+        """The node of an event, if the event may be worth less to pods nominated to other nodes; otherwise ""."""
+        matters = self._other_node_hints.get(event)
         if matters is None:
-            found = [r.elsewhere for hints in self.matching(event).values() for r in hints.registered if r.elsewhere]
-            matters = self._elsewhere[event] = tuple(found)
+            found = [r.other_node for hints in self.matching(event).values() for r in hints.registered if r.other_node]
+            matters = self._other_node_hints[event] = tuple(found)
         return next((node for each in matters if (node := each.node(old, new))), "")
 
     def answers_for_all(self, event: ClusterEvent, plugins: Collection[str]) -> bool:
@@ -222,12 +223,12 @@ class HintTable(Generic[P]):
         return not any(hints.individual or hints.keyed for plugin, hints in matched.items() if plugin in plugins)
 
     def answer(
-        self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any, promised: str = ""
+        self, registration: HintRegistration[P], event: ClusterEvent, pod: P, old: Any, new: Any, nominated: str = ""
     ) -> bool:
-        """Ask one hint. True: the event is worth an attempt. `promised`: the node that the pod waits for, if any."""
-        fn, elsewhere = registration.fn, registration.elsewhere
-        if promised and elsewhere is not None and elsewhere.node(old, new) not in ("", promised):
-            fn = elsewhere.fn
+        """Ask one hint. True: the event is worth an attempt. `nominated`: the node that the pod waits for, if any."""
+        fn, other_node = registration.fn, registration.other_node
+        if nominated and other_node is not None and other_node.node(old, new) not in ("", nominated):
+            fn = other_node.fn
         if fn is None:
             return True
         observer = self._observer
@@ -246,9 +247,9 @@ class HintTable(Generic[P]):
         return queue
 
     def strategy(
-        self, queued: QueuedPod[P], event: ClusterEvent, old: Any, new: Any, *, own: bool, promised: str = ""
+        self, queued: QueuedPod[P], event: ClusterEvent, old: Any, new: Any, *, own: bool, nominated: str = ""
     ) -> Strategy:
-        """What an event is worth to one pod; `own`: it is a change of this pod itself, `promised`: see `answer`."""
+        """What an event is worth to one pod; `own`: it is a change of this pod itself, `nominated`: see `answer`."""
         if not queued.unschedulable_plugins or event.is_wildcard:
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
@@ -265,13 +266,13 @@ class HintTable(Generic[P]):
                     scope is Scope.OWN_POD or (isinstance(scope, ByKey) and not scope.concerns(pod, old, new))
                 ):
                     continue
-                if self.answer(registration, event, pod, old, new, promised):
+                if self.answer(registration, event, pod, old, new, nominated):
                     best = worth
         return best
 
 
 def _taint_mitigation(plugin: str, own: Iterable[HintRegistration[P]]) -> list[HintRegistration[P]]:
-    """Whoever waits for new nodes but not for taints is woken by every taint change (core spec 3.4).
+    """A plugin that registered for new nodes but not for taints is woken by every taint change (core spec 3.4).
 
     A node may have arrived while its taints kept the pod from being tried on it.
     """

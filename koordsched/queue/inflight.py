@@ -1,7 +1,7 @@
 """In-flight pods, and what happened since each of them was popped.
 
-A pod that is being scheduled is in no queue, so an event that would wake it finds nobody. The events are therefore
-kept until every pod that was in flight at the time has come back or is done, and replayed to those that come back.
+A pod that is being scheduled is in no queue, so an event that would wake it does not find it. The events are therefore
+kept until every pod that was in flight at the time was requeued or is done, and replayed to those that are requeued.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class RecordedEvent(NamedTuple):
     new: Any
 
 
-class Flight(Generic[P]):
+class InFlightPod(Generic[P]):
     """A popped pod."""
 
     __slots__ = ("gone", "latest", "own_events", "queued", "start")
 
     def __init__(self, queued: QueuedPod[P], start: int) -> None:
         self.queued = queued
-        #: Number of the first event that it must be told about.
+        #: Number of the first event since it was popped.
         self.start = start
-        #: Changes of the pod itself and forced activations: nobody else's business.
+        #: Changes of the pod itself and forced activations; they concern no other pod.
         self.own_events: Sequence[RecordedEvent] = ()
         #: The newest version of the pod, if it changed.
         self.latest: P | None = None
@@ -46,14 +46,14 @@ class Flight(Generic[P]):
 class InFlight(Generic[P]):
     """The popped pods in order of popping, and one shared record of events.
 
-    Everything is O(1) per pod and event. At most `max_events` are kept: pods popped before the oldest one kept are
-    told so (`events_since` returns None) and treated as if something worthwhile had happened.
+    Everything is O(1) per pod and event. At most `max_events` are kept: for pods popped before the oldest one kept
+    `events_since` returns None, and they are treated as if an event had concerned them.
     """
 
     __slots__ = ("_counts", "_events", "_first", "_flights", "_max_events")
 
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
-        self._flights: OrderedDict[str, Flight[P]] = OrderedDict()
+        self._flights: OrderedDict[str, InFlightPod[P]] = OrderedDict()
         self._events: deque[RecordedEvent] = deque()
         #: Number of the oldest event kept; numbers grow by one per event.
         self._first = 0
@@ -62,9 +62,9 @@ class InFlight(Generic[P]):
 
     def start(self, queued: QueuedPod[P]) -> None:
         """A pod was popped."""
-        self._flights[queued.pod.uid] = Flight(queued, self._first + len(self._events))
+        self._flights[queued.pod.uid] = InFlightPod(queued, self._first + len(self._events))
 
-    def get(self, uid: str) -> Flight[P] | None:
+    def get(self, uid: str) -> InFlightPod[P] | None:
         """The flight of a pod; None if it is not in flight."""
         return self._flights.get(uid)
 
@@ -77,18 +77,18 @@ class InFlight(Generic[P]):
         if len(self._events) > self._max_events:
             self._drop_first()
 
-    def record_own(self, flight: Flight[P], event: ClusterEvent, old: P | None, new: P) -> None:
+    def record_own(self, flight: InFlightPod[P], event: ClusterEvent, old: P | None, new: P) -> None:
         """Something happened that concerns one pod in flight only."""
         flight.own_events = (*flight.own_events, RecordedEvent(event, old, new))
         self._counts[event.label] += 1
 
-    def events_since(self, flight: Flight[P]) -> Sequence[RecordedEvent] | None:
+    def events_since(self, flight: InFlightPod[P]) -> Sequence[RecordedEvent] | None:
         """The shared events since the pod was popped, oldest first; None if some of them were dropped."""
         if flight.start < self._first:
             return None
         return list(islice(self._events, flight.start - self._first, None))
 
-    def done(self, uid: str) -> Flight[P] | None:
+    def done(self, uid: str) -> InFlightPod[P] | None:
         """The pod came back or needs no replay any more. Returns its flight; None if it is not in flight."""
         flight = self._flights.pop(uid, None)
         if flight is None:

@@ -85,10 +85,10 @@ class QueuedPod(Generic[P]):
         "probes_for",
         "rejected_by",
         "sequence",
-        "still_waits_for",
         "timestamp",
         "unschedulable_count",
         "waits_for",
+        "waits_for_node",
     )
 
     def __init__(self, pod: P, key: str, timestamp: float, sequence: int) -> None:
@@ -104,8 +104,8 @@ class QueuedPod(Generic[P]):
         self.attempts = 0
         #: Attempts that ended in a rejection.
         self.unschedulable_count = 0
-        #: The node that was promised to it and that it found still taken in its last attempt, "" if none was.
-        self.still_waits_for = ""
+        #: The node it is nominated to, if that was still occupied in its last attempt; otherwise "".
+        self.waits_for_node = ""
         #: Attempts since the last rejection that ended in an error.
         self.consecutive_errors = 0
         #: First entry into the active queue; None before.

@@ -1,6 +1,6 @@
-"""Nominations: pods promised a node that they wait for, because pods there still have to go.
+"""Nominations: pods that wait for a node because their victims there still have to terminate.
 
-The promise is kept here before it reaches the API server, so that the next scheduling cycles already respect it.
+A nomination is kept here before it reaches the API server, so that the next scheduling cycles already respect it.
 Other pods may only use what the nominated pods of at least their own priority leave (core spec 3.6 step 6).
 """
 

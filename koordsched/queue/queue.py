@@ -28,10 +28,10 @@ from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.gating import Gate, PreEnqueue
 from koordsched.queue.hints import HintTable, Strategy
-from koordsched.queue.inflight import Flight, InFlight
+from koordsched.queue.inflight import InFlight, InFlightPod
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
+from koordsched.queue.nominatedpods import drop_waiting_nominated
 from koordsched.queue.nominator import Nominator
-from koordsched.queue.patience import without_the_patient
 from koordsched.queue.queues import Queues
 from koordsched.queue.timers import MAX_UNSCHEDULABLE, QueueTimers
 from koordsched.queue.unschedulable import EquivalenceKey
@@ -144,7 +144,7 @@ class SchedulingQueue(Generic[P]):
         if flight is not None:
             flight.latest, flight.gone = pod, False
             return Place.IN_FLIGHT
-        # Also for a pod that turns out gated: after a restart the promises must be those from before it.
+        # Also for a pod that turns out gated: after a restart the nominations must be those from before it.
         if pod.nominated_node:
             self.nominator.add(pod)
         self._sequence += 1
@@ -212,7 +212,7 @@ class SchedulingQueue(Generic[P]):
 
         Events that may help would have woken the equivalent pod. Hints may still have missed something, so this
         holds for `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long. Nor
-        for one that was promised a node, even if its status does not say so yet.
+        for one that is nominated to a node, even if its status does not say so yet.
         """
         equivalents = self._equivalents.get(queued.pod.shape)
         if equivalents is None or queued.flushed or self.nominator.node_of(queued.pod.uid):
@@ -262,7 +262,7 @@ class SchedulingQueue(Generic[P]):
             queued.consecutive_errors += 1
         queued.rejected_by = rejecting
         queued.waits_for = frozenset(pending_plugins)
-        queued.still_waits_for = self.nominator.node_of(queued.pod.uid)
+        queued.waits_for_node = self.nominator.node_of(queued.pod.uid)
         queued.timestamp = self._clock()
         queued.backoff_expiry = None
         queued.flushed = False
@@ -275,7 +275,7 @@ class SchedulingQueue(Generic[P]):
         self._queues.relieve(queued)
         return place
 
-    def _replay(self, queued: QueuedPod[P], flight: Flight[P] | None) -> Strategy:
+    def _replay(self, queued: QueuedPod[P], flight: InFlightPod[P] | None) -> Strategy:
         """What the events since the pod was popped are worth to it."""
         events = self._in_flight.events_since(flight) if flight is not None else None
         if flight is None or events is None or not queued.rejected_by:
@@ -283,10 +283,10 @@ class SchedulingQueue(Generic[P]):
         table = self._tables[queued.profile]
         most = Strategy.IMMEDIATELY if queued.waits_for else Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
-        promised = queued.still_waits_for
+        nominated = queued.waits_for_node
         for own, recorded in ((True, flight.own_events), (False, events)):
             for event, old, new in recorded:
-                best = max(best, table.strategy(queued, event, old, new, own=own, promised=promised))
+                best = max(best, table.strategy(queued, event, old, new, own=own, nominated=nominated))
                 if best is most:
                     return best
         return best
@@ -315,7 +315,7 @@ class SchedulingQueue(Generic[P]):
             return 0
         chosen = self._queues.unschedulable.concerned(event, old, new, self._clock(), exclude_uid)
         if chosen and len(self.nominator):
-            chosen = without_the_patient(chosen, event, old, new, self._tables, self.nominator)
+            chosen = drop_waiting_nominated(chosen, event, old, new, self._tables, self.nominator)
         if max_priority is not None or exclude_uid is not None:
             chosen = {
                 queued: strategy

@@ -163,7 +163,7 @@ class Queues(Generic[P]):
         self._back_off_all(backing_off, label)
 
     def relieve(self, probe: QueuedPod[P]) -> None:
-        """What became of a pod says nothing about the equivalent pods it was tried for, if there are any: send the
+        """The outcome of a probe says nothing about the equivalent pods it was tried for, if there are any: try the
         next one."""
         if probe.probes_for is not None:
             label = probe.probes_for.label

@@ -1,6 +1,6 @@
-"""What time alone does to the queue: back-offs end, and nobody sits unschedulable for ever.
+"""What time alone does to the queue: back-offs end, and no pod stays unschedulable for ever.
 
-No timers are started here: whoever owns the queue has `run` called every second, on time that is injected.
+No timers are started here: the owner of the queue calls `run` every second of the injected clock.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import RecordedEvent
 from koordsched.queue.item import P, Place, PodShape, QueuedPod
 
-#: What pods of one shape have to have in common to be equivalent pods; None: this one is nobody's equivalent pod.
+#: What pods of one shape must have in common to be equivalent; None: this pod is equivalent to no other.
 EquivalenceKey: TypeAlias = Callable[[P], Hashable | None]
 
 
@@ -160,11 +160,11 @@ class UnschedulablePods(Generic[P]):
     # Equivalent pods
 
     def _equivalence_key(self, pod: P) -> Hashable | None:
-        """None also for a pod that was promised a node of its own."""
+        """None also for a pod that is nominated to a node."""
         return None if pod.nominated_node else self._equivalence_keys[pod.shape.scheduler_name](pod)
 
     def _join_twins(self, queued: QueuedPod[P], refusal: Refusal) -> bool:
-        """Let a pod rest among its equivalent pods; False if it is nobody's."""
+        """Let a pod rest among its equivalent pods; False if it has none."""
         pod = queued.pod
         ordered = sorted(refusal.plugins)
         identity = self._equivalence_key(pod)
@@ -238,8 +238,8 @@ class UnschedulablePods(Generic[P]):
     ) -> dict[QueuedPod[P], Strategy]:
         """The pods that an event is worth an attempt to, and how urgently; of equivalent pods the one whose turn it is.
 
-        None of those of whom one is being tried already. Gated pods are considered only if their gating plugin
-        registered the event. `exclude_uid`: a pod that is nobody's turn.
+        Not included are pods that have an equivalent pod in flight. Gated pods are considered only if their gating
+        plugin registered the event. `exclude_uid`: a pod to leave out.
         """
         found: dict[QueuedPod[P], Strategy] = {}
         woken: dict[EquivalentPods[P], Strategy] = {}

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from koordsched.client.sink import KubeObject, ObjectKey, Sink
-from koordsched.client.turns import TIME_SLICE
+from koordsched.client.timeslices import TIME_SLICE
 
 _log = logging.getLogger(__name__)
 

@@ -172,7 +172,7 @@ class Scheduler:
                 is_bound=self.writes.is_bound,
                 fence=fence,
                 recorder=recorder,
-                bindings=lanes.elsewhere,
+                bindings=lanes.external_writes,
             )
             # One table of reasons serves all profiles.
             reasons = self.profiles[names[0]].handle.reasons
@@ -232,7 +232,7 @@ class Scheduler:
             metrics=metrics,
             on_progress=self._progress.set,
             inbox=inbox,
-            originals=shown,
+            raw_objects=shown,
             unreadable=self.unreadable,
             accept=resolved.accept,
             watch_list="WatchListClient" in resolved.features,

@@ -22,15 +22,15 @@ from koordsched.client.errors import ClientError, ConnectionFailure
 from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
+from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import JSON, Transport
-from koordsched.client.turns import Turns
 from koordsched.client.wireformat import Decode
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import HasMetadata, Store
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.extender.objects import ExtenderObjects
-from koordsched.extender.originals import Originals
+from koordsched.extender.rawobjects import RawObjects
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.handlers import NodeHandler, PodHandler, is_same_version
@@ -135,7 +135,7 @@ def _key_of(obj: HasMetadata) -> ObjectKey:
 
 
 class Watches:
-    """All reflectors of one scheduler. With an inbox, what they deliver passes it; `originals` get its JSON."""
+    """All reflectors of one scheduler. With an inbox, what they deliver passes it; `raw_objects` get its JSON."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Watches:
         metrics: Metrics,
         on_progress: Callable[[], None],
         inbox: Inbox | None = None,
-        originals: ExtenderObjects | None = None,
+        raw_objects: ExtenderObjects | None = None,
         recorder: Recorder = NOT_RECORDING,
         unreadable: Unreadable,
         accept: str = JSON,
@@ -167,7 +167,7 @@ class Watches:
         self._unreadable = unreadable
         self._accept = accept
         self._watch_list = watch_list
-        self._turns = Turns(clock.monotonic)
+        self._slices = TimeSlices(clock.monotonic)
         self._tasks: list[asyncio.Task[None]] = []
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.sinks: dict[str, Sink[Any]] = {}
@@ -188,8 +188,8 @@ class Watches:
             is_new=pods.is_new,
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
-        self._add(NODES, core.Node, node_sink, {}, originals.nodes if originals is not None else None)
-        self._add(PODS, core.Pod, pod_sink, UNFINISHED, originals.pods if originals is not None else None)
+        self._add(NODES, core.Node, node_sink, {}, raw_objects.nodes if raw_objects is not None else None)
+        self._add(PODS, core.Pod, pod_sink, UNFINISHED, raw_objects.pods if raw_objects is not None else None)
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 
@@ -199,13 +199,13 @@ class Watches:
         kind: type[T],
         sink: Sink[T],
         selectors: dict[str, str],
-        originals: Originals[T] | None = None,
+        raw_objects: RawObjects[T] | None = None,
     ) -> None:
         self.sinks[path] = sink
         sink = self._recorder.sink(path, sink)
         decode: Decode[T] = Decoder(kind)
-        if originals is not None and self._inbox is not None:
-            decode, sink = originals.tap(decode, self._inbox, sink, by_name=path != PODS)
+        if raw_objects is not None and self._inbox is not None:
+            decode, sink = raw_objects.wrap(decode, self._inbox, sink, by_name=path != PODS)
         elif self._inbox is not None:
             sink = InboxSink(self._inbox, sink, by_name=path != PODS)
 
@@ -225,9 +225,9 @@ class Watches:
             selectors=selectors,
             on_malformed=malformed,
             on_state=changed,
-            protobuf=self._protobuf(path, kind) if originals is None else None,
+            protobuf=self._protobuf(path, kind) if raw_objects is None else None,
             watch_list=self._watch_list,
-            turns=self._turns,
+            slices=self._slices,
         )
 
     def _protobuf(self, path: str, kind: type[T]) -> ProtobufFormat[T] | None:

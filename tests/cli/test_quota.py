@@ -95,7 +95,7 @@ def test_table(tmp_path: Path) -> None:
     assert lines[0] == "Default tree: cpu 10, memory 10Gi, pods 10 to distribute"
     rows = [line.split(maxsplit=8) for line in lines[1:]]
     assert rows[0] == ["QUOTA", "PODS", "RESOURCE", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LOANS"]
-    loans = "borrows 2 that is nobody’s, 1 from p"
+    loans = "borrows 2 that belongs to no quota, 1 from p"
     assert ["a", "1/2", "cpu", "4", "8", "8", "10", "7", loans] in rows
     assert ["p", "0/0", "cpu", "4", "8", "1", "1", "1", "lends 1 to a"] in rows
     assert any(line.startswith("  b ") for line in lines)

@@ -400,17 +400,17 @@ def test_a_senseless_rate_is_refused(qps, burst):
 def test_quiet_means_that_others_have_done_what_we_asked_them_to_write():
     async def main():
         lanes = make(Server())
-        elsewhere = lanes.elsewhere
-        elsewhere.began()
-        elsewhere.began()
+        external = lanes.external_writes
+        external.began()
+        external.began()
         assert not lanes.quiet_for(15)
-        elsewhere.ended(answered=True)
+        external.ended(answered=True)
         assert not lanes.quiet_for(15)  # the other one is still under way
-        elsewhere.ended(answered=False)
+        external.ended(answered=False)
         await asyncio.sleep(14)
         assert not lanes.quiet_for(15)  # it may still be carried out
-        elsewhere.began()
-        elsewhere.ended(answered=True)
+        external.began()
+        external.ended(answered=True)
         await asyncio.sleep(1.1)
         assert lanes.quiet_for(15)
 

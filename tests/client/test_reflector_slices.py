@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from koordsched.client.reflector import LONGEST_PAGE
-from koordsched.client.turns import Turns
+from koordsched.client.timeslices import TimeSlices
 from tests.client.apifake import reply
 from tests.client.widgets import WIDGETS, RecordingSink, Setup, server_state, widget
 from tests.virtualtime import run
@@ -59,8 +59,8 @@ def test_listings_leave_time_for_others_however_many_there_are(kinds, watch_list
 
     async def main():
         labour = Labour()
-        turns = Turns(labour)
-        setups = [Setup(sink=LaboriousSink(), turns=turns, watch_list=watch_list, seed=i) for i in range(kinds)]
+        slices = TimeSlices(labour)
+        setups = [Setup(sink=LaboriousSink(), slices=slices, watch_list=watch_list, seed=i) for i in range(kinds)]
         async with AsyncExitStack() as stack:
             for setup in setups:
                 setup.sink.labour = labour
@@ -92,14 +92,14 @@ def test_kinds_that_are_listed_at_once_take_turns():
 
     async def main():
         labour, order = Labour(), []
-        turns = Turns(labour)
+        slices = TimeSlices(labour)
 
         class Sink(LaboriousSink):
             def upsert(self, obj):
                 order.append(self)
                 super().upsert(obj)
 
-        setups = [Setup(sink=Sink(), turns=turns, seed=i) for i in range(3)]
+        setups = [Setup(sink=Sink(), slices=slices, seed=i) for i in range(3)]
         async with AsyncExitStack() as stack:
             for setup in setups:
                 setup.sink.labour = labour
@@ -118,7 +118,7 @@ def test_kinds_that_are_listed_at_once_take_turns():
 def test_a_listing_that_is_interrupted_while_it_looks_for_what_is_gone_is_made_up_for():
     async def main():
         labour = Labour()
-        setup = Setup(sink=LaboriousSink(), turns=Turns(labour))
+        setup = Setup(sink=LaboriousSink(), slices=TimeSlices(labour))
         setup.sink.labour = labour
         for i in range(400):
             setup.api.put(WIDGETS, widget(f"w{i}"))

@@ -1,6 +1,6 @@
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.agenda import Agenda
+from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.registry import Registry
 from tests.fakecluster.timeline import Timeline
 from tests.virtualtime import WALL_EPOCH
@@ -83,23 +83,23 @@ def test_a_closed_queue_does_nothing():
     assert recorder.done == []
 
 
-def test_an_agenda_keeps_to_its_times_and_order():
+def test_timers_keep_to_their_times_and_order():
     recorder = Recorder()
-    agenda = Agenda(recorder.registry, tick=0.5)
+    timers = BatchedTimers(recorder.registry, tick=0.5)
     for delay in (30, 1, 2, 2.3, 0):
-        agenda.after(delay, recorder, delay)
+        timers.after(delay, recorder, delay)
     recorder.time.run(60)
     assert [key for _, key in recorder.done] == [0, 1, 2, 2.3, 30]
     assert all(key <= when <= key + 0.5 for when, key in recorder.done)
 
 
-def test_an_agenda_takes_many_at_once_in_batches_and_survives_faults():
+def test_many_timers_due_at_once_run_in_batches_and_survive_faults():
     recorder = Recorder([ValueError("odd"), ApiStatusError(404, "NotFound", "gone")])
-    agenda = Agenda(recorder.registry)
+    timers = BatchedTimers(recorder.registry)
     for number in range(500):
-        agenda.after(1.0, recorder, number)
+        timers.after(1.0, recorder, number)
     sizes = []
-    while len(agenda):
+    while len(timers):
         before = len(recorder.done)
         recorder.time.step()
         sizes.append(len(recorder.done) - before)

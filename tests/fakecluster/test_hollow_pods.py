@@ -1,6 +1,6 @@
 import pytest
 
-from koordsched.fakecluster.hollow.allotment import pod_request
+from koordsched.fakecluster.hollow.allocation import pod_request
 from koordsched.fakecluster.hollow.duration import parse_duration
 from tests.fakecluster.timeline import Cluster, condition, pod_template, workload
 

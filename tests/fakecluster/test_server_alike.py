@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from koordsched.fakecluster.sealed import Sealed, encode, seal
+from koordsched.fakecluster.preencoded import Preencoded, encode, preencode
 from tests.fakecluster.apiclient import PODS, Api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -134,7 +134,7 @@ def test_pods_alike_live_apart(api):
     [({}, "k", {"k": "v"}), ({"a": [1]}, "k", {"a": [1], "k": "v"}), ({"k": 1, "b": 2}, "k", {"k": "v", "b": 2})],
 )
 def test_a_sealed_part_with_one_more_key_encodes_as_what_it_is(content, key, expected):
-    changed = seal(content).having(key, "v")
+    changed = preencode(content).having(key, "v")
     assert changed == expected
     assert orjson.loads(changed.encoded) == expected
     assert orjson.loads(encode({"spec": changed, "x": 1})) == {"spec": expected, "x": 1}
@@ -153,7 +153,7 @@ def test_a_sealed_part_with_one_more_key_encodes_as_what_it_is(content, key, exp
     ],
 )
 def test_a_sealed_part_cannot_be_changed(change):
-    part = Sealed({"a": 1}, b'{"a":1}')
+    part = Preencoded({"a": 1}, b'{"a":1}')
     with pytest.raises(TypeError, match="cannot be changed"):
         change(part)
     assert part == {"a": 1}

@@ -9,13 +9,13 @@ from koordsched import config
 from koordsched.client.clock import SystemClock
 from koordsched.client.lanes import Lanes
 from koordsched.journal.checkpoint import checkpoint_of
-from koordsched.journal.comparing import Consideration
-from koordsched.journal.course import Course
+from koordsched.journal.comparingreplay import ComparingReplay
 from koordsched.journal.header import Setting, header_maker
+from koordsched.journal.journalreplay import Limit
 from koordsched.journal.objects import NewestObjects
-from koordsched.journal.passage import Limit
 from koordsched.journal.recorder import JournalRecorder
 from koordsched.journal.records import Closed, decode, encode
+from koordsched.journal.repeatingreplay import RepeatingReplay
 from koordsched.observability.metrics import Metrics
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
@@ -106,8 +106,8 @@ def repeat(records, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
     """Replays records; returns the outcome, and the course, with the scheduler as it is at the end."""
 
     async def work():
-        course = Course(records, plugins, SystemClock(), catalog)
-        return course.run(limit or Limit()), course
+        replay = RepeatingReplay(records, plugins, SystemClock(), catalog)
+        return replay.run(limit or Limit()), replay
 
     return run(work())
 
@@ -116,6 +116,6 @@ def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=config
     """What a configuration, or the recorded one, would have decided."""
 
     async def work():
-        return Consideration(records, plugins, resolved, SystemClock(), catalog).run(limit or Limit())
+        return ComparingReplay(records, plugins, resolved, SystemClock(), catalog).run(limit or Limit())
 
     return run(work())

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import FilterReply, MetaVictims
 from koordsched.framework.preemption import Victims
-from koordsched.journal.consulting import answer_to, asked, consulted, difference
+from koordsched.journal.extendercalls import answer_to, asked, consulted, difference
 from koordsched.journal.frames import frame_of
-from koordsched.journal.passage import Limit, last_attempt
+from koordsched.journal.journalreplay import Limit, last_attempt
 from koordsched.journal.records import (
     Agreed,
     Attempt,
@@ -123,9 +123,9 @@ def journal():
 
 def test_every_decision_comes_out_the_same(journal):
     records = journal.records()
-    repetition, course = repeat(records)
+    repetition, replay = repeat(records)
     assert repetition.divergence is None
-    assert course.stream.peek() is None
+    assert replay.stream.peek() is None
     tally = repetition.tally
     assert tally.decisions == sum(isinstance(record, Attempt) for record in records)
     # Each is one or the other, though what became of bindings and evictions was told in the middle of some.
@@ -174,8 +174,8 @@ def test_the_next_process_begins_while_an_attempt_waits(journal):
 def test_a_decision_is_explained_by_what_plugins_say(journal):
     records = journal.records()
     moment, uid = last_attempt(records, "default/p3", Limit())
-    _, course = repeat(records, Limit(decisions=moment.number - 1))
-    assert "alder" in course.explain(uid).any_of  # which the extender refuses
+    _, replay = repeat(records, Limit(decisions=moment.number - 1))
+    assert "alder" in replay.explain(uid).any_of  # which the extender refuses
 
 
 def test_another_configuration_is_judged_without_them(journal):

@@ -4,7 +4,7 @@ from random import Random
 from types import SimpleNamespace
 
 from koordsched.journal.recorder import JournalRecorder
-from koordsched.journal.records import Answer, Attempt, Drawn, Hidden, LetIn, Timers, decode
+from koordsched.journal.records import Answer, Attempt, Drawn, LetIn, Timers, Unreadable, decode
 
 
 class Journal:
@@ -33,9 +33,9 @@ def test_what_cannot_be_encoded_ends_the_journal():
     assert journal.recorder.ask(lambda: 1 << 70) == 1 << 70
     journal.recorder.hidden("/api/v1/nodes", "\ud800")
     assert journal.records == []
-    assert [problem.partition(" cannot")[0] for problem in journal.problems] == ["Answer", "Hidden"]
+    assert [problem.partition(" cannot")[0] for problem in journal.problems] == ["Answer", "Unreadable"]
     journal.recorder.hidden("/api/v1/nodes", "forbidden")
-    assert journal.records == [Hidden("/api/v1/nodes", "forbidden")]
+    assert journal.records == [Unreadable("/api/v1/nodes", "forbidden")]
 
 
 def test_a_segment_that_cannot_be_begun_ends_the_journal(caplog):

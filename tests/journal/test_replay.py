@@ -10,7 +10,7 @@ import yaml
 
 from koordsched import config
 from koordsched.client.errors import Ambiguous
-from koordsched.journal.passage import Limit, last_attempt
+from koordsched.journal.journalreplay import Limit, last_attempt
 from koordsched.journal.records import Attempt, Chosen, Evicting, Refused, Undone, decode
 from tests.embedded import DEFAULT_CONFIG, Embedded
 from tests.journal.recording import Recorded, consider, repeat
@@ -103,7 +103,7 @@ def journal():
 
 def test_every_decision_comes_out_the_same(journal):
     records = journal.records()
-    repetition, course = repeat(records)
+    repetition, replay = repeat(records)
     assert repetition.divergence is None
     tally = repetition.tally
     assert tally.decisions == sum(isinstance(record, Attempt) for record in records) > 20
@@ -113,7 +113,7 @@ def test_every_decision_comes_out_the_same(journal):
     assert tally.unschedulable > 3
     assert (tally.runs, tally.closed, tally.resumed) == (1, True, False)
     assert 40 < tally.span < 60
-    assert course.stream.peek() is None
+    assert replay.stream.peek() is None
 
 
 def test_from_every_checkpoint_on(journal):
@@ -141,8 +141,8 @@ def test_the_state_at_the_end_is_that_of_the_recorded_scheduler():
         return recorded.scheduler, recorded.journal
 
     live, journal = run(main())
-    _, course = repeat(journal.records())
-    replayed = course.world.scheduler
+    _, replay = repeat(journal.records())
+    replayed = replay.replayed.scheduler
     assert replayed.cluster.table.row_of == live.cluster.table.row_of
     assert {pod.key: pod.node for pod in replayed.cluster.assigned.values()} == {
         pod.key: pod.node for pod in live.cluster.assigned.values()
@@ -218,8 +218,8 @@ def test_the_first_difference_is_shown_with_both_sides(journal, case):
 
 def test_limits(journal):
     records = journal.records()
-    repetition, course = repeat(records, Limit(decisions=7))
-    assert (repetition.tally.decisions, course.moment.number) == (7, 7)
+    repetition, replay = repeat(records, Limit(decisions=7))
+    assert (repetition.tally.decisions, replay.moment.number) == (7, 7)
     attempts = [record for record in records if isinstance(record, Attempt)]
     wall = records[0].wall - records[0].monotonic + attempts[9].at
     repetition, _ = repeat(records, Limit(time=wall))
@@ -233,13 +233,13 @@ def test_a_decision_is_explained_as_it_was_made(journal):
     refused = [record for record in records if isinstance(record, Refused) and record.uid == uid]
     first = next(r for r in records if isinstance(r, Attempt) and r.uid == uid)
     number = 1 + [r for r in records if isinstance(r, Attempt)].index(first)
-    _, course = repeat(records, Limit(decisions=number - 1))
-    explanation = course.explain(uid)
+    _, replay = repeat(records, Limit(decisions=number - 1))
+    explanation = replay.explain(uid)
     assert (explanation.pod, explanation.reason) == ("default/second", "Unschedulable")
     assert explanation.message == refused[0].message
     assert moment.number > number
-    _, course = repeat(records, Limit(decisions=moment.number - 1))
-    assert course.explain(uid).pod == "default/second"
+    _, replay = repeat(records, Limit(decisions=moment.number - 1))
+    assert replay.explain(uid).pod == "default/second"
     assert last_attempt(records, "default/second", Limit(decisions=number))[0].number == number
     assert last_attempt(records, "default/nobody", Limit()) is None
 

@@ -267,8 +267,8 @@ def test_who_was_promised_a_node_is_woken_by_room_elsewhere_only_if_it_is_enough
     waiting = bench.pod(pod("p", container(cpu="2"), priority=10))
     gone = bench.pod(pod("gone", container(cpu="100m"), on=left_on))
     assert registration.fn(waiting, gone, None) is QueueingHint.QUEUE
-    assert registration.elsewhere.node(gone, None) == left_on
-    answer = registration.elsewhere.fn(waiting, gone, None)
+    assert registration.other_node.node(gone, None) == left_on
+    answer = registration.other_node.fn(waiting, gone, None)
     assert answer is (QueueingHint.QUEUE if expected else QueueingHint.SKIP)
 
 
@@ -277,7 +277,7 @@ def test_only_pods_that_leave_a_node_leave_it_somewhere():
     plugin = bench.plugin("NodeResourcesFit")
     registration = next(r for r in plugin.events_to_register() if r.event.resource == POD)
     placed, waiting = bench.pod(pod("placed", on="alder")), bench.pod(pod("waiting"))
-    place = registration.elsewhere.node
+    place = registration.other_node.node
     assert [place(placed, None), place(waiting, None), place(placed, placed), place(None, None)] == [
         "alder",
         "",

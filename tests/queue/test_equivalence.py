@@ -129,14 +129,14 @@ def test_who_is_different_is_evaluated(pod):
 
 def test_a_promise_that_the_status_does_not_show_yet_makes_a_pod_nobodys_twin():
     flood = Flood(2)
-    promised, other = flood.queue.pop(), flood.queue.pop()
-    flood.queue.add_unschedulable_if_not_present(promised, {"Fit"})
-    flood.queue.nominator.add(promised.pod, override("n1"))
+    nominated, other = flood.queue.pop(), flood.queue.pop()
+    flood.queue.add_unschedulable_if_not_present(nominated, {"Fit"})
+    flood.queue.nominator.add(nominated.pod, override("n1"))
     flood.refuse(other, "Fit")
     flood.clock.now += 0.5
-    flood.queue.activate([promised.pod])
+    flood.queue.activate([nominated.pod])
     assert flood.queue.refusal_of_equivalent(flood.queue.pop()) is None
-    flood.refuse(promised, "Fit")
+    flood.refuse(nominated, "Fit")
     flood.clock.now += 20
     assert flood.queue.move_all(NODE_ADD) == 2
 

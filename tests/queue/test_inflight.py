@@ -1,10 +1,10 @@
 from koordsched.cluster.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, FORCE_ACTIVATE, NODE_ADD
 from koordsched.queue import QueuedPod
-from koordsched.queue.inflight import Flight, InFlight
+from koordsched.queue.inflight import InFlight, InFlightPod
 from tests.queue.pods import Pod
 
 
-def start(in_flight: InFlight[Pod], name: str) -> Flight[Pod]:
+def start(in_flight: InFlight[Pod], name: str) -> InFlightPod[Pod]:
     pod = Pod(name)
     in_flight.start(QueuedPod(pod, pod.key, 0.0, 0))
     flight = in_flight.get(pod.uid)
@@ -12,7 +12,7 @@ def start(in_flight: InFlight[Pod], name: str) -> Flight[Pod]:
     return flight
 
 
-def objects(in_flight: InFlight[Pod], flight: Flight[Pod]) -> list[str] | None:
+def objects(in_flight: InFlight[Pod], flight: InFlightPod[Pod]) -> list[str] | None:
     events = in_flight.events_since(flight)
     return None if events is None else [recorded.new for recorded in events]
 

@@ -8,8 +8,8 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
-from koordsched.client.intake import Intake
 from koordsched.client.jsonformat import JsonFormat
+from koordsched.client.objectapplier import ObjectApplier
 from koordsched.cluster.state import ClusterState
 from koordsched.scheduling.handlers import NodeHandler
 from koordsched.scheduling.offline import OTHER_KINDS
@@ -31,12 +31,12 @@ class Moves:
         self.labels.append(event.label)
 
 
-def listed(intake, version, items):
+def listed(applier, version, items):
     """A complete listing."""
-    deque(intake.begin(streamed=False), maxlen=0)
+    deque(applier.begin(streamed=False), maxlen=0)
     for item in items:
-        intake.upsert(json.dumps(item).encode())
-    deque(intake.complete(version), maxlen=0)
+        applier.upsert(json.dumps(item).encode())
+    deque(applier.complete(version), maxlen=0)
 
 
 def thing(name, uid, version, **more):
@@ -58,10 +58,10 @@ CASES = (
 @pytest.mark.parametrize(("items", "left"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_nodes(items, left):
     cluster, moves = ClusterState(), Moves()
-    intake = Intake(NODES, JsonFormat(Decoder(core.Node)), NodeSink(NodeHandler(cluster, moves, None)), None)
-    listed(intake, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
+    applier = ObjectApplier(NODES, JsonFormat(Decoder(core.Node)), NodeSink(NodeHandler(cluster, moves, None)), None)
+    listed(applier, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
     moves.labels.clear()
-    listed(intake, "3", items)
+    listed(applier, "3", items)
     assert sorted(cluster.table.row_of) == left
     assert moves.labels == ["NodeDelete"] * (2 - len(left))
 
@@ -71,11 +71,11 @@ def test_other_objects(items, left):
     cluster, moves = ClusterState(), Moves()
     kind = OTHER_KINDS["storage.k8s.io/v1", "StorageClass"]
     store = cluster.objects.of(kind)
-    intake = Intake(kind.path, JsonFormat(Decoder(kind.type)), ObjectSink(store, moves), None)
-    listed(intake, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
+    applier = ObjectApplier(kind.path, JsonFormat(Decoder(kind.type)), ObjectSink(store, moves), None)
+    listed(applier, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
     moves.labels.clear()
     version = store.version
-    listed(intake, "3", items)
+    listed(applier, "3", items)
     assert sorted(obj.metadata.name for obj in store) == left
     changed = [item for item in items if item["metadata"]["resourceVersion"] == "3" and item is not UNREADABLE]
     expected = ["Update"] * len(changed) + ["Delete"] * (2 - len(left))

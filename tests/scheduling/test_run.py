@@ -19,7 +19,7 @@ def fail(*given):
 
 @pytest.mark.parametrize(
     "part",
-    ["queue.timers.run", "queue.pop", "_overcommitment.tick", "watches._turns.over"],
+    ["queue.timers.run", "queue.pop", "_overcommitment.tick", "watches._slices.over"],
     ids=["timers", "queue", "reports", "watches"],
 )
 def test_whatever_breaks_ends_scheduling_with_its_name(part):

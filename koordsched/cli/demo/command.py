@@ -63,7 +63,7 @@ class Options:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="The API server's.")
 @click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds in which all must settle.")
 def demo(**flags: object) -> None:
-    """Start a cluster of hollow nodes and the scheduler, apply example workloads, show what becomes of them.
+    """Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.
 
     With 100 nodes the outcome is checked: how many pods of each workload run, where, and the exact reason of each one
     that must stay pending.

@@ -13,10 +13,10 @@ from koordsched.fakecluster.defaults import default_pod_spec, default_requests
 from koordsched.fakecluster.errors import ApiStatusError, FieldError
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
+from koordsched.fakecluster.preencoded import Preencoded, preencode
 from koordsched.fakecluster.quantities import positive
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Resource
-from koordsched.fakecluster.sealed import Sealed, seal
 from koordsched.fakecluster.strategy import Strategy
 
 Object = dict[str, Any]
@@ -30,16 +30,16 @@ _KNOWN_SPECS = 256
 class _Completed(NamedTuple):
     """What admission makes of a spec."""
 
-    spec: Sealed
+    spec: Preencoded
     qos: str
 
 
 class PodStrategy(Strategy):
     """core/v1 Pod.
 
-    A new pod may come with a sealed spec, as the client sent it; what admission makes of it is remembered for the next
-    pod that is sent alike. The spec of a stored pod is sealed when it is valid, so that binding and status writes need
-    not encode it again; nothing is left to do about one that is.
+    A new pod may come with a pre-encoded spec, as the client sent it; what admission makes of it is remembered for the
+    next pod that is sent alike. The spec of a stored pod is pre-encoded when it is valid, so that bindings and status
+    updates need not encode it again. A pre-encoded spec is already complete.
     """
 
     counts_generations = True
@@ -53,7 +53,7 @@ class PodStrategy(Strategy):
 
     def defaults(self, obj: Object) -> None:
         spec = obj.get("spec")
-        if spec.__class__ is Sealed:
+        if spec.__class__ is Preencoded:
             return
         if spec is None:
             spec = obj["spec"] = {}
@@ -64,7 +64,7 @@ class PodStrategy(Strategy):
     def admit(self, registry: Registry, resource: Resource, obj: Object) -> None:
         spec, meta = obj["spec"], obj["metadata"]
         completed = None
-        if isinstance(spec, Sealed):
+        if isinstance(spec, Preencoded):
             if _depends_on_spec_alone(spec) and not self._limits.concern(meta["namespace"]):
                 completed = self._completed(spec.encoded, self._priority.epoch)
             if completed is None:
@@ -104,7 +104,7 @@ class PodStrategy(Strategy):
             return None
         spec = pod["spec"]
         qos = qos_class(spec)
-        return None if pod_spec_errors(spec, "spec") else _Completed(seal(spec), qos)
+        return None if pod_spec_errors(spec, "spec") else _Completed(preencode(spec), qos)
 
     def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
         if subresource == "status":
@@ -125,11 +125,11 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Object) -> list[FieldError]:
         spec = obj["spec"]
-        if spec.__class__ is Sealed:
+        if spec.__class__ is Preencoded:
             return []
         wrong = pod_spec_errors(spec, "spec")
         if not wrong:
-            obj["spec"] = seal(spec)
+            obj["spec"] = preencode(spec)
         return wrong
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
@@ -179,7 +179,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _depends_on_spec_alone(spec: Sealed) -> bool:
+def _depends_on_spec_alone(spec: Preencoded) -> bool:
     """Whether admission looks at nothing of the pod but its spec: no (mis)matchLabelKeys, which refer to its labels."""
     return b"atchLabelKeys" not in spec.encoded
 

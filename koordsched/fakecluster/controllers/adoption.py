@@ -1,4 +1,4 @@
-"""Controllers adopt the pods that match their selector and belong to nobody, and release those that match no more."""
+"""Controllers adopt pods without a controller that match their selector, and release those that no longer match."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PodAdoption:
         self._selectors: SelectorIndex[Key] = SelectorIndex()
 
     def track(self, before: Object | None, after: Object | None) -> None:
-        """Follows the selectors: to be told of every change of the controlling objects."""
+        """Follows the selectors: called with every change of a controlling object."""
         known = after or before
         if known is not None:
             selector = parse_selector(after["spec"].get("selector")) if after is not None else None

@@ -13,7 +13,7 @@ from koordsched.fakecluster.controllers.ownership import Key, Object, controller
 from koordsched.fakecluster.controllers.percentages import scaled_value
 from koordsched.fakecluster.controllers.podowner import PodOwnerController
 from koordsched.fakecluster.controllers.pods import PodRecord
-from koordsched.fakecluster.controllers.podtemplate import PodMold
+from koordsched.fakecluster.controllers.podtemplate import PodFactory
 from koordsched.fakecluster.controllers.revisions import REVISION_LABEL, RevisionHistory, revision_hash
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 
@@ -26,7 +26,7 @@ class _Daemon:
     def __init__(self) -> None:
         self.generation = -1
         self.placement: DaemonPlacement | None = None
-        self.mold: PodMold | None = None
+        self.factory: PodFactory | None = None
         self.hash = ""
         self.desired: set[str] = set()
         self.pods: dict[str, dict[Key, PodRecord]] = {}
@@ -112,14 +112,14 @@ class DaemonSetController(PodOwnerController):
         }
         spec = {**(template.get("spec") or {}), "tolerations": daemon_tolerations(template.get("spec") or {})}
         marked = {**template, "metadata": {**origin, "labels": labels}, "spec": spec}
-        daemon.mold = PodMold(marked, metadata["namespace"], reference)
+        daemon.factory = PodFactory(marked, metadata["namespace"], reference)
 
     def _reconcile_node(self, key: tuple[str, str]) -> int:
         """Makes or removes the pods of one DaemonSet on one node."""
         uid, name = key
         daemon, owner = self._daemons.get(uid), self.key_of_owner(uid)
         daemon_set = self.context.daemon_sets.get(owner) if owner is not None else None
-        if daemon is None or owner is None or daemon_set is None or daemon.placement is None or daemon.mold is None:
+        if daemon is None or owner is None or daemon_set is None or daemon.placement is None or daemon.factory is None:
             return 0
         if is_deleting(daemon_set):
             return 0
@@ -132,7 +132,7 @@ class DaemonSetController(PodOwnerController):
             wanted = daemon.placement.should_start(node)
             self._set_desired(daemon, owner, name, wanted=wanted)
             if wanted and not pods:
-                pod = daemon.mold.pod(generateName=f"{owner[1]}-")
+                pod = daemon.factory.pod(generateName=f"{owner[1]}-")
                 pin_to_node(pod["spec"], name)
                 self.context.create_pod(pod)
                 return 1

@@ -96,7 +96,7 @@ class DeploymentController:
         return writes + self._update_status(key)
 
     def _adopt(self, deployment: Object) -> int:
-        """Makes the ReplicaSets that match and belong to nobody its own; returns the writes."""
+        """Adopts ReplicaSets that match and have no controller; returns the number of writes."""
         context, writes = self._context, 0
         for replica_set in unclaimed_matches(context.replica_sets, deployment):
             reference = controller_reference(deployment, "apps/v1", "Deployment")

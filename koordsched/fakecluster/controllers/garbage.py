@@ -1,4 +1,4 @@
-"""Owner garbage collection: what belongs to nobody any more is deleted.
+"""Owner garbage collection: objects whose owners are gone are deleted.
 
 Background deletion removes dependents after their owner, foreground deletion before it, orphaning lets them go.
 Source of the rules: kube-controller-manager `pkg/controller/garbagecollector`.

@@ -27,7 +27,7 @@ from koordsched.fakecluster.controllers.jobtally import (
 from koordsched.fakecluster.controllers.ownership import Key, Object, controller_reference, is_deleting, key_of
 from koordsched.fakecluster.controllers.podowner import PodOwnerController, burst
 from koordsched.fakecluster.controllers.pods import JOB_TRACKING_FINALIZER, PodRecord
-from koordsched.fakecluster.controllers.podtemplate import PodMold
+from koordsched.fakecluster.controllers.podtemplate import PodFactory
 from koordsched.fakecluster.controllers.timestamps import seconds_of
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.errors import ApiStatusError
@@ -47,7 +47,7 @@ class JobController(PodOwnerController):
         self.release_queue: WorkQueue[Key] = WorkQueue(context.registry, "job-orphan-pod", self._release_orphan)
 
     def owner_changed(self, before: Object | None, after: Object | None) -> None:
-        """Lets go of the pods of a Job that is gone: nobody will count them any more."""
+        """Releases the pods of a deleted Job: they are no longer counted."""
         super().owner_changed(before, after)
         if before is not None and (after is None or after["metadata"]["uid"] != before["metadata"]["uid"]):
             uid = before["metadata"]["uid"]
@@ -147,12 +147,12 @@ class JobController(PodOwnerController):
         metadata, template = job["metadata"], job["spec"]["template"]
         names = {"job-name": metadata["name"], "controller-uid": metadata["uid"]}
         labels = names | {f"batch.kubernetes.io/{key}": value for key, value in names.items()}
-        mold = PodMold(template, metadata["namespace"], controller_reference(job, "batch/v1", "Job"))
+        factory = PodFactory(template, metadata["namespace"], controller_reference(job, "batch/v1", "Job"))
         count = min(missing, burst(len(tally.active)))
         indexes = list(islice(missing_indexes(job, tally), count)) if is_indexed(job) else [None] * count
         for index in indexes:
             suffix = "" if index is None else f"{index}-"
-            pod = mold.pod(generateName=f"{metadata['name']}-{suffix}")
+            pod = factory.pod(generateName=f"{metadata['name']}-{suffix}")
             meta = pod["metadata"]
             meta["labels"] = {**(meta.get("labels") or {}), **labels}
             meta["finalizers"] = [*(meta.get("finalizers") or ()), JOB_TRACKING_FINALIZER]

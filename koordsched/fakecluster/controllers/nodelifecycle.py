@@ -1,7 +1,7 @@
 """Node health: nodes whose kubelet fell silent become Unknown, and conditions become taints.
 
-Only nodes that have ever renewed a Lease in kube-node-lease are watched for silence: a Node object that somebody made
-by hand has no kubelet, and is taken at its word. Source of the rules: kube-controller-manager
+Only nodes that have ever renewed a Lease in kube-node-lease are watched for silence: a Node object that was created
+by hand has no kubelet, and its conditions stay as they are. Source of the rules: kube-controller-manager
 `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 """
 

@@ -42,7 +42,7 @@ class PodOwnerController(ABC):
         return True
 
     def orphan_changed(self, pod: PodRecord) -> None:
-        """A pod without a controller appeared or changed: whoever selects it shall look at it."""
+        """A pod without a controller appeared or changed: queue the objects whose selectors match it."""
         for key in self.adoption.interested(pod):
             self.queue.add(key)
 

@@ -73,14 +73,14 @@ PodListener = Callable[[PodRecord | None, PodRecord | None], None]
 
 
 class PodIndex:
-    """All pods, by name, controller, node and, for those that nobody controls, by label."""
+    """All pods, by name, controller, node and, for those without a controller, by label."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, PodRecord] = {}
         self._by_owner: dict[str, dict[Key, PodRecord]] = {}
         self._by_node: dict[str, dict[Key, PodRecord]] = {}
         self._orphans: dict[str, LabelIndex[Key]] = {}
-        """By namespace, kept from the first question on: most pods never have somebody who would adopt them."""
+        """By namespace, kept from the first query on: for most pods no controller ever asks."""
         self._listeners: list[PodListener] = []
         self._owner_listeners: dict[str, PodListener] = {}
 

@@ -24,7 +24,7 @@ def template_hash(template: Object, collisions: int = 0) -> str:
     return "".join(letters)
 
 
-class PodMold:
+class PodFactory:
     """Makes pods with the labels, annotations, finalizers and spec of a template, owned by `reference`."""
 
     def __init__(self, template: Object, namespace: str, reference: Object) -> None:

@@ -13,7 +13,7 @@ from koordsched.fakecluster.controllers.context import ControllerContext
 from koordsched.fakecluster.controllers.ownership import Key, Object, controller_reference, is_deleting
 from koordsched.fakecluster.controllers.podowner import PodOwnerController, burst
 from koordsched.fakecluster.controllers.pods import PodRecord
-from koordsched.fakecluster.controllers.podtemplate import PodMold
+from koordsched.fakecluster.controllers.podtemplate import PodFactory
 from koordsched.fakecluster.errors import ApiStatusError
 
 
@@ -52,9 +52,9 @@ class ReplicaSetController(PodOwnerController):
     def _create(self, replica_set: Object, count: int) -> int:
         metadata = replica_set["metadata"]
         reference = controller_reference(replica_set, "apps/v1", "ReplicaSet")
-        mold = PodMold(replica_set["spec"]["template"], metadata["namespace"], reference)
+        factory = PodFactory(replica_set["spec"]["template"], metadata["namespace"], reference)
         for _ in range(count):
-            self.context.create_pod(mold.pod(generateName=f"{metadata['name']}-"))
+            self.context.create_pod(factory.pod(generateName=f"{metadata['name']}-"))
         return count
 
     def _delete(self, active: list[PodRecord], count: int) -> int:

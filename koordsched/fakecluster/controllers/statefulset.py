@@ -9,7 +9,7 @@ from koordsched.fakecluster.controllers.context import ControllerContext
 from koordsched.fakecluster.controllers.ownership import Key, Object, controller_reference, is_deleting, key_of
 from koordsched.fakecluster.controllers.podowner import PodOwnerController, burst
 from koordsched.fakecluster.controllers.pods import PodRecord
-from koordsched.fakecluster.controllers.podtemplate import PodMold
+from koordsched.fakecluster.controllers.podtemplate import PodFactory
 from koordsched.fakecluster.controllers.revisions import REVISION_LABEL, RevisionHistory
 from koordsched.fakecluster.errors import ApiStatusError
 
@@ -121,8 +121,10 @@ class StatefulSetController(PodOwnerController):
                 revision, template = current, earlier
         name = f"{metadata['name']}-{ordinal}"
         writes = self._create_claims(stateful_set, ordinal)
-        mold = PodMold(template, metadata["namespace"], controller_reference(stateful_set, "apps/v1", "StatefulSet"))
-        pod = mold.pod(name=name)
+        factory = PodFactory(
+            template, metadata["namespace"], controller_reference(stateful_set, "apps/v1", "StatefulSet")
+        )
+        pod = factory.pod(name=name)
         labels = pod["metadata"].setdefault("labels", {})
         labels.update({REVISION_LABEL: revision, _NAME_LABEL: name, _INDEX_LABEL: str(ordinal)})
         pod["spec"]["hostname"] = name

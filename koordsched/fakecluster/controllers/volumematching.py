@@ -44,7 +44,7 @@ class VolumeMatcher:
         return None
 
     def smallest_fit(self, claim: Object) -> Object | None:
-        """The smallest volume that is meant for nobody and does what the claim asks."""
+        """The smallest volume without a claimRef that satisfies the claim."""
         fitting = [
             (capacity(volume["spec"].get("capacity")), name)
             for name in self._open.get(claim["spec"].get("storageClassName") or "", ())

@@ -82,11 +82,11 @@ class WorkQueue(Generic[Key]):
         try:
             writes = self._reconcile(key)
         except ApiStatusError as error:
-            # A conflict means that somebody else wrote first: routine, the next try sees it.
+            # A conflict means that another client wrote first: routine, the next try sees it.
             level = logging.DEBUG if error.code == 409 else logging.WARNING
             _log.log(level, "%s: %s: %s", self._name, key, error)
         except Exception:
-            # An object nobody validated (a half-written CRD, a hand-made status) must stop only its own key.
+            # An object that was not validated (an incomplete CRD, a hand-made status) must stop only its own key.
             _log.exception("%s: %s failed", self._name, key)
         else:
             self._failures.pop(key, None)

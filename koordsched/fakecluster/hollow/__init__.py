@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.agenda import Agenda
-from koordsched.fakecluster.hollow.allotment import NodeAllotment
+from koordsched.fakecluster.hollow.allocation import NodeAllocation
+from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.heartbeats import Heartbeats
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health
 from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
@@ -34,9 +34,9 @@ class HollowNodes:
         self._registry = registry
         self._options = options or HollowOptions()
         self._planned = plan_nodes(load_templates(self._options.template), self._options.count)
-        self._agenda = Agenda(registry)
-        self._heartbeats = Heartbeats(registry, self._agenda, self._options)
-        self._runner = PodRunner(registry, self._agenda, self._options, self._node_of)
+        self._timers = BatchedTimers(registry)
+        self._heartbeats = Heartbeats(registry, self._timers, self._options)
+        self._runner = PodRunner(registry, self._timers, self._options, self._node_of)
         self._nodes: dict[str, HollowNode] = {}
         self._left_behind: dict[str, dict[tuple[str, str], str]] = {}
         """The pods of nodes that were deleted, in case a node of that name comes back."""
@@ -63,7 +63,7 @@ class HollowNodes:
         for end in self._endings:
             end()
         self._endings = []
-        self._agenda.close()
+        self._timers.close()
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -77,7 +77,7 @@ class HollowNodes:
         try:
             resource = registry.resource_for_kind(obj["apiVersion"], obj["kind"])
         except ApiStatusError:
-            self._agenda.after(_WAIT_FOR_DEFINITION_SECONDS, self._create_extra, obj)
+            self._timers.after(_WAIT_FOR_DEFINITION_SECONDS, self._create_extra, obj)
             return
         try:
             registry.create(resource, obj["metadata"].get("namespace"), obj)
@@ -100,27 +100,27 @@ class HollowNodes:
                 self._adopt(node)
             return
         if change.old is not None and change.old.get("status") != node.get("status"):
-            known.allotment.set_allocatable((node.get("status") or {}).get("allocatable") or {})
+            known.allocation.set_allocatable((node.get("status") or {}).get("allocatable") or {})
         health = commanded_health(node)
         if health is not known.health:
             recovered = known.health is Health.SILENT
             known.health = health
-            self._agenda.after(0.0, self._show_health, known, recovered)
+            self._timers.after(0.0, self._show_health, known, recovered)
 
     def _adopt(self, node: Object) -> None:
         metadata, status = node["metadata"], node.get("status") or {}
         addresses = [entry["address"] for entry in status.get("addresses") or () if entry["type"] == "InternalIP"]
-        allotment = NodeAllotment(status.get("allocatable") or {})
+        allocation = NodeAllocation(status.get("allocatable") or {})
         address = addresses[0] if addresses else "127.0.0.1"
-        hollow = HollowNode(metadata["name"], metadata["uid"], address, allotment, commanded_health(node))
+        hollow = HollowNode(metadata["name"], metadata["uid"], address, allocation, commanded_health(node))
         self._nodes[hollow.name] = hollow
         if hollow.name in self._left_behind:
             hollow.pods = self._left_behind.pop(hollow.name)
-            self._agenda.after(0.0, self._runner.resume, hollow)
-        self._agenda.after(0.0, self._heartbeats.renew, hollow)
+            self._timers.after(0.0, self._runner.resume, hollow)
+        self._timers.after(0.0, self._heartbeats.renew, hollow)
         self._heartbeats.start(hollow)
         if hollow.health is Health.NOT_READY:
-            self._agenda.after(0.0, self._heartbeats.report, hollow)
+            self._timers.after(0.0, self._heartbeats.report, hollow)
 
     def _show_health(self, node: HollowNode, recovered: bool) -> None:
         """Lets the control plane see a change of health."""

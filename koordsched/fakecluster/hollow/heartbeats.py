@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordsched.fakecluster.clock import rfc3339_micro
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.agenda import Agenda
+from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
 from koordsched.fakecluster.hollow.nodeobjects import LEASE_NAMESPACE, healthy_conditions, lease_object
 from koordsched.fakecluster.hollow.options import HollowOptions
@@ -17,9 +17,9 @@ _JITTER = 0.04
 class Heartbeats:
     """Keeps the nodes alive in the eyes of the control plane, unless they are to fail."""
 
-    def __init__(self, registry: Registry, agenda: Agenda, options: HollowOptions) -> None:
+    def __init__(self, registry: Registry, timers: BatchedTimers, options: HollowOptions) -> None:
         self._registry = registry
-        self._agenda = agenda
+        self._timers = timers
         self._options = options
         self._nodes = registry.resource("", "v1", "nodes")
         self._leases = registry.resource("coordination.k8s.io", "v1", "leases")
@@ -27,8 +27,8 @@ class Heartbeats:
     def start(self, node: HollowNode) -> None:
         """Begins the heartbeats of a node, at a random point of their intervals."""
         rng = self._registry.rng
-        self._agenda.after(rng.random() * self._options.lease_interval, self._beat, node)
-        self._agenda.after(rng.random() * self._options.status_interval, self._report_again, node)
+        self._timers.after(rng.random() * self._options.lease_interval, self._beat, node)
+        self._timers.after(rng.random() * self._options.status_interval, self._report_again, node)
 
     def report(self, node: HollowNode) -> None:
         """Writes the node's status as it is now; a silent node writes nothing."""
@@ -58,7 +58,7 @@ class Heartbeats:
         if not self._is_current(node):
             return
         interval = self._options.lease_interval * (1 + _JITTER * self._registry.rng.random())
-        self._agenda.after(interval, self._beat, node)
+        self._timers.after(interval, self._beat, node)
         try:
             self.renew(node)
         except ApiStatusError as error:
@@ -70,7 +70,7 @@ class Heartbeats:
         if not self._is_current(node):
             return
         interval = self._options.status_interval * (1 + _JITTER * self._registry.rng.random())
-        self._agenda.after(interval, self._report_again, node)
+        self._timers.after(interval, self._report_again, node)
         self.report(node)
 
     def _is_current(self, node: HollowNode) -> bool:

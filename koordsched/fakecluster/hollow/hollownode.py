@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from koordsched.fakecluster.hollow.allotment import NodeAllotment
+from koordsched.fakecluster.hollow.allocation import NodeAllocation
 
 FAIL = "koordsched.io/fail"
 """Annotation that makes a node fail: `"true"` = its kubelet falls silent, `"not-ready"` = it reports Ready=False."""
@@ -22,13 +22,13 @@ class Health(Enum):
 class HollowNode:
     """One node that runs here."""
 
-    __slots__ = ("address", "allotment", "health", "name", "pods", "recoveries", "uid")
+    __slots__ = ("address", "allocation", "health", "name", "pods", "recoveries", "uid")
 
-    def __init__(self, name: str, uid: str, address: str, allotment: NodeAllotment, health: Health) -> None:
+    def __init__(self, name: str, uid: str, address: str, allocation: NodeAllocation, health: Health) -> None:
         self.name = name
         self.uid = uid
         self.address = address
-        self.allotment = allotment
+        self.allocation = allocation
         self.health = health
         self.recoveries = 0
         """How often the kubelet came back: plans made before are void."""

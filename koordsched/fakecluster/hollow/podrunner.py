@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.agenda import Agenda
-from koordsched.fakecluster.hollow.allotment import pod_request
+from koordsched.fakecluster.hollow.allocation import pod_request
+from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.duration import parse_duration
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
 from koordsched.fakecluster.hollow.options import HollowOptions
@@ -63,12 +63,12 @@ class PodRunner:
     def __init__(
         self,
         registry: Registry,
-        agenda: Agenda,
+        timers: BatchedTimers,
         options: HollowOptions,
         node_of: Callable[[str], HollowNode | None],
     ) -> None:
         self._registry = registry
-        self._agenda = agenda
+        self._timers = timers
         self._options = options
         self._node_of = node_of
         self._pods = registry.pods
@@ -92,7 +92,7 @@ class PodRunner:
             pod = record.obj()
             self._follow(node, pod, bound_now=True)
             if pod["status"].get("phase") == "Running" and not record.deleting:
-                self._agenda.after(0.0, self._report_ready, key, record.uid)
+                self._timers.after(0.0, self._report_ready, key, record.uid)
 
     def _changed(self, change: ChangeView) -> None:
         record, old = change.record, change.old_record
@@ -103,7 +103,7 @@ class PodRunner:
         if change.type == "DELETED":
             if node.pods.get(record.key) == record.uid:
                 del node.pods[record.key]
-            node.allotment.give_back(record.uid)
+            node.allocation.give_back(record.uid)
             return
         bound_now = old is None or not old.fields[self._node_field] or record.key not in node.pods
         if bound_now or (record.deleting and old is not None and not old.deleting):
@@ -112,36 +112,36 @@ class PodRunner:
         elif record.deleting and old is not None and old.data != record.data:
             self._follow(node, change.new, bound_now=False)
         elif record.fields[self._phase_field] in _FINISHED:
-            node.allotment.give_back(record.uid)
+            node.allocation.give_back(record.uid)
 
     def _follow(self, node: HollowNode, pod: Object, *, bound_now: bool) -> None:
-        """Puts the next step of the pod's life on the agenda."""
+        """Schedules the next step of the pod's life."""
         metadata, status = pod["metadata"], pod.get("status") or {}
         key, uid = (metadata["namespace"], metadata["name"]), metadata["uid"]
         phase = status.get("phase") or "Pending"
         if metadata.get("deletionTimestamp"):
             delay = min(float(metadata.get("deletionGracePeriodSeconds") or 0), self._options.stop_delay)
-            self._agenda.after(delay, self._stop, key, uid)
+            self._timers.after(delay, self._stop, key, uid)
             if phase not in _FINISHED:
-                node.allotment.take(uid, pod_request(pod["spec"]))
+                node.allocation.take(uid, pod_request(pod["spec"]))
         elif phase in _FINISHED:
-            node.allotment.give_back(uid)
+            node.allocation.give_back(uid)
         elif bound_now:
             request = pod_request(pod["spec"])
             if phase == "Running":
-                node.allotment.take(uid, request)
+                node.allocation.take(uid, request)
                 self._skip_address(status.get("podIP") or "")
                 self._plan_end(node, pod)
                 return
-            shortage = None if uid in node.allotment else node.allotment.shortage(request)
+            shortage = None if uid in node.allocation else node.allocation.shortage(request)
             if shortage is not None:
-                self._agenda.after(0.0, self._reject, key, uid, shortage)
+                self._timers.after(0.0, self._reject, key, uid, shortage)
                 return
-            node.allotment.take(uid, request)
+            node.allocation.take(uid, request)
             if self._options.start_delay is not None:
                 held = pod if self._held < _HELD_LIMIT else None
                 self._held += held is not None
-                self._agenda.after(self._options.start_delay, self._start, key, uid, held)
+                self._timers.after(self._options.start_delay, self._start, key, uid, held)
 
     def _find(self, key: Key, uid: str, held: Object | None = None) -> _Found | None:
         """The pod and its node, if it still is the same pod and its node's kubelet works.
@@ -215,11 +215,11 @@ class PodRunner:
             since = (pod.get("status") or {}).get("startTime")
             elapsed = self._registry.clock.now() - parse_rfc3339(since) if since else 0.0
         except ValueError as error:
-            self._agenda.after(0.0, self._complain, pod, str(error))
+            self._timers.after(0.0, self._complain, pod, str(error))
             return
         key = metadata["namespace"], metadata["name"]
         run = _Run(duration, exit_code, node.recoveries)
-        self._agenda.after(duration - elapsed, self._finish, key, metadata["uid"], run)
+        self._timers.after(duration - elapsed, self._finish, key, metadata["uid"], run)
 
     def _complain(self, pod: Object, problem: str) -> None:
         """Tells the author of a run-duration or exit-code that it cannot be read; the pod runs on."""
@@ -259,7 +259,7 @@ class PodRunner:
         restarts = max((entry.get("restartCount", 0) for entry in pod["status"]["containerStatuses"]), default=0)
         backoff = min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2.0 ** min(restarts, 16))
         self._write(found, waiting_status(pod, self._stamp(), run.exit_code))
-        self._agenda.after(backoff, self._restart, key, uid, run)
+        self._timers.after(backoff, self._restart, key, uid, run)
 
     def _restart(self, key: Key, uid: str, run: _Run) -> None:
         found = self._find(key, uid)
@@ -268,7 +268,7 @@ class PodRunner:
         if found.pod["metadata"].get("deletionTimestamp") or found.pod["status"].get("phase") != "Running":
             return
         self._write(found, restarted_status(found.pod, self._stamp()))
-        self._agenda.after(run.duration, self._finish, key, uid, run)
+        self._timers.after(run.duration, self._finish, key, uid, run)
 
     def _report_ready(self, key: Key, uid: str) -> None:
         """A pod that its node's silence had made not ready is ready again."""

@@ -19,7 +19,7 @@ from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Sta
 from koordsched.plugins.shared.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.shared.preemption.search import Found, Search
 from koordsched.plugins.shared.preemption.visibility import why_not
-from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
+from koordsched.queue.hints import HintRegistration, OtherNodeHint, QueueingHint, Scope
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -63,7 +63,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
                 ClusterEvent(POD, ActionType.DELETE),
                 _after_pod_left,
                 Scope.SHAPE,
-                Elsewhere(place_left, lambda pod, old, new: QueueingHint.SKIP),
+                OtherNodeHint(place_left, lambda pod, old, new: QueueingHint.SKIP),
             )
         ]
 

@@ -21,7 +21,7 @@ from koordsched.framework.status import PASS, SUCCESS, Codes, Status
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
 from koordsched.plugins.shared.matching.rows import refused_row, single
-from koordsched.queue.hints import Elsewhere, HintRegistration, QueueingHint, Scope
+from koordsched.queue.hints import HintRegistration, OtherNodeHint, QueueingHint, Scope
 
 
 class _Compiled:
@@ -106,7 +106,7 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
                 ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
                 self._after_pod_change,
                 Scope.SHAPE,
-                Elsewhere(place_left, self._after_pod_left_elsewhere),
+                OtherNodeHint(place_left, self._after_pod_left_elsewhere),
             ),
             HintRegistration(
                 self.name,

@@ -4,9 +4,9 @@ import orjson
 
 from koordsched.client import reflector
 from koordsched.client.errors import Ambiguous, ClientError
-from koordsched.client.intake import Intake
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import Elector
+from koordsched.client.objectapplier import ObjectApplier
 from koordsched.client.transport import Request
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.apiwrites import ApiWrites
@@ -66,7 +66,7 @@ def status_written_to_whoever_has_the_name(original):
 # --- watching and leading --------------------------------------------------------------------------
 
 
-@mutation(Intake, "advance")
+@mutation(ObjectApplier, "advance")
 def stale_watch_events_applied(original):
     def advance(self, version):
         original(self, version)

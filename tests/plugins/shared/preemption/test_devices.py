@@ -55,7 +55,7 @@ def cluster_with_devices(seed):
 
 
 def columns_of(cluster):
-    """The plugin's columns, bit for bit, as if they were as wide as they will ever be: a nominated pod may widen them."""
+    """The plugin's columns, bit for bit, all of one width: a nominated pod may widen them."""
     devices = cluster.cluster.shared(Devices)
     columns = (devices.size, devices.limit, *devices.columns())
     return [(column.data.dtype, _widest(column.data).tobytes()) for column in columns]

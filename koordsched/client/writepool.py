@@ -38,7 +38,7 @@ IDLE_TIMEOUT = 60.0
 a connection that the server is closing ends as Ambiguous."""
 
 
-class HotWriter:
+class WritePool:
     """Sends requests on pooled connections. It opens as many as there are requests under way: callers bound those."""
 
     def __init__(self, connection: Connection, clock: Clock, user_agent: str) -> None:
@@ -166,7 +166,7 @@ class HotWriter:
         self._opening -= 1
         self.connections_opened += 1
         if not connection.usable:
-            # As by a load balancer with nobody behind it. Nobody else opens one for the request that waits for this.
+            # A load balancer without backends does this. No other connection is opened for the waiting request.
             self._not_opened("the connection was closed as soon as it was there")
             return
         self._released(connection)

@@ -16,7 +16,7 @@ _BATCH = 128
 _log = logging.getLogger(__name__)
 
 
-class Agenda:
+class BatchedTimers:
     """Calls functions when they are due, up to `tick` seconds late, in the order of their times."""
 
     def __init__(self, registry: Registry, tick: float = 0.02) -> None:

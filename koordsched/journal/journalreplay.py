@@ -1,4 +1,4 @@
-"""Going through a journal: where a process begins there is a new scheduler, unless its state is known already."""
+"""Replays a journal: a new scheduler for each recorded process, unless its state is known already."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from koordsched.journal.records import (
     Upsert,
     Within,
 )
-from koordsched.journal.replaying import World
-from koordsched.journal.tally import Counting, Tally
+from koordsched.journal.replayedscheduler import ReplayedScheduler
+from koordsched.journal.tally import JournalCounter, Tally
 from koordsched.scheduling.advice import Advised, with_advice
 
 
@@ -36,13 +36,13 @@ class Limit:
     decisions: int | None = None
     time: float | None = None
 
-    def reached(self, record: AnyRecord, counting: Counting) -> bool:
+    def reached(self, record: AnyRecord, counter: JournalCounter) -> bool:
         """Whether the record is beyond the limit."""
-        if isinstance(record, Attempt) and counting.tally.decisions == self.decisions:
+        if isinstance(record, Attempt) and counter.tally.decisions == self.decisions:
             return True
         if self.time is None or not isinstance(record, Attempt | Timers | Leading):
             return False
-        return counting.wall(record.at) > self.time
+        return counter.wall(record.at) > self.time
 
 
 class Moment(msgspec.Struct, rename="camel"):
@@ -53,81 +53,81 @@ class Moment(msgspec.Struct, rename="camel"):
     time: float
 
 
-class Passage(ABC):
-    """Takes one record after the other, once. To be used where an event loop runs."""
+class JournalReplay(ABC):
+    """Takes one record after the other, once. Needs a running event loop."""
 
     def __init__(self, records: Iterable[AnyRecord]) -> None:
-        self.counting = Counting()
-        self.stream = Stream(records, self.counting.count)
+        self.counter = JournalCounter()
+        self.stream = Stream(records, self.counter.count)
         self.moment = Moment(0, "", 0.0)
         """The latest decision."""
-        self.world: World | None = None
-        """The scheduler of the process that we are in."""
+        self.replayed: ReplayedScheduler | None = None
+        """The scheduler of the current process."""
         self._objects: dict[str, list[Upsert]] = {}
 
     @property
     def tally(self) -> Tally:
-        """What has been passed so far."""
-        return self.counting.tally
+        """Counts of the records taken so far."""
+        return self.counter.tally
 
     @abstractmethod
-    def begin(self, header: Header) -> World:
+    def begin(self, header: Header) -> ReplayedScheduler:
         """A new scheduler, for the process of this header. Raises ConfigError or ProfileError."""
 
     @abstractmethod
     def step(self, record: Step | Outcome) -> None:
-        """Any record but those of beginnings and ends."""
+        """A record of a change, a step or a decision."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Inside, the scheduler may be asked something that is no part of its history."""
+        """Inside, the scheduler may be asked questions that are not in the journal."""
         return nullcontext()
 
     def explain(self, uid: str) -> Advised | None:
         """What the scheduler makes of a pending pod at this moment; None if there is no such pod."""
-        if self.world is None or (pod := self.world.scheduler.pending_pod(uid)) is None:
+        if self.replayed is None or (pod := self.replayed.scheduler.pending_pod(uid)) is None:
             return None
         with self.aside():
-            scheduler = self.world.scheduler
+            scheduler = self.replayed.scheduler
             profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
             return with_advice(profile, cluster, pod, explain(profile, cluster, pod))
 
     def advance(self, limit: Limit) -> bool:
         """Takes the next record; False at the limit, and at the end."""
         record = self.stream.peek()
-        if record is None or limit.reached(record, self.counting):
+        if record is None or limit.reached(record, self.counter):
             return False
-        restating = self.counting.restating
+        restating = self.counter.restating
         self.stream.take()
         if isinstance(record, Header):
-            if not self.counting.intact:
-                self.world = self.begin(record)
+            if not self.counter.intact:
+                self.replayed = self.begin(record)
                 self._objects = {}
         elif restating:
             self._restate(record)
-        elif self.world is not None and not isinstance(record, Closed | Within | Checkpoint):
+        elif self.replayed is not None and not isinstance(record, Closed | Within | Checkpoint):
             if isinstance(record, Attempt):
-                self.moment = Moment(self.tally.decisions, record.pod, self.counting.wall(record.at))
+                self.moment = Moment(self.tally.decisions, record.pod, self.counter.wall(record.at))
             self.step(record)
         return True
 
     def _restate(self, record: AnyRecord) -> None:
-        if self.counting.intact or self.world is None:
+        if self.counter.intact or self.replayed is None:
             return
         if isinstance(record, Upsert):
             self._objects.setdefault(record.path, []).append(record)
         elif isinstance(record, Checkpoint):
-            self.world.restore(record, self._objects)
+            self.replayed.restore(record, self._objects)
             self._objects = {}
 
 
 def last_attempt(records: Iterable[AnyRecord], pod: str, limit: Limit) -> tuple[Moment, str] | None:
     """The last decision on a pod (`namespace/name`) within the limit, and the pod's uid; None if there is none."""
-    counting = Counting()
+    counter = JournalCounter()
     found = None
     for record in records:
-        if limit.reached(record, counting):
+        if limit.reached(record, counter):
             break
-        counting.count(record)
+        counter.count(record)
         if isinstance(record, Attempt) and record.pod == pod:
-            found = Moment(counting.tally.decisions, pod, counting.wall(record.at)), record.uid
+            found = Moment(counter.tally.decisions, pod, counter.wall(record.at)), record.uid
     return found

@@ -19,7 +19,7 @@ from koordsched.scheduling.inbox import Inbox, InboxSink
 T = TypeVar("T", bound=KubeObject)
 
 
-class Originals(Generic[T]):
+class RawObjects(Generic[T]):
     """The JSON of the objects of one kind that `keep` says yes to, by `key_of` (their uid, or their name)."""
 
     def __init__(self, key_of: Callable[[ObjectKey], str], keep: Callable[[T], bool] = lambda obj: True) -> None:
@@ -34,10 +34,10 @@ class Originals(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def tap(self, decode: Decode[T], inbox: Inbox, sink: Sink[T], *, by_name: bool) -> tuple[Decode[T], Sink[T]]:
+    def wrap(self, decode: Decode[T], inbox: Inbox, sink: Sink[T], *, by_name: bool) -> tuple[Decode[T], Sink[T]]:
         """What a reflector has to use instead of its `decode` and `sink`. `by_name`: see `InboxSink`."""
-        tapped = _Tap(self, decode, inbox, sink, by_name)
-        return tapped.decode, tapped
+        wrapped = _RawObjectSink(self, decode, inbox, sink, by_name)
+        return wrapped.decode, wrapped
 
     def put(self, obj: T, data: bytes) -> None:
         """An object appeared or changed."""
@@ -53,12 +53,12 @@ class Originals(Generic[T]):
         self._kept.pop(self._key_of(key), None)
 
 
-class _Tap(InboxSink[T]):
+class _RawObjectSink(InboxSink[T]):
     """Sees an object's JSON when it is decoded and the object right after; the inbox gets both together."""
 
-    def __init__(self, originals: Originals[T], decode: Decode[T], inbox: Inbox, sink: Sink[T], by_name: bool) -> None:
+    def __init__(self, raw: RawObjects[T], decode: Decode[T], inbox: Inbox, sink: Sink[T], by_name: bool) -> None:
         super().__init__(inbox, sink, by_name=by_name)
-        self._originals = originals
+        self._raw = raw
         self._decode = decode
         self._last = b""
 
@@ -68,16 +68,16 @@ class _Tap(InboxSink[T]):
         return obj
 
     def upsert(self, obj: T) -> None:
-        self._inbox.put(self._originals.put, obj, self._last)
+        self._inbox.put(self._raw.put, obj, self._last)
         super().upsert(obj)
 
     def delete(self, obj: T) -> None:
         meta = obj.metadata
-        self._inbox.put(self._originals.drop, ObjectKey(meta.namespace, meta.name, meta.uid))
+        self._inbox.put(self._raw.drop, ObjectKey(meta.namespace, meta.name, meta.uid))
         super().delete(obj)
 
     def delete_key(self, key: ObjectKey) -> None:
-        self._inbox.put(self._originals.drop, key)
+        self._inbox.put(self._raw.drop, key)
         super().delete_key(key)
 
 

@@ -14,7 +14,7 @@ import orjson
 Object = dict[str, Any]
 
 
-class Sealed(dict[str, Any]):
+class Preencoded(dict[str, Any]):
     """A decoded JSON object with its encoding. Shared and read only, as is all within it: to change it, copy it."""
 
     __slots__ = ("encoded",)
@@ -23,28 +23,28 @@ class Sealed(dict[str, Any]):
         super().__init__(content)
         self.encoded = encoded
 
-    def having(self, key: str, value: Any) -> Sealed:
+    def having(self, key: str, value: Any) -> Preencoded:
         """A copy in which `key` is `value`."""
         content = {**self, key: value}
         if not self or key in self:
-            return seal(content)
-        return Sealed(content, b"%s,%s:%s}" % (self.encoded[:-1], orjson.dumps(key), orjson.dumps(value)))
+            return preencode(content)
+        return Preencoded(content, b"%s,%s:%s}" % (self.encoded[:-1], orjson.dumps(key), orjson.dumps(value)))
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("a sealed part is shared and cannot be changed")
+        raise TypeError("a pre-encoded part is shared and cannot be changed")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
 
-def seal(content: Object) -> Sealed:
-    """The object sealed; what is in it must no longer be changed by anybody."""
-    return Sealed(content, orjson.dumps(content))
+def preencode(content: Object) -> Preencoded:
+    """The object with its encoding; its content must not be changed any more."""
+    return Preencoded(content, orjson.dumps(content))
 
 
 def encode(obj: Object) -> bytes:
-    """An API object as JSON; a sealed spec is copied, not encoded again."""
+    """An API object as JSON; a pre-encoded spec is copied, not encoded again."""
     spec = obj.get("spec")
-    if spec.__class__ is Sealed:
+    if spec.__class__ is Preencoded:
         obj = {**obj, "spec": orjson.Fragment(spec.encoded)}
     return orjson.dumps(obj)

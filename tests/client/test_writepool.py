@@ -7,13 +7,13 @@ import socket
 import pytest
 import uvloop
 
-from koordsched.client import hotwriter
+from koordsched.client import writepool
 from koordsched.client.clock import SystemClock
 from koordsched.client.connection import Connection
 from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent
-from koordsched.client.hotwriter import HotWriter
 from koordsched.client.settings import Settings, parse_server
 from koordsched.client.transport import MERGE_PATCH, Request, Response
+from koordsched.client.writepool import WritePool
 from tests.client.httpserver import HttpServer, response
 
 DEADLINE = 10
@@ -35,7 +35,7 @@ class Client:
     async def __aenter__(self):
         self.connection = await Connection.open(self.source, SystemClock())
         self.readings = 0
-        self.writer = HotWriter(self.connection, SystemClock(), "test/1")
+        self.writer = WritePool(self.connection, SystemClock(), "test/1")
         return self
 
     async def __aexit__(self, *_):
@@ -326,8 +326,8 @@ async def test_closing_settles_everything():
 
 
 async def test_idle_connections_are_closed(monkeypatch):
-    monkeypatch.setattr(hotwriter, "IDLE_TIMEOUT", 0.05)
-    monkeypatch.setattr(hotwriter, "IDLE_TICK", 0.05)
+    monkeypatch.setattr(writepool, "IDLE_TIMEOUT", 0.05)
+    monkeypatch.setattr(writepool, "IDLE_TICK", 0.05)
     async with HttpServer() as server, Client(server.url) as client:
         await client.ask()
         await until(lambda: not server.connections)

@@ -1,4 +1,4 @@
-"""From encoded objects to a sink, in order of time: the part of a reflector that touches objects."""
+"""Decodes listed and watched objects and applies them to a sink: the part of a reflector that handles objects."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 
 OnMalformed = Callable[[str, Exception], None]
-"""("namespace/name", or "" if not even that can be read; the error)."""
+"""("namespace/name", or "" if even that cannot be read; the error)."""
 
 
-class Intake(Generic[T]):
-    """Hands decoded objects to the sink; events no newer than what was handled are left out, and counted.
+class ObjectApplier(Generic[T]):
+    """Hands decoded objects to the sink. Events that are not newer than `version` are skipped, and counted.
 
-    `version` is how far we are, empty before the first list. While the whole state is streamed (`streaming`), the order
-    of time does not count. `begin` and `complete` are to be carried out step by step, with pauses where they are due.
-    `format` is the encoding of what comes.
+    `version` is the latest resource version applied, empty before the first list. While the initial state is streamed
+    (`streaming`), events may come in any order. `begin` and `complete` are iterated step by step, so that the caller
+    can pause between steps. `format` is the encoding of the objects.
     """
 
     def __init__(self, path: str, encoding: WireFormat[T], sink: Sink[T], on_malformed: OnMalformed | None) -> None:
@@ -33,9 +33,9 @@ class Intake(Generic[T]):
         self._sink = sink
         self._on_malformed = on_malformed
         self._blank = True
-        """Nothing was ever handed to the sink: there is nothing yet that a listing could lack."""
+        """Nothing was ever handed to the sink, so no object can be missing from a listing."""
         self._listed: ListedUids | None = None
-        """What the listing under way contains; that of one that broke off stays until the next begins."""
+        """The uids of the current listing; those of an aborted one stay until the next begins."""
         self.format = encoding
         self.version = ""
         self.streaming = False
@@ -43,17 +43,17 @@ class Intake(Generic[T]):
         self.malformed = 0
 
     def begin(self, *, streamed: bool) -> Iterator[None]:
-        """A complete listing starts, from the beginning if another broke off. `streamed`: it comes as events."""
+        """A complete listing starts, from the beginning if another was aborted. `streamed`: it comes as events."""
         if self._listed is not None:
             yield from self._listed.clear()
         self._listed = None if self._blank else ListedUids()
         self.streaming = streamed
 
     def complete(self, version: str) -> Iterator[None]:
-        """The listing is complete, and shows the state of this version: what is not in it is gone.
+        """The listing is complete, and shows the state of this version: objects that it lacks are deleted.
 
-        Nothing can have come to the sink since the listing was made but the listing itself: whoever lists watches
-        afterwards. So however long this takes, what is taken out has been gone all the while.
+        The watch starts after the listing, so the sink received nothing else meanwhile. However long this takes, the
+        deleted objects did not exist during that time.
         """
         listed = self._listed
         if listed is not None:
@@ -67,7 +67,7 @@ class Intake(Generic[T]):
         self.streaming = False
 
     def upsert(self, data: bytes | msgspec.Raw, frame: bytes | None = None) -> None:
-        """Hands an object on. `frame` is the watch event it came in."""
+        """Applies an object. `frame` is the watch event it came in."""
         try:
             obj = self.format.decode(data, frame)
         except Exception as error:
@@ -88,7 +88,7 @@ class Intake(Generic[T]):
             self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "in")
 
     def delete(self, data: bytes, frame: bytes) -> None:
-        """Takes an object out."""
+        """Deletes an object."""
         try:
             obj = self.format.decode(data, frame)
         except Exception as error:
@@ -102,7 +102,7 @@ class Intake(Generic[T]):
         if self._listed is not None:
             self._listed.discard(meta.uid)
         if not self.streaming and not self.advance(meta.resource_version):
-            # Its name may have been taken again since.
+            # Another object may have the name by now.
             self.stale_events += 1
             return
         try:
@@ -123,9 +123,9 @@ class Intake(Generic[T]):
     def _reject(
         self, data: bytes | msgspec.Raw, frame: bytes | None, error: Exception
     ) -> tuple[ObjectKey | None, bool]:
-        """Reports an object that cannot be decoded. Its key, if it can be told, and whether this was news.
+        """Reports an object that cannot be decoded. Returns its key, if readable, and whether the event was new.
 
-        An older, sound state of it stays with the sink: the object exists, and nothing better is known of it.
+        The sink keeps an older, valid state of it: the object exists, and no better state is known.
         """
         meta = self.format.meta(data)
         key = ObjectKey(meta.namespace, meta.name, meta.uid) if meta is not None else None
@@ -140,7 +140,7 @@ class Intake(Generic[T]):
             self._on_malformed(f"{key.namespace}/{key.name}".lstrip("/") if key is not None else "", error)
 
     def advance(self, version: str) -> bool:
-        """Notes how far we are; False if that is no news."""
+        """Notes the resource version; False if it is not newer than the latest."""
         if version.isdecimal() and (version == self.version or is_older(version, self.version)):
             return False
         if version:

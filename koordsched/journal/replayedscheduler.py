@@ -1,7 +1,7 @@
-"""Puts the records of a journal into a scheduler that is cut off from the world.
+"""Applies the records of a journal to a scheduler without an API server.
 
-It is the scheduler itself, assembled as always: queue, cycle, plugins, preemption. Only nobody watches for it, its
-writes are not sent, and nothing runs in the background: all that comes from the journal, step by step.
+It is the real scheduler: queue, cycle, plugins, preemption. But it has no watches, sends no writes, and runs nothing in
+the background: all input comes from the journal, step by step.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from koordsched.journal.records import (
     Binding,
     Bound,
     Checkpoint,
+    Deleted,
     Evicted,
-    Gone,
-    Hidden,
     Leading,
     Released,
     Step,
     Timers,
     Undone,
+    Unreadable,
     Upsert,
 )
 from koordsched.journal.repeating import Repeater
@@ -83,7 +83,7 @@ async def _unreachable(*request: object) -> Any:
 
 
 def _leave(work: Coroutine[Any, Any, None]) -> None:
-    """What an eviction comes to is in the journal."""
+    """The outcome of an eviction is in the journal."""
     work.close()
 
 
@@ -98,8 +98,8 @@ def _finished(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("something is waited for that is not in the journal")
 
 
-class World:
-    """A scheduler in the state that the records applied so far brought it to: the cluster, writes, evictions."""
+class ReplayedScheduler:
+    """A scheduler in the state after the records applied so far: the cluster, bindings, evictions."""
 
     def __init__(
         self, setting: Setting, registry: Mapping[str, PluginFactory], clock: Clock, recorder: Recorder
@@ -131,8 +131,8 @@ class World:
         """Pods whose binding is under way."""
         self._steps: dict[type[Any], Callable[[Any], None]] = {
             Upsert: self._upsert,
-            Gone: self._gone,
-            Hidden: self._hidden,
+            Deleted: self._deleted,
+            Unreadable: self._unreadable,
             Binding: self._binding,
             Bound: self._bound,
             Undone: self._undone,
@@ -156,11 +156,11 @@ class World:
             return  # what only controllers read, or plugins that are not enabled here
         self._apply(sink.upsert, _decoded(record))
 
-    def _gone(self, record: Gone) -> None:
+    def _deleted(self, record: Deleted) -> None:
         if (sink := self._sinks.get(record.path)) is not None:
             self._apply(sink.delete_key, ObjectKey(record.namespace, record.name, record.uid))
 
-    def _hidden(self, record: Hidden) -> None:
+    def _unreadable(self, record: Unreadable) -> None:
         if record.reason:
             self.scheduler.unreadable.refused(record.path, record.reason)
         else:
@@ -174,7 +174,7 @@ class World:
             # As where it was recorded: an object that cannot be taken in is left out.
             _log.debug("a recorded change cannot be taken in", exc_info=True)
 
-    # --- what became of placements -----------------------------------------------------------------------
+    # --- outcomes of bindings --------------------------------------------------------------------------------
 
     def _binding(self, record: Binding) -> None:
         self.scheduler.waiting.remove(record.uid)
@@ -195,8 +195,8 @@ class World:
             self.scheduler.binding.release(placement)
 
 
-class Replayed(World):
-    """A scheduler that decides anew."""
+class RepeatingScheduler(ReplayedScheduler):
+    """A replayed scheduler that makes the decisions itself."""
 
     def __init__(
         self, setting: Setting, registry: Mapping[str, PluginFactory], clock: Clock, repeater: Repeater

@@ -1,7 +1,7 @@
-"""What extenders are asked and what they answer, as records and back.
+"""Requests to extenders and their answers, as records and back.
 
-Thousands of nodes are asked about at once, and nearly all of them come back. So nodes are rows of the table here, and
-of an answer to be noted is what it changes: who is gone, what was said of whom, which score each got.
+A request names thousands of nodes, and nearly all of them come back. So nodes are rows of the node table here, and only
+the changes of an answer are recorded: the nodes that it rejects, the reasons, the scores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pods that wait for a node promised to them: most of what happens elsewhere is nothing to them.
+"""Pods that wait for the node they are nominated to: most events on other nodes do not concern them.
 
-Hundreds may wait for their victims to go, and each victim of each would wake all of them.
+Hundreds may wait for their victims to terminate, and each victim of each would wake all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from koordsched.queue.item import P, QueuedPod
 from koordsched.queue.nominator import Nominator
 
 
-def without_the_patient(
+def drop_waiting_nominated(
     chosen: dict[QueuedPod[P], Strategy],
     event: ClusterEvent,
     old: Any,
@@ -23,24 +23,24 @@ def without_the_patient(
     tables: Mapping[str, HintTable[P]],
     nominator: Nominator[P],
 ) -> dict[QueuedPod[P], Strategy]:
-    """Of the unschedulable pods that an event concerns, those that need not wait for the node promised to them.
+    """Of the unschedulable pods that an event concerns, those that it is worth trying; the others keep waiting.
 
-    A pod is patient only once it was tried since it has the promise: before, nobody was told what it waits for. Pods of
-    one group are asked once, where that is enough; what remains for each is a lookup.
+    A pod is left out only if it was tried since it was nominated: before that, it is not known which plugins reject it.
+    Hints are asked once per group, where that is enough; then each pod costs a lookup.
     """
-    places = {profile: table.place(event, old, new) for profile, table in tables.items()}
+    places = {profile: table.node_of(event, old, new) for profile, table in tables.items()}
     if event.is_wildcard or not any(places.values()):
         return chosen
     kept: dict[QueuedPod[P], Strategy] = {}
     of_groups: dict[HintGroup[P] | None, Strategy] = {}
     for queued, strategy in chosen.items():
-        promised, place = queued.still_waits_for, places[queued.profile]
-        if promised and place and promised != place and nominator.node_of(queued.pod.uid) == promised:
+        nominated, place = queued.waits_for_node, places[queued.profile]
+        if nominated and place and nominated != place and nominator.node_of(queued.pod.uid) == nominated:
             group = queued.group
             known = of_groups.get(group)
             if known is None:
                 table = tables[queued.profile]
-                known = table.strategy(queued, event, old, new, own=False, promised=promised)
+                known = table.strategy(queued, event, old, new, own=False, nominated=nominated)
                 if group is not None and table.answers_for_all(event, group.plugins):
                     of_groups[group] = known
             strategy = known

@@ -17,7 +17,7 @@ from koordsched.config import IN_TREE, PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.following import Follower
 from koordsched.journal.header import setting_of
-from koordsched.journal.passage import Limit, Moment, Passage
+from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
 from koordsched.journal.records import (
     AnyRecord,
     Attempt,
@@ -57,7 +57,7 @@ class Comparison(msgspec.Struct, rename="camel"):
     changed: list[Changed]
 
 
-class Consideration(Passage):
+class ComparingReplay(JournalReplay):
     """Goes through a journal, once, asking `resolved` at every decision."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Consideration(Passage):
     def begin(self, header: Header) -> Follower:
         """A scheduler with the other configuration."""
         setting = setting_of(header, self._catalog)
-        # Extenders were asked about what the recorded configuration left: nobody knows their word on anything else.
+        # Extenders were asked about the nodes that the recorded configuration left; answers for others are unknown.
         resolved = replace(self._resolved or setting.resolved, extenders=())
         setting = replace(setting, resolved=resolved)
         self._follower = Follower(setting, self._registry, self._clock, header)

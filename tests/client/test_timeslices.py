@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from koordsched.client.turns import Turns
+from koordsched.client.timeslices import TimeSlices
 from tests.virtualtime import run
 
 
@@ -15,19 +15,19 @@ class Clock:
         return self.now
 
 
-async def worker(name, turns, clock, items, log):
+async def worker(name, slices, clock, items, log):
     for _ in range(items):
         log.append(name)
         clock.now += 0.002
-        if turns.over():
-            await turns.next()
+        if slices.over():
+            await slices.next()
 
 
 def test_first_come_first_served_for_a_slice_each():
     async def main():
         clock, log = Clock(), []
-        turns = Turns(clock)
-        await asyncio.gather(*(worker(name, turns, clock, 7, log) for name in "abc"))
+        slices = TimeSlices(clock)
+        await asyncio.gather(*(worker(name, slices, clock, 7, log) for name in "abc"))
         # One item each until they have to ask, then 5 ms of 2 ms items at a time.
         assert "".join(log) == "abc" + "aaabbbccc" * 2
 
@@ -37,8 +37,8 @@ def test_first_come_first_served_for_a_slice_each():
 def test_who_is_cancelled_while_waiting_keeps_nobody_waiting():
     async def main():
         clock, log = Clock(), []
-        turns = Turns(clock)
-        tasks = [asyncio.create_task(worker(name, turns, clock, 7, log)) for name in "abcd"]
+        slices = TimeSlices(clock)
+        tasks = [asyncio.create_task(worker(name, slices, clock, 7, log)) for name in "abcd"]
         await asyncio.sleep(0)
         tasks[0].cancel()
         tasks[2].cancel()
@@ -52,11 +52,11 @@ def test_who_is_cancelled_while_waiting_keeps_nobody_waiting():
 def test_a_slice_ends_whether_it_is_used_or_not(pause, over):
     async def main():
         clock = Clock()
-        turns = Turns(clock)
-        assert turns.over()
-        await turns.next()
-        assert not turns.over()
+        slices = TimeSlices(clock)
+        assert slices.over()
+        await slices.next()
+        assert not slices.over()
         clock.now += pause
-        assert turns.over() is over
+        assert slices.over() is over
 
     run(main())

@@ -1,4 +1,4 @@
-"""The course of a replay: from the first record to the last, or to the decision that somebody wants to look at."""
+"""Replays a journal by deciding anew, and compares: to the last record, to the first difference, or to a limit."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from koordsched.client.clock import Clock
 from koordsched.config import IN_TREE, PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
-from koordsched.journal.passage import Limit, Moment, Passage
+from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
 from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outcome, Refused, Step
 from koordsched.journal.repeating import Repeater, text_of
-from koordsched.journal.replaying import Replayed
+from koordsched.journal.replayedscheduler import RepeatingScheduler
 from koordsched.journal.tally import Tally
 
-_BOOKKEEPER = "ElasticQuota"
+_QUOTA_PLUGIN = "ElasticQuota"
 
 
-def _is_looked_into(resolved: Resolved) -> bool:
-    """Whether others than steps decide when something becomes news.
+def _is_read_meanwhile(resolved: Resolved) -> bool:
+    """Whether reads from outside the recorded steps decide when pods are woken.
 
-    The books of quotas are brought up to date when somebody looks: while an attempt waits for extenders these are the
-    quota controllers, and whoever reads metrics. A replay has neither, so pods may be woken later there.
+    Quota usage is brought up to date when it is read. While an attempt waits for extenders, the quota controllers and
+    scrapes of metrics read it. A replay has neither, so pods may be woken later there.
     """
-    return bool(resolved.extenders) and any(_BOOKKEEPER in profile.plugins.names() for profile in resolved.profiles)
+    return bool(resolved.extenders) and any(_QUOTA_PLUGIN in profile.plugins.names() for profile in resolved.profiles)
 
 
 class Divergence(msgspec.Struct, rename="camel"):
-    """A decision, or a step after it, that came out otherwise."""
+    """A decision, or a step after it, that differs from the recorded one."""
 
     at: Moment
     recorded: str
@@ -38,15 +38,15 @@ class Divergence(msgspec.Struct, rename="camel"):
 
 
 class Repetition(msgspec.Struct, rename="camel"):
-    """What came of a replay. `ties`: decisions between equally good nodes, where chance was not asked again."""
+    """The result of a replay. `ties`: decisions between equally good nodes, where the recorded one was taken."""
 
     tally: Tally
     ties: int = 0
     divergence: Divergence | None = None
 
 
-class Course(Passage):
-    """Repeats a journal, once. `clock` times what takes how long; decisions read the journal's."""
+class RepeatingReplay(JournalReplay):
+    """Repeats a journal, once. `clock` is for metrics; decisions read the recorded clock."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Course(Passage):
         self._catalog = catalog
         self._clock = clock
         self._repeater = Repeater(self.stream, self._go_on)
-        self._replayed: Replayed | None = None
+        self._scheduler: RepeatingScheduler | None = None
 
     def run(self, limit: Limit) -> Repetition:
         """Repeats decisions until one differs, or the limit is reached.
@@ -74,27 +74,27 @@ class Course(Passage):
         divergence = Divergence(self.moment, found.recorded, found.repeated) if found is not None else None
         return Repetition(self.tally, repeater.ties, divergence)
 
-    def begin(self, header: Header) -> Replayed:
-        """A scheduler as it was."""
+    def begin(self, header: Header) -> RepeatingScheduler:
+        """A scheduler with the recorded configuration."""
         self._repeater.wall_offset = header.wall - header.monotonic
         self._repeater.at(header.monotonic)
         setting = setting_of(header, self._catalog)
-        self._repeater.lenient = _is_looked_into(setting.resolved)
+        self._repeater.lenient = _is_read_meanwhile(setting.resolved)
         with self._repeater.aside() if header.continues else nullcontext():
-            self._replayed = Replayed(setting, self._registry, self._clock, self._repeater)
-        return self._replayed
+            self._scheduler = RepeatingScheduler(setting, self._registry, self._clock, self._repeater)
+        return self._scheduler
 
     def step(self, record: Step | Outcome) -> None:
         """Repeats it."""
         if isinstance(record, Chosen | Evicting | Refused):
             self._repeater.differ(text_of(record), "nothing more came of it")
-        elif self._replayed is not None:
-            self._replayed.step(record)
+        elif self._scheduler is not None:
+            self._scheduler.step(record)
 
     def _go_on(self) -> bool:
-        """One record more, while an attempt waits; False at the end of the process."""
+        """Takes one more record while an attempt waits; False at the end of the process."""
         record = self.stream.peek()
-        if isinstance(record, Header) and not self.counting.goes_on_with(record):
+        if isinstance(record, Header) and not self.counter.goes_on_with(record):
             return False
         return self.advance(Limit())
 

@@ -14,7 +14,7 @@ Amounts = dict[str, int]
 """Milli-units by resource; `pods` counts in thousandths too."""
 
 
-class NodeAllotment:
+class NodeAllocation:
     """The allocatable amounts of one node and what its unfinished pods request."""
 
     def __init__(self, allocatable: Mapping[str, Any]) -> None:
