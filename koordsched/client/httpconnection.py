@@ -26,7 +26,7 @@ class Exchange:
 
 
 class ConnectionOwner(Protocol):
-    """Is told how exchanges end and which connections are left."""
+    """Called when exchanges end and when connections become free."""
 
     def answered(self, connection: HttpConnection, exchange: Exchange, response: Response) -> None:
         """The exchange has its response; the connection is free again, or closed."""

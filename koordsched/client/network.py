@@ -107,7 +107,7 @@ class NetworkTransport:
         task.add_done_callback(self._proxied.discard)
 
     async def _send_proxied(self, request: Request, done: Done) -> None:
-        """The hot writer does not speak to proxies."""
+        """The write pool does not support proxies."""
         outcome: Response | ClientError
         try:
             if request.fence is not None and not request.fence():

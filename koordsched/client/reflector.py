@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
 
     @property
     def stale_events(self) -> int:
-        """Events that told nothing new."""
+        """Events that were not newer than the cached state."""
         return self._applier.stale_events
 
     @property

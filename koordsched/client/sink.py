@@ -43,7 +43,7 @@ class Sink(Protocol[T_contra]):
         ...
 
     def delete_key(self, key: ObjectKey) -> None:
-        """The object is gone and nothing but its key can be told. It may never have been seen here."""
+        """The object is gone and only its key is known. It may never have been seen here."""
         ...
 
     def known(self) -> Iterator[ObjectKey]:

@@ -1,4 +1,4 @@
-"""The one door to the API server. Everything above it works the same over the network and in memory."""
+"""The interface to the API server. Everything above it works the same over the network and in memory."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _TYPE_META = frozenset({"apiVersion", "kind"})
 
 
 @dataclass(slots=True)
-class Complaints:
+class DecodingErrors:
     """What decoding found: `strict` errors (unknown, repeated fields) and `fatal` ones (wrong types)."""
 
     strict: list[str] = field(default_factory=list)
@@ -67,11 +67,11 @@ class _Place:
     fields: str = ""
 
 
-_Reader: TypeAlias = Callable[[Value, _Place, Complaints], Any]
+_Reader: TypeAlias = Callable[[Value, _Place, DecodingErrors], Any]
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
-def decode(kind: type[_S], value: Value, complaints: Complaints) -> _S:
+def decode(kind: type[_S], value: Value, complaints: DecodingErrors) -> _S:
     """Decode an object that carries `apiVersion` and `kind` beside the fields of `kind`.
 
     Complaints are appended; what could not be read has its default in the result.
@@ -132,7 +132,7 @@ def _read_struct(
     kind: type[msgspec.Struct],
     value: Value,
     place: _Place,
-    complaints: Complaints,
+    complaints: DecodingErrors,
     ignore: frozenset[str] = frozenset(),
 ) -> Any:
     if not isinstance(value, dict):
@@ -190,7 +190,7 @@ def _annotations(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
-def _read_integer(go: GoInteger, value: Value, place: _Place, complaints: Complaints) -> int:
+def _read_integer(go: GoInteger, value: Value, place: _Place, complaints: DecodingErrors) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         _mismatch(value, go.name, place, complaints)
         return 0
@@ -200,7 +200,7 @@ def _read_integer(go: GoInteger, value: Value, place: _Place, complaints: Compla
     return value
 
 
-def _read_list(item_type: Any, value: Value, place: _Place, complaints: Complaints) -> tuple[Any, ...]:
+def _read_list(item_type: Any, value: Value, place: _Place, complaints: DecodingErrors) -> tuple[Any, ...]:
     if not isinstance(value, list):
         _mismatch(value, f"[]{_go_name(item_type)}", place, complaints)
         return ()
@@ -211,7 +211,7 @@ def _read_list(item_type: Any, value: Value, place: _Place, complaints: Complain
     )
 
 
-def _read_string_map(value: Value, place: _Place, complaints: Complaints) -> dict[str, str]:
+def _read_string_map(value: Value, place: _Place, complaints: DecodingErrors) -> dict[str, str]:
     if not isinstance(value, dict):
         _mismatch(value, "map[string]string", place, complaints)
         return {}
@@ -221,7 +221,7 @@ def _read_string_map(value: Value, place: _Place, complaints: Complaints) -> dic
     }
 
 
-def _read_quantities(value: Value, place: _Place, complaints: Complaints) -> Quantities:
+def _read_quantities(value: Value, place: _Place, complaints: DecodingErrors) -> Quantities:
     if not isinstance(value, dict):
         _mismatch(value, "v1.ResourceList", place, complaints)
         return Quantities()
@@ -237,7 +237,7 @@ def _read_quantities(value: Value, place: _Place, complaints: Complaints) -> Qua
     return found
 
 
-def _read_text(value: Value, place: _Place, complaints: Complaints) -> str:
+def _read_text(value: Value, place: _Place, complaints: DecodingErrors) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -246,14 +246,14 @@ def _read_text(value: Value, place: _Place, complaints: Complaints) -> str:
     return value
 
 
-def _read_bool(value: Value, place: _Place, complaints: Complaints) -> bool:
+def _read_bool(value: Value, place: _Place, complaints: DecodingErrors) -> bool:
     if not isinstance(value, bool):
         _mismatch(value, "bool", place, complaints)
         return False
     return value
 
 
-def _read_float(value: Value, place: _Place, complaints: Complaints) -> float:
+def _read_float(value: Value, place: _Place, complaints: DecodingErrors) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         _mismatch(value, "float32", place, complaints)
         return 0.0
@@ -263,7 +263,7 @@ def _read_float(value: Value, place: _Place, complaints: Complaints) -> float:
     return float(value)
 
 
-def _read_duration(value: Value, place: _Place, complaints: Complaints) -> Duration:
+def _read_duration(value: Value, place: _Place, complaints: DecodingErrors) -> Duration:
     if not isinstance(value, str):
         _mismatch(value, "string", place, complaints)
         return Duration(0)
@@ -274,7 +274,7 @@ def _read_duration(value: Value, place: _Place, complaints: Complaints) -> Durat
         return Duration(0)
 
 
-def _read_bytes(value: Value, place: _Place, complaints: Complaints) -> bytes:
+def _read_bytes(value: Value, place: _Place, complaints: DecodingErrors) -> bytes:
     if not isinstance(value, str):
         _mismatch(value, "[]uint8", place, complaints)
         return b""
@@ -285,7 +285,7 @@ def _read_bytes(value: Value, place: _Place, complaints: Complaints) -> bytes:
         return b""
 
 
-def _read_raw(value: Value, place: _Place, complaints: Complaints) -> Value:
+def _read_raw(value: Value, place: _Place, complaints: DecodingErrors) -> Value:
     return value
 
 
@@ -302,7 +302,7 @@ _SCALARS: dict[Any, _Reader] = {
 }
 
 
-def _mismatch(value: Value, go_type: str, place: _Place, complaints: Complaints, *, exact: bool = False) -> None:
+def _mismatch(value: Value, go_type: str, place: _Place, complaints: DecodingErrors, *, exact: bool = False) -> None:
     kinds = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
     shown = kinds.get(type(value), "object") + (f" {value}" if exact else "")
     target = f"struct field {place.struct}.{place.fields} of type" if place.struct else "value of type"

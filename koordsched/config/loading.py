@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koordsched.config.catalog import IN_TREE, PluginCatalog
-from koordsched.config.decoding import Complaints, decode, plain
+from koordsched.config.decoding import DecodingErrors, decode, plain
 from koordsched.config.defaults import set_defaults
 from koordsched.config.document import Document, Value, parse
 from koordsched.config.errors import ConfigError
@@ -84,7 +84,7 @@ def _decode(document: Document, catalog: PluginCatalog) -> KubeSchedulerConfigur
     if kind != KIND or version != API_VERSION:
         _check_registered(version, kind, catalog)
         raise ConfigError(f"couldn't decode as {KIND}, got {version}, Kind={kind}: ")
-    complaints = Complaints()
+    complaints = DecodingErrors()
     configuration = decode(KubeSchedulerConfiguration, document.value, complaints)
     if complaints.fatal:
         raise ConfigError(complaints.fatal[0], complaints.fatal)
@@ -118,7 +118,7 @@ def _decode_args(config: PluginConfig, where: str, catalog: PluginCatalog, stric
     if kind != expected:
         mismatch = f"were not of type {expected}.{GROUP}, got {kind}.{GROUP}"
         raise ConfigError(f"{where}args for plugin {config.name} {mismatch}")
-    complaints = Complaints()
+    complaints = DecodingErrors()
     decoded: PluginArgs = decode(entry.args.struct, config.args, complaints)
     if complaints.fatal:
         texts = [f"{where}{what}{complaint}" for complaint in complaints.fatal]

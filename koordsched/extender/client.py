@@ -66,7 +66,7 @@ class _Body(aiohttp.BytesPayload):
 
 
 class HttpExtender:
-    """Speaks to one extender. A verb that the configuration does not name is not called: see `filters` and the like."""
+    """Calls one extender. A verb that the configuration does not name is not called: see `filters` and the like."""
 
     def __init__(self, config: Extender, durations: HistogramFamily, clock: Callable[[], float]) -> None:
         """Raises ExtenderConfigError."""

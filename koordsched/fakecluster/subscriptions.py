@@ -1,4 +1,4 @@
-"""Telling of committed changes, in commit order, to callbacks that may write themselves."""
+"""Notifies callbacks, which may write themselves, of committed changes, in commit order."""
 
 from __future__ import annotations
 

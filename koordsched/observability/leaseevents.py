@@ -22,7 +22,7 @@ class CoreEventSink(Protocol):
 
 
 class LeaseEvents:
-    """Tells on the Lease who leads. Best effort: one try per event; `lost` counts those that got nowhere.
+    """Writes Events about the leader on the Lease. Best effort: one try per event; `lost` counts those that failed.
 
     `component` is the scheduler name of the first profile, `wall` the time in seconds since the epoch.
     """

@@ -30,7 +30,7 @@ _PAUSE_BUCKETS = exponential_buckets(0.0001, 2, 14)
 
 
 class QueueStatistics(Protocol):
-    """What the scheduling queue tells about itself."""
+    """The statistics of the scheduling queue."""
 
     def pending(self) -> dict[str, int]:
         """Pods by queue."""
