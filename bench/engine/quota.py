@@ -23,13 +23,13 @@ from bench.workloads import Catalog, load
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
-from koordsched.api.quota import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.metrics import TimedBooks
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins import IN_TREE
+from koordsched.plugins.elasticquota.kinds import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.scheduling.offline import OfflineScheduler
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Clock

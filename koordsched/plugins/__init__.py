@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from koordsched.cluster.kinds import Kind, registered
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
@@ -51,3 +53,6 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "ElasticQuota": ElasticQuota,
 }
 """Factories by name, for the profile runtime."""
+
+KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in registered()}
+"""Every kind that the scheduler can read, those of plugins included, by apiVersion and kind."""

@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.quota import (
-    NAMESPACES,
-    SHARED_WEIGHT,
-    TOTAL_RESOURCE,
-    UNSCHEDULABLE_RESOURCE,
-    ElasticQuota,
-)
 from koordsched.cli.endpoints import _manifest
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.client.clock import SystemClock
@@ -34,6 +27,13 @@ from koordsched.fakecluster.release import parse_release
 from koordsched.observability.logging import LogOptionError, parse_verbosity, parse_vmodule
 from koordsched.observability.metric_options import MetricOptionError, parse_metric_options
 from koordsched.plugins.elasticquota.definitions import read as read_quota
+from koordsched.plugins.elasticquota.kinds import (
+    NAMESPACES,
+    SHARED_WEIGHT,
+    TOTAL_RESOURCE,
+    UNSCHEDULABLE_RESOURCE,
+    ElasticQuota,
+)
 from koordsched.plugins.shared.preemption.candidates import _seconds_of
 from tests.hostile.test_decoders import JSON, NEARLY_QUANTITIES
 

@@ -9,9 +9,8 @@ from koordsched import config
 from koordsched.client.lanes import Lanes
 from koordsched.controllers import IN_TREE as CONTROLLERS
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import IN_TREE, KINDS
 from koordsched.scheduling.controllers import AGAIN
-from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import node, pod
@@ -121,8 +120,8 @@ def test_a_standby_writes_nothing():
 def test_everything_they_watch_can_be_dumped_and_read_back():
     async def main():
         scheduler = scheduler_of(Embedded(), [profile("default-scheduler")])
-        known = {kind.path for kind in OTHER_KINDS.values()}
-        assert {store.kind.path for store in scheduler.cluster.objects.wanted()} <= known
+        known = set(KINDS.values())
+        assert {store.kind for store in scheduler.cluster.objects.wanted()} <= known
 
     run(main())
 

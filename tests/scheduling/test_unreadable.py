@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from koordsched import config
-from koordsched.cluster import objects as kinds
+from koordsched.cluster import builtinkinds as kinds
 from koordsched.scheduling.unreadable import missing_rule, resource_name
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod, pod_affinity, pod_term

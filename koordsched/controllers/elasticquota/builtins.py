@@ -7,21 +7,20 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from koordsched.api.quota import (
+from koordsched.cluster.objects import Store
+from koordsched.controllers.controller import ObjectWrites
+from koordsched.framework.handle import WriteFailed
+from koordsched.plugins.elasticquota.kinds import (
     ALLOW_LENT_RESOURCE,
     DEFAULT_QUOTA,
+    ELASTIC_QUOTAS,
     IS_PARENT,
     PARENT,
     ROOT_QUOTA,
     SYSTEM_QUOTA,
 )
-from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
-from koordsched.controllers.controller import ObjectWrites
-from koordsched.framework.handle import WriteFailed
 
 _log = logging.getLogger(__name__)
-
-API_VERSION = "scheduling.sigs.k8s.io/v1alpha1"
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the server refuses."""
@@ -60,4 +59,4 @@ def _quota(namespace: str, name: str, spec: dict[str, Any], labels: dict[str, st
     metadata: dict[str, Any] = {"namespace": namespace, "name": name}
     if labels:
         metadata["labels"] = labels
-    return {"apiVersion": API_VERSION, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
+    return {"apiVersion": ELASTIC_QUOTAS.api_version, "kind": ELASTIC_QUOTAS.name, "metadata": metadata, "spec": spec}

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.quota import DEFAULT_QUOTA, ElasticQuota
-from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
+from koordsched.cluster.objects import Store
 from koordsched.controllers.controller import Voice
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, ELASTIC_QUOTAS, ElasticQuota
 
 INTERVAL = 2.0
 """Seconds between looks: what is wrong for a shorter time need not be told."""

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from koordsched.api.quota import ElasticQuota
-from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
+from koordsched.cluster.objects import Store
 from koordsched.controllers.controller import ControllerHandle
 from koordsched.controllers.elasticquota.builtins import built_in_objects, ensure_built_in
 from koordsched.controllers.elasticquota.complaints import Complaints
@@ -16,6 +15,7 @@ from koordsched.controllers.elasticquota.profiles import ProfileController
 from koordsched.controllers.elasticquota.revocation import Revocation
 from koordsched.controllers.elasticquota.status import StatusWriter
 from koordsched.framework.interface import Plugin
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS, ElasticQuota
 from koordsched.plugins.elasticquota.plugin import ElasticQuota as QuotaPlugin
 
 

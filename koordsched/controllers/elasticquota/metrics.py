@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from koordsched.api.core import Quantities
-from koordsched.api.quota import PREFIX, UNSCHEDULABLE_RESOURCE
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.elasticquota.status import numbers
 from koordsched.observability.instruments import Histogram, LabelValues, exponential_buckets
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins.elasticquota.amounts import Amounts, parse, to_units
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import PREFIX, UNSCHEDULABLE_RESOURCE
 from koordsched.plugins.elasticquota.timing import STEPS
 from koordsched.plugins.elasticquota.tree import Quota
 

@@ -13,7 +13,15 @@ import orjson
 
 from koordsched.api.core import Node, Quantities
 from koordsched.api.quantity import NANO
-from koordsched.api.quota import (
+from koordsched.api.selectors import SelectorError, compile_selector
+from koordsched.cluster.objects import Store
+from koordsched.cluster.state import ClusterState
+from koordsched.controllers.controller import ObjectWrites, Voice
+from koordsched.framework.handle import WriteFailed
+from koordsched.plugins.elasticquota.amounts import Amounts, add_to, parse, texts, to_units, unit
+from koordsched.plugins.elasticquota.kinds import (
+    ELASTIC_QUOTA_PROFILES,
+    ELASTIC_QUOTAS,
     IS_ROOT,
     PROFILE,
     RESOURCE_KEYS,
@@ -23,13 +31,6 @@ from koordsched.api.quota import (
     ElasticQuota,
     ElasticQuotaProfile,
 )
-from koordsched.api.selectors import SelectorError, compile_selector
-from koordsched.cluster.objects import ELASTIC_QUOTA_PROFILES, ELASTIC_QUOTAS, Store
-from koordsched.cluster.state import ClusterState
-from koordsched.controllers.controller import ObjectWrites, Voice
-from koordsched.controllers.elasticquota.builtins import API_VERSION
-from koordsched.framework.handle import WriteFailed
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, parse, texts, to_units, unit
 
 _log = logging.getLogger(__name__)
 
@@ -219,4 +220,9 @@ class ProfileController:
 
 def _new(namespace: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
     metadata = {"namespace": namespace, "name": name, **content["metadata"]}
-    return {"apiVersion": API_VERSION, "kind": "ElasticQuota", "metadata": metadata, "spec": content["spec"]}
+    return {
+        "apiVersion": ELASTIC_QUOTAS.api_version,
+        "kind": ELASTIC_QUOTAS.name,
+        "metadata": metadata,
+        "spec": content["spec"],
+    }

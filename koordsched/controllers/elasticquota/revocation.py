@@ -7,12 +7,12 @@ import logging
 from collections.abc import Container, Iterable, Mapping
 from functools import partial
 
-from koordsched.api.quota import ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.cluster.pod import Pod
 from koordsched.controllers.controller import ObjectWrites, Voice
 from koordsched.framework.handle import Clock, WriteFailed
 from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, exceeded, fits
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota.members import Member
 from koordsched.plugins.elasticquota.messages import listed
 from koordsched.plugins.elasticquota.tree import Quota

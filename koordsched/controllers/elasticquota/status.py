@@ -18,9 +18,15 @@ import orjson
 
 from koordsched.api.core import Quantities
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.quota import (
+from koordsched.cluster.objects import Store
+from koordsched.controllers.controller import ObjectWrites
+from koordsched.framework.handle import Clock, WriteFailed
+from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, add_to, parse, texts
+from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import (
     ALLOCATED,
     CHILD_REQUEST,
+    ELASTIC_QUOTAS,
     GUARANTEED,
     NON_PREEMPTIBLE_REQUEST,
     NON_PREEMPTIBLE_USED,
@@ -28,11 +34,6 @@ from koordsched.api.quota import (
     RUNTIME,
     ElasticQuota,
 )
-from koordsched.cluster.objects import ELASTIC_QUOTAS, Store
-from koordsched.controllers.controller import ObjectWrites
-from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, add_to, parse, texts
-from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.tree import Quota
 
 _log = logging.getLogger(__name__)

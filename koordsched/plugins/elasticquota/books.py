@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from koordsched.api.quota import ElasticQuota
-from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.definitions import Reading, read
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS, ElasticQuota
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
 from koordsched.plugins.elasticquota.members import (
     Group,

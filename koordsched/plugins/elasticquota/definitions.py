@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from koordsched.api import quota as api
+from koordsched.plugins.elasticquota import kinds as api
 from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, parse, renamed, text
 from koordsched.plugins.elasticquota.quota import Definition
 

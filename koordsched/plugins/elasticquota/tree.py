@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from koordsched.api.quota import ROOT_QUOTA
 from koordsched.plugins.elasticquota.amounts import Amounts, to_units, unit
+from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA
 from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute, scale
 from koordsched.plugins.elasticquota.tally import Tally

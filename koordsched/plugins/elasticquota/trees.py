@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from koordsched.api.quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota import accounting
 from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota.quota import Definition, Quota
 from koordsched.plugins.elasticquota.timing import Timed, untimed
 from koordsched.plugins.elasticquota.tree import QuotaTree

@@ -6,11 +6,11 @@ they have. Nearly all pods of a full quota are as important as the one that wait
 
 from __future__ import annotations
 
-from koordsched.api.quota import DEFAULT_QUOTA
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA
 from koordsched.plugins.elasticquota.members import Group, Member
 from koordsched.plugins.elasticquota.quota import Quota
 

@@ -4,11 +4,11 @@ import json
 
 import msgspec
 
-from koordsched.api import core, quota
+from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WriteFailed
+from koordsched.plugins.elasticquota import kinds as quota
 from koordsched.plugins.elasticquota.books import QuotaBooks, Settings
 
 BUILT_IN_MAX = (("cpu", 10**24), ("memory", 10**24))
@@ -22,7 +22,7 @@ class Ledger:
         self.now = 0.0
         settings = {"default_max": BUILT_IN_MAX, "system_max": BUILT_IN_MAX, **settings}
         self.books = QuotaBooks.shared(self.cluster, Settings(**settings), lambda: self.now)
-        self.store = self.cluster.objects.of(ELASTIC_QUOTAS)
+        self.store = self.cluster.objects.of(quota.ELASTIC_QUOTAS)
         self._version = 0
         for number, allocatable in enumerate(nodes):
             self.node(f"n{number}", allocatable)

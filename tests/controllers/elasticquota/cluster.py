@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from koordsched.api import quota as api
 from koordsched.controllers import IN_TREE
 from koordsched.fakecluster.controllers import Controllers
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions
+from koordsched.plugins.elasticquota import kinds as api
 from tests.embedded import Embedded, scheduler_on
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.api.core import Pod
 from koordsched.api.decoding import convert
 from koordsched.api.quantity import nano_value
@@ -16,6 +15,7 @@ from koordsched.controllers.elasticquota.admission.defaults import filled_in
 from koordsched.controllers.elasticquota.admission.evaluation import admitted
 from koordsched.controllers.elasticquota.admission.pods import check_pod_create, kept_to_its_tree
 from koordsched.controllers.elasticquota.admission.quotas import Gates, QuotaRules
+from koordsched.plugins.elasticquota import kinds as api
 
 GOLDEN = Path(__file__).parent / "golden"
 RECORDS = sorted(path.stem for path in GOLDEN.glob("*.json"))

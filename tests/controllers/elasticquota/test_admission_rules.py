@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.api.decoding import convert
 from koordsched.api.quantity import NANO
 from koordsched.controllers.elasticquota.admission.declared import DeclaredQuotas, Refused
@@ -12,6 +11,7 @@ from koordsched.controllers.elasticquota.admission.defaults import filled_in, we
 from koordsched.controllers.elasticquota.admission.evaluation import admitted
 from koordsched.controllers.elasticquota.admission.pods import check_pod_create, check_pod_update
 from koordsched.controllers.elasticquota.admission.quotas import Gates, QuotaRules
+from koordsched.plugins.elasticquota import kinds as api
 
 FLAGS = {
     "parent": api.PARENT,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.client.errors import Ambiguous, NotSent
 from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.plugins.elasticquota import kinds as api
 from tests.controllers.elasticquota.cluster import (
     BUILT_IN,
     EXAMPLES,

@@ -6,12 +6,12 @@ import json
 import msgspec
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.api.decoding import convert
 from koordsched.api.quantity import nano_value
-from koordsched.cluster.objects import ELASTIC_QUOTA_PROFILES
 from koordsched.controllers.elasticquota import profiles
 from koordsched.controllers.elasticquota.profiles import ProfileController, keys_of, ratio_of, tree_id_of
+from koordsched.plugins.elasticquota import kinds as api
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTA_PROFILES
 from tests.controllers.elasticquota.books import Ledger, Voice, Writes, merged
 from tests.virtualtime import run
 

@@ -9,9 +9,9 @@ import pytest
 from koordsched import config
 from koordsched.cli.quotapages import books_of
 from koordsched.client.errors import Ambiguous, NotSent
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import IN_TREE, KINDS
 from koordsched.plugins.elasticquota.amounts import texts
-from koordsched.scheduling.offline import OTHER_KINDS, OfflineScheduler
+from koordsched.scheduling.offline import OfflineScheduler
 from tests.controllers.elasticquota.cluster import QUOTA_API, QuotaCluster, configuration, scheduling
 from tests.virtualtime import run
 
@@ -149,8 +149,7 @@ def numbers(books):
 
 def from_scratch(cluster, resolved):
     """The books of what the API server holds."""
-    kinds = [("v1", "Node"), ("v1", "Pod"), *OTHER_KINDS]
-    objects = [thing for version, kind in kinds for thing in cluster.registry.list(cluster.resource(kind, version))]
+    objects = [thing for version, kind in KINDS for thing in cluster.registry.list(cluster.resource(kind, version))]
     return books_of(OfflineScheduler(resolved, IN_TREE, objects, clock=cluster.clock, rng=Random(1)).profiles)
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.controllers.elasticquota.revocation import OveruseMonitor, Revocation, picked
+from koordsched.plugins.elasticquota import kinds as api
 from tests.controllers.elasticquota.books import Ledger, Voice, Writes
 from tests.virtualtime import VirtualClock, run
 

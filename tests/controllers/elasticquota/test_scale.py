@@ -4,10 +4,10 @@ import asyncio
 import runpy
 import time
 
-from koordsched.api import quota as api
 from koordsched.api.decoding import convert
 from koordsched.controllers.elasticquota.report import reporting
 from koordsched.controllers.elasticquota.status import WRITES_PER_LOOK, StatusWriter
+from koordsched.plugins.elasticquota import kinds as api
 from tests.controllers.elasticquota.books import Ledger, Writes
 from tests.controllers.elasticquota.cluster import EXAMPLES
 

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from koordsched.api import quota as api
 from koordsched.controllers.elasticquota import status
 from koordsched.controllers.elasticquota.status import Shown, StatusWriter, changes
 from koordsched.framework.handle import WriteFailed
+from koordsched.plugins.elasticquota import kinds as api
 from tests.controllers.elasticquota.books import Ledger, Writes
 from tests.virtualtime import VirtualClock, run
 

@@ -10,7 +10,7 @@ import pytest
 
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.plugins.elasticquota.room import ROOM
 from koordsched.plugins.elasticquota.runtime import Stake, redistribute
 from koordsched.plugins.shared.preemption.budgets import Budgets

@@ -6,11 +6,11 @@ from random import Random
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.framework.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.elasticquota.amounts import parse, texts
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.harness import StoppedClock
 

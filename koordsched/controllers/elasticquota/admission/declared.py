@@ -9,7 +9,8 @@ import msgspec
 
 from koordsched.api.core import Quantities
 from koordsched.api.quantity import QuantityError, nano_value
-from koordsched.api.quota import (
+from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, text
+from koordsched.plugins.elasticquota.kinds import (
     ALLOW_FORCE_UPDATE,
     GUARANTEED,
     IS_PARENT,
@@ -20,7 +21,6 @@ from koordsched.api.quota import (
     TREE_ID,
     ElasticQuota,
 )
-from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, text
 
 
 class Refused(ValueError):

@@ -6,8 +6,8 @@ import msgspec
 import orjson
 
 from koordsched.api.core import Quantities
-from koordsched.api.quota import PARENT, ROOT_QUOTA, SHARED_WEIGHT, TREE_ID, ElasticQuota
 from koordsched.controllers.elasticquota.admission.declared import DeclaredQuotas, Refused, canonical
+from koordsched.plugins.elasticquota.kinds import PARENT, ROOT_QUOTA, SHARED_WEIGHT, TREE_ID, ElasticQuota
 
 
 def filled_in(quota: ElasticQuota, quotas: DeclaredQuotas) -> ElasticQuota:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import orjson
 
-from koordsched.api.quota import ADMISSION, CHILD_REQUEST, ElasticQuota
 from koordsched.controllers.elasticquota.admission.declared import Refused, amounts_in, amounts_of
 from koordsched.controllers.elasticquota.admission.quotas import BUILT_IN
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, exceeded, masked, text, texts
+from koordsched.plugins.elasticquota.kinds import ADMISSION, CHILD_REQUEST, ElasticQuota
 
 EVALUATED = frozenset(
     {

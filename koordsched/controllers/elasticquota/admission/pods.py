@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from koordsched.api.meta import LabelSelector
-from koordsched.api.quota import PREEMPTIBLE, QUOTA_NAME, TREE_ID, ElasticQuotaProfile
 from koordsched.controllers.elasticquota.admission.declared import DeclaredQuotas, Refused
+from koordsched.plugins.elasticquota.kinds import PREEMPTIBLE, QUOTA_NAME, TREE_ID, ElasticQuotaProfile
 
 Labels = Mapping[str, str]
 

@@ -6,18 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from koordsched.api.quota import (
-    DEFAULT_QUOTA,
-    IS_PARENT,
-    MAX_STRICT_CHECK_RESOURCE_KEYS,
-    NAMESPACES,
-    PARENT,
-    ROOT_QUOTA,
-    SHARED_WEIGHT,
-    SYSTEM_QUOTA,
-    TREE_ID,
-    ElasticQuota,
-)
 from koordsched.controllers.elasticquota.admission import topology
 from koordsched.controllers.elasticquota.admission.declared import (
     Declared,
@@ -29,6 +17,18 @@ from koordsched.controllers.elasticquota.admission.declared import (
     quantity_text,
 )
 from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.kinds import (
+    DEFAULT_QUOTA,
+    IS_PARENT,
+    MAX_STRICT_CHECK_RESOURCE_KEYS,
+    NAMESPACES,
+    PARENT,
+    ROOT_QUOTA,
+    SHARED_WEIGHT,
+    SYSTEM_QUOTA,
+    TREE_ID,
+    ElasticQuota,
+)
 
 BUILT_IN = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 

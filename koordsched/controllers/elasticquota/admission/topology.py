@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koordsched.api.quota import ROOT_QUOTA
 from koordsched.controllers.elasticquota.admission.declared import Declared, DeclaredQuotas, Refused
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, larger
+from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA
 
 
 def check_tree(quota: Declared, before: Declared | None, quotas: DeclaredQuotas) -> None:

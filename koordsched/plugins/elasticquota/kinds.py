@@ -1,12 +1,13 @@
-"""ElasticQuota (scheduling.sigs.k8s.io/v1alpha1), ElasticQuotaProfile (quota.koordinator.sh/v1alpha1) and labels.
+"""The objects of the plugin: ElasticQuota, ElasticQuotaProfile, their labels and annotations, and those of pods.
 
-Amounts are kept as written: what is wrong with one is the reader's to say (elasticquota spec 2).
+Amounts are kept as written; `definitions` says what is wrong with one (elasticquota spec 2).
 """
 
 from __future__ import annotations
 
 from koordsched.api.core import Quantities
 from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+from koordsched.cluster.kinds import Kind, Need, every_pod
 
 ROOT_QUOTA = "koordinator-root-quota"
 DEFAULT_QUOTA = "koordinator-default-quota"
@@ -82,3 +83,17 @@ class ElasticQuotaProfile(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaProfileSpec = ElasticQuotaProfileSpec()
+
+
+# Built-in quotas and those of profiles are created; usage and runtime are written to all.
+ELASTIC_QUOTAS = Kind(
+    "scheduling.sigs.k8s.io/v1alpha1",
+    "elasticquotas",
+    ElasticQuota,
+    verbs={"": ("create", "patch")},
+    need=Need(("ElasticQuota",), every_pod, "pods of profiles with ElasticQuota wait"),
+)
+# A profile without a tree gets the label of one.
+ELASTIC_QUOTA_PROFILES = Kind(
+    "quota.koordinator.sh/v1alpha1", "elasticquotaprofiles", ElasticQuotaProfile, verbs={"": ("patch",)}
+)
