@@ -24,11 +24,11 @@ from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
 from koordsched.cluster.pod import Pod
-from koordsched.controllers.elasticquota.metrics import TimedBooks
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
 from koordsched.observability.metric_registry import MetricRegistry
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.elasticquota.controller.metrics import TimedBooks
 from koordsched.plugins.elasticquota.kinds import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.scheduling.offline import OfflineScheduler
@@ -81,7 +81,8 @@ class AssumedPod:
         self._catalog = catalog
         self._leaves = leaves
         self._rng = Random(1)
-        resolved = config.resolve(config.load(orjson.dumps(_configuration(with_quotas=bool(objects))).decode()))
+        text = orjson.dumps(_configuration(with_quotas=bool(objects))).decode()
+        resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
         self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=_Clock(), rng=self._rng)
         self.cluster = self.offline.cluster
         self.profile = self.offline.profiles[SCHEDULER]

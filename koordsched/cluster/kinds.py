@@ -1,4 +1,4 @@
-"""What a kind of object is. A kind says all there is to say of it where it is defined, and is registered by that.
+"""What a kind of object is. A kind declares everything about itself where it is defined, which registers it.
 
 Kubernetes' own kinds are in `cluster.builtinkinds`, a plugin's custom resources in the plugin's `kinds` module. Loading
 files, journals and dumps, watching, and the roles in `manifests/` go by the registry. `koordsched.plugins.KINDS` is the

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from koordsched.client.clock import Clock
-from koordsched.config import IN_TREE, PluginCatalog, Resolved
+from koordsched.config import PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
 from koordsched.journal.passage import Limit, Moment, Passage
@@ -16,17 +16,17 @@ from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outc
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replaying import Replayed
 from koordsched.journal.tally import Tally
-
-_BOOKKEEPER = "ElasticQuota"
+from koordsched.plugins import CATALOG, DECLARED
 
 
 def _is_looked_into(resolved: Resolved) -> bool:
     """Whether others than steps decide when something becomes news.
 
-    The books of quotas are brought up to date when somebody looks: while an attempt waits for extenders these are the
-    quota controllers, and whoever reads metrics. A replay has neither, so pods may be woken later there.
+    State that is brought up to date when it is read (the books of quotas) is also read by controllers and for metrics,
+    while an attempt waits for extenders. A replay has neither, so pods may be woken later there.
     """
-    return bool(resolved.extenders) and any(_BOOKKEEPER in profile.plugins.names() for profile in resolved.profiles)
+    names = {declared.name for declared in DECLARED if declared.updates_when_read}
+    return bool(resolved.extenders) and any(names & set(profile.plugins.names()) for profile in resolved.profiles)
 
 
 class Divergence(msgspec.Struct, rename="camel"):
@@ -53,7 +53,7 @@ class Course(Passage):
         records: Iterable[AnyRecord],
         registry: Mapping[str, PluginFactory],
         clock: Clock,
-        catalog: PluginCatalog = IN_TREE,
+        catalog: PluginCatalog = CATALOG,
     ) -> None:
         super().__init__(records)
         self._registry = registry

@@ -9,7 +9,7 @@ from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.controllers import controller
+from koordsched.framework import controller
 from koordsched.observability.eventrecorder import NORMAL, WARNING, EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling import eviction, failure, handlers, overcommitment, waitnotices

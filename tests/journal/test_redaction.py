@@ -102,7 +102,7 @@ async def test_the_configuration_is_recorded_without_credentials():
     assert SECRET not in recorded
     assert base64.b64encode(SECRET.encode()).decode() not in recorded
     assert "https://user:CLASSIFIED@extender.test/x" in recorded
-    again = setting_of(header)
+    again = setting_of(header, config.IN_TREE)
     assert header.extended
     (extender,) = again.resolved.extenders
     assert (extender.filter_verb, extender.enable_https, extender.tls_config) == ("filter", True, None)

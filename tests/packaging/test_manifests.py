@@ -14,7 +14,7 @@ from koordsched.cli.offline import prepare
 from koordsched.cluster.builtinkinds import NODES, PODS
 from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
-from koordsched.plugins import KINDS
+from koordsched.plugins import CATALOG, KINDS
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 USER = 65532
@@ -118,7 +118,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
-    resolved = resolve(load(MANIFESTS / folder / "config.yaml"))
+    resolved = resolve(load(MANIFESTS / folder / "config.yaml", catalog=CATALOG), catalog=CATALOG)
     election = resolved.leader_election
     assert [one.scheduler_name for one in resolved.profiles] == [profile]
     assert f"{election.resource_namespace}/{election.resource_name}" == lease

@@ -13,7 +13,7 @@ from koordsched.config.resolving import resolve
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, PodFilter, PreFilter, ShapeFilter
 from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
-from koordsched.plugins import IN_TREE, KINDS
+from koordsched.plugins import CATALOG, IN_TREE, KINDS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.reference.status import SKIP as SKIPPED
 
@@ -208,7 +208,7 @@ def scheduler(objects, config=None):
 def resolved(config):
     """A configuration given as JSON, without its type."""
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return resolve(load(msgspec.json.encode({**kind, **config})))
+    return resolve(load(msgspec.json.encode({**kind, **config}), catalog=CATALOG), catalog=CATALOG)
 
 
 def explain(objects, wanted, config=None):

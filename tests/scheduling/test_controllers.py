@@ -7,9 +7,8 @@ from random import Random
 
 from koordsched import config
 from koordsched.client.lanes import Lanes
-from koordsched.controllers import IN_TREE as CONTROLLERS
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE, KINDS
+from koordsched.plugins import CATALOG, CONTROLLERS, IN_TREE, KINDS
 from koordsched.scheduling.controllers import AGAIN
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
@@ -89,7 +88,8 @@ def test_one_that_fails_starts_again_and_scheduling_goes_on(caplog):
 
 def scheduler_of(embedded, profiles):
     """A scheduler that was not started."""
-    resolved = config.resolve(config.load(json.dumps({**DEFAULT_CONFIG, "profiles": profiles})))
+    text = json.dumps({**DEFAULT_CONFIG, "profiles": profiles})
+    resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
     transport = embedded.transport()
     return Scheduler(
         resolved,

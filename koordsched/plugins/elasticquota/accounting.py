@@ -267,9 +267,9 @@ def _passed(level: Quota, delta: Amounts) -> Amounts:
 
 
 def _unsettled_by(level: Quota, passed: Amounts) -> list[str]:
-    """The resources in which a changed request may change what anybody may use.
+    """The resources in which a changed request may change the runtime of a quota.
 
-    Who was given less than it wanted, and still wants more than that, makes no difference by wanting more or less.
+    A quota whose runtime is below its request, before and after the change, changes no runtime.
     """
     if not level.takes_part:
         return []

@@ -1,7 +1,7 @@
 """The quota trees of a cluster, kept in step with its quotas, nodes and pods.
 
 The numbers are a function of what the API server holds: objects that are not being deleted, nodes, pods, plus the
-pods we assumed. In which order all that was heard does not matter, so a restart changes nothing.
+pods we assumed. They do not depend on the order of watch events, so a restart does not change them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from koordsched.plugins.elasticquota.trees import QuotaTrees
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Opens the books of a cluster. There is one set of them, whoever asks and with whatever settings."""
+    """Opens the books of a cluster. All profiles share one set, also with different settings."""
 
     settings: Settings = field(compare=False)
     wall: Callable[[], float] = field(compare=False)
@@ -83,7 +83,7 @@ class QuotaBooks:
 
     @staticmethod
     def shared(cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> QuotaBooks:
-        """The books of a cluster, opened once, with the settings of whoever comes first.
+        """The books of a cluster, opened once, with the settings of the first profile.
 
         Profiles place pods on the same nodes and in the same quotas: two answers to what a quota may use would both
         be wrong. Where the settings of profiles differ, `config.warnings` says so.
@@ -170,7 +170,7 @@ class QuotaBooks:
                 with self._timed(DELETE_QUOTA):
                     self._withdraw(name)
             return
-        # The oldest one counts, so that whoever comes later takes nothing away from anybody.
+        # The oldest one counts, so that a later one takes nothing from the quota of another owner.
         objects.sort(key=lambda thing: (thing.metadata.creation_timestamp or "", thing.metadata.namespace))
         self._objects[name] = objects
         with self._timed(UPDATE_QUOTA):

@@ -113,7 +113,7 @@ class Member:
 
     @property
     def non_preemptible(self) -> bool:
-        """Whether nobody may take its place."""
+        """Whether it must not be preempted."""
         return self.group.non_preemptible
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ def listed(amounts: Mapping[str, int], binary: frozenset[str] = frozenset()) -> 
 
 
 def no_victims(node: str, pod: str) -> str:
-    """A node where nobody may be evicted for the pod."""
+    """The node has no pod that may be evicted for the preemptor."""
     return f"No victims found on node {node} for preemptor pod {pod}"
 
 

@@ -112,7 +112,7 @@ class Quota:
         self.over = 0
         """In how many resources that is more than max."""
         self._room: Amounts | None = None
-        """By how much requests may grow without anybody getting less, and when that was so; `QuotaTree` keeps it."""
+        """By how much requests may grow without a quota getting less, and when that was so; `QuotaTree` keeps it."""
         self._room_epoch = -1
         # Worked out, where the quotas are not all satisfied; holds while fresh.
         self.fresh = False
@@ -231,7 +231,7 @@ class Quota:
     def limit(self) -> Amounts:
         """The runtime, which is what usage is held against, at less cost.
 
-        Also in resources that max does not name and those beside it share: there it is zero unless somebody below
+        Also in resources that max does not name and those beside it share: there it is zero unless a quota below
         requests some.
         """
         if not self.takes_part:

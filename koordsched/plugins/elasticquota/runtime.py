@@ -23,8 +23,8 @@ def redistribute(available: int, stakes: Sequence[Stake]) -> list[int]:
     """What each of the siblings, given in the order of their names, may use.
 
     The rest is shared by weight, exactly; steps that cannot be divided go to the largest remainders, then by name.
-    Who gets more than it requests gives that back for the next round. What nobody requests stays undistributed, and
-    if the floors exceed what is available, everybody keeps its own.
+    A quota that gets more than it requests gives the excess back for the next round. What no quota requests stays
+    undistributed. If the floors exceed what is available, each quota keeps its floor.
     """
     runtimes: list[int] = []
     hungry: list[int] = []

@@ -10,7 +10,7 @@ class Tally:
     """Pods in one quota that count the same there: `asked` of them, of which `placed` have a node.
 
     `amounts`: what each requests of the resources that the quota counts. `told_asked`, `told_placed`: how many of
-    them the numbers of the quotas contain; the rest follows when somebody looks (`QuotaTree.settle`). To be changed
+    them the numbers of the quotas contain; the rest is added when they are read (`QuotaTree.settle`). To be changed
     by `accounting` alone.
     """
 

@@ -1,12 +1,12 @@
 """A tree of quotas, and what each may use now.
 
-Pods are tallied first (`unsettled`) and reach the numbers of their quota and of those above it when somebody looks at
-one (`settle`), all that came meanwhile together.
+Pods are tallied first (`unsettled`). They are added to the numbers of their quota and of those above it when one of
+these numbers is read (`settle`), all that came meanwhile together.
 
-What each may use is worked out when asked for. As long as the requests of all fit into what the tree has to give, and
-no parent is asked for more than its max, everybody may use what it requests, which needs no look at anybody else
-(`QuotaTree.is_calm_for`). Otherwise siblings are looked at together, and what came of it is kept while it holds:
-`fresh` quotas have it, and `accounting` takes that away where a change of requests makes a difference.
+The runtime of a quota is computed when it is read. While the requests of all quotas fit into the total of the tree, and
+no parent is asked for more than its max, each quota may use what it requests, whatever its siblings do
+(`QuotaTree.grants_requests_of`). Otherwise the runtimes of siblings are computed together and kept: such quotas are
+`fresh`, until `accounting` finds a change of requests that makes a difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from koordsched.plugins.elasticquota.timing import REFRESH, RESET, Timed, untime
 __all__ = ["Quota", "QuotaTree"]
 
 MOST_UNSETTLED = 1000
-"""With more changed tallies than this, nobody's look is waited for: a scheduler that does not lead may never look."""
+"""With more changed tallies than this the tree is settled at once: in a scheduler that does not lead, its numbers may
+never be read."""
 
 
 class QuotaTree:
@@ -32,8 +33,8 @@ class QuotaTree:
 
     `enter` takes a tally to the numbers of the quotas; `refill` offers anew what quotas that take no part have left.
     `scales_mins`, `guarantees`: argument enableMinQuotaScale and gate ElasticQuotaGuaranteeUsage. `shifted` is set by
-    every change after which a quota may be allowed more than before, for whoever resets it; a tree that `is_watched`
-    has to be settled for that.
+    every change after which a quota may be allowed more than before; its reader resets it. A tree that `is_watched` has
+    to be settled for that.
     """
 
     def __init__(
@@ -61,16 +62,16 @@ class QuotaTree:
         self.capped = 0
         """Quotas of which more is requested than their max."""
         self.irregular = guarantees
-        """Something makes sums of requests say too little: floors that guarantee more, weights of zero, fractions of
+        """Sums of requests alone do not decide: floors that guarantee more, weights of zero, fractions of
         a step. Once set it stays, which costs time and nothing else."""
         self.unmarked = False
         """Requests changed without a look at what that makes stale."""
         self.unsettled: dict[Tally, None] = {}
-        """Tallies of which the quotas do not know everything yet."""
+        """Tallies that the numbers of the quotas do not contain in full."""
         self.arrived: Amounts = {}
         """At least what is requested more, or offered less, than the settled numbers say."""
         self.unvetted = False
-        """Pods came with a node, admitted by nobody here, and the settled numbers do not contain them."""
+        """Pods came that have a node without an admission here, and the settled numbers do not contain them."""
         self.overdrawn = False
         """Some quota used more than its max, because that was lowered or pods came with a node: of what these request,
         only as much as max counts above, and more requests may mean more room there. Once set it stays."""
@@ -86,7 +87,7 @@ class QuotaTree:
 
     @property
     def waits(self) -> bool:
-        """Whether what is tallied can wait for somebody to look: nobody is short, and it is not too much."""
+        """Whether tallies can wait until a number is read: no quota lacks anything, and there are not too many tallies."""
         return not (self.tight or self.irregular or len(self.unsettled) > MOST_UNSETTLED)
 
     def settle(self) -> None:
@@ -110,12 +111,12 @@ class QuotaTree:
         if reserves and self._refill is not None:
             self._refill()
         if only_more:
-            self.shifted = shifted  # pods that want or have something leave nobody more than before
+            self.shifted = shifted  # more requests and more usage leave no quota more than before
 
     def grants_requests_of(self, quota: Quota, *, and_above: bool = False) -> bool:
-        """Whether the quota may certainly use all that its own pods request, told without settling. False says nothing.
+        """Whether the quota may certainly use all that its own pods request, decided without settling. False means unknown.
 
-        `and_above`: and those above it, what is requested of them. Enough for that: nobody is short, neither this
+        `and_above`: and those above it, what is requested of them. True if no quota lacks anything, neither this
         quota nor one above is asked for more than its max, and what arrived since that was known would fit even if
         all of it were under each of these. Quotas with others below must not have granted these more than their max.
         """

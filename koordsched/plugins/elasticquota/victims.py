@@ -27,7 +27,7 @@ class QuotaVictims:
         self._spares_default_quota = spares_default_quota
 
     def are_sought(self, pod: Pod, quota: Quota) -> bool:
-        """Whether anybody may be evicted for the pod in this quota, which is its own."""
+        """Whether pods of this quota, which is the pod's own, may be evicted for it."""
         spared = self._spares_default_quota and quota.name == DEFAULT_QUOTA
         return not pod.shape.never_preempts and not spared
 
