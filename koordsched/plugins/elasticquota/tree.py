@@ -87,7 +87,7 @@ class QuotaTree:
 
     @property
     def waits(self) -> bool:
-        """Whether tallies can wait until a number is read: no quota lacks anything, and there are not too many tallies."""
+        """Whether tallies can wait until a number is read: no quota lacks anything, and they are not too many."""
         return not (self.tight or self.irregular or len(self.unsettled) > MOST_UNSETTLED)
 
     def settle(self) -> None:
@@ -114,7 +114,7 @@ class QuotaTree:
             self.shifted = shifted  # more requests and more usage leave no quota more than before
 
     def grants_requests_of(self, quota: Quota, *, and_above: bool = False) -> bool:
-        """Whether the quota may certainly use all that its own pods request, decided without settling. False means unknown.
+        """Whether the quota certainly may use all that its own pods request. Does not settle; False means unknown.
 
         `and_above`: and those above it, what is requested of them. True if no quota lacks anything, neither this
         quota nor one above is asked for more than its max, and what arrived since that was known would fit even if
