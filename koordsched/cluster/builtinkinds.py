@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from koordsched.api import apps, core, policy, storage
 from koordsched.api.core import PodSpec
 from koordsched.cluster import events
-from koordsched.cluster.kinds import Kind, Need, every_pod, no_pod
+from koordsched.cluster.events import EventResource
+from koordsched.cluster.kinds import HasMetadata, Kind, Need, every_pod, no_pod
+
+T = TypeVar("T", bound=HasMetadata)
 
 
 def _reads_storage(spec: PodSpec) -> bool:
@@ -28,6 +33,11 @@ _EVERYTHING = Need((), every_pod, "nothing is scheduled")
 _STORAGE = Need(
     ("VolumeBinding", "NodeVolumeLimits", "VolumeZone", "VolumeRestrictions"), _reads_storage, "pods with volumes wait"
 )
+
+
+def _of_storage(plural: str, kind: type[T], event: EventResource, *, namespaced: bool = False) -> Kind[T]:
+    return Kind("storage.k8s.io/v1", plural, kind, event, namespaced=namespaced, need=_STORAGE)
+
 
 # After an answer that got lost, what was written is read back: hence `get`.
 NODES = Kind("v1", "nodes", core.Node, events.NODE, namespaced=False, need=_EVERYTHING)
@@ -73,30 +83,10 @@ PERSISTENT_VOLUME_CLAIMS = Kind(
     verbs={"": ("get", "patch")},
     need=_STORAGE,
 )
-STORAGE_CLASSES = Kind(
-    "storage.k8s.io/v1",
-    "storageclasses",
-    storage.StorageClass,
-    events.STORAGE_CLASS,
-    namespaced=False,
-    need=_STORAGE,
+STORAGE_CLASSES = _of_storage("storageclasses", storage.StorageClass, events.STORAGE_CLASS)
+CSI_NODES = _of_storage("csinodes", storage.CSINode, events.CSI_NODE)
+CSI_DRIVERS = _of_storage("csidrivers", storage.CSIDriver, events.CSI_DRIVER)
+CSI_STORAGE_CAPACITIES = _of_storage(
+    "csistoragecapacities", storage.CSIStorageCapacity, events.CSI_STORAGE_CAPACITY, namespaced=True
 )
-CSI_NODES = Kind("storage.k8s.io/v1", "csinodes", storage.CSINode, events.CSI_NODE, namespaced=False, need=_STORAGE)
-CSI_DRIVERS = Kind(
-    "storage.k8s.io/v1", "csidrivers", storage.CSIDriver, events.CSI_DRIVER, namespaced=False, need=_STORAGE
-)
-CSI_STORAGE_CAPACITIES = Kind(
-    "storage.k8s.io/v1",
-    "csistoragecapacities",
-    storage.CSIStorageCapacity,
-    events.CSI_STORAGE_CAPACITY,
-    need=_STORAGE,
-)
-VOLUME_ATTACHMENTS = Kind(
-    "storage.k8s.io/v1",
-    "volumeattachments",
-    storage.VolumeAttachment,
-    events.VOLUME_ATTACHMENT,
-    namespaced=False,
-    need=_STORAGE,
-)
+VOLUME_ATTACHMENTS = _of_storage("volumeattachments", storage.VolumeAttachment, events.VOLUME_ATTACHMENT)

@@ -38,7 +38,7 @@ class View:
     """A command, `koordsched <group> <name>`, that shows a report: of a running scheduler, or on objects in files.
 
     `page`: where a running scheduler has the report, as JSON of `type`. `report(plugin)` makes it; `show` says how it
-    looks. `title` completes "the answer is not a ...".
+    looks. `title` completes "the answer is not ...".
     """
 
     group: str

@@ -99,7 +99,7 @@ VIEW = View(
 
     Asks a running scheduler, or, with -f, counts what is in files.
     """,
-    title="report on quotas",
+    title="a report on quotas",
     page=TREES,
     type=Report,
     report=_report,
