@@ -3,10 +3,7 @@
 Everything of the plugin is in this folder. `DECLARATION`, at the end, is what the rest of the program reads.
 
 * Configuration and objects: `args` the plugin's arguments, `kinds` the custom resources, their labels and annotations.
-* Arithmetic: `amounts` exact quantities; `quota` a quota and its place; `tally` pods that count alike; `accounting`
-  requests and usage up a tree; `tree` and `runtime` what each quota may use now; `trees` all trees of a cluster and who
-  belongs where; `timing` the steps of all this that are measured. These do not know pods, nodes or the API: they are a
-  pure, incremental computation, equal at any moment to one from scratch.
+* `arithmetic` computes, from requests and usage, what each quota may use; it does not know pods, nodes or the API.
 * State: `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there;
   `books` keeps the trees in step with the cluster, `nodes` with what there is to distribute (one `QuotaBooks` per
   cluster state, whatever the number of profiles), by `settings`.

@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.elasticquota import accounting
+from koordsched.plugins.elasticquota.arithmetic import accounting
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
+from koordsched.plugins.elasticquota.arithmetic.tally import Tally
+from koordsched.plugins.elasticquota.arithmetic.timing import DELETE_QUOTA, UPDATE_QUOTA, Timed, untimed
+from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
+from koordsched.plugins.elasticquota.arithmetic.trees import QuotaTrees
 from koordsched.plugins.elasticquota.definitions import Reading, read
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS, ElasticQuota
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
@@ -25,13 +30,8 @@ from koordsched.plugins.elasticquota.members import (
     requested,
 )
 from koordsched.plugins.elasticquota.nodes import NodeTotals
-from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.elasticquota.settings import Settings
-from koordsched.plugins.elasticquota.tally import Tally
-from koordsched.plugins.elasticquota.timing import DELETE_QUOTA, UPDATE_QUOTA, Timed, untimed
-from koordsched.plugins.elasticquota.tree import QuotaTree
-from koordsched.plugins.elasticquota.trees import QuotaTrees
 
 
 @dataclass(frozen=True, slots=True)

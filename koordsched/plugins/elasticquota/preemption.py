@@ -18,7 +18,7 @@ from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.victims import QuotaVictims
 from koordsched.plugins.shared.preemption.budgets import Budgets

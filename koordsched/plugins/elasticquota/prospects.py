@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import Group
 from koordsched.plugins.elasticquota.victims import QuotaVictims

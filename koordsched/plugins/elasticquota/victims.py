@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA
 from koordsched.plugins.elasticquota.members import Group, Member
-from koordsched.plugins.elasticquota.quota import Quota
 
 Held = tuple[Pod, Amounts]
 """A pod that may be evicted, and what it holds of its quota."""

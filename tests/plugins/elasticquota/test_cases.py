@@ -11,8 +11,8 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
+from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute
 from koordsched.plugins.elasticquota.room import ROOM
-from koordsched.plugins.elasticquota.runtime import Stake, redistribute
 from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.elasticquota.objects import node, pod, quota

@@ -13,7 +13,7 @@ from koordsched.api.decoding import convert
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
 from koordsched.plugins import CATALOG, IN_TREE
-from koordsched.plugins.elasticquota import tree as tree_module
+from koordsched.plugins.elasticquota.arithmetic import tree as tree_module
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, configuration

@@ -9,7 +9,7 @@ from koordsched.api.decoding import convert
 from koordsched.framework.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.plugins import CATALOG, IN_TREE
-from koordsched.plugins.elasticquota.amounts import parse, texts
+from koordsched.plugins.elasticquota.arithmetic.amounts import parse, texts
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.harness import StoppedClock

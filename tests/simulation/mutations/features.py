@@ -6,7 +6,7 @@ from koordsched.extender.extenders import Extenders
 from koordsched.extender.refusals import Refusals
 from koordsched.framework.permit import WaitingPod
 from koordsched.framework.status import SUCCESS
-from koordsched.plugins.elasticquota import accounting
+from koordsched.plugins.elasticquota.arithmetic import accounting
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.controller.status import StatusWriter
 from koordsched.plugins.elasticquota.plugin import ElasticQuota

@@ -10,12 +10,12 @@ from koordsched.api.core import Quantities
 from koordsched.cluster.pod import Pod
 from koordsched.observability.instruments import Histogram, LabelValues, exponential_buckets
 from koordsched.observability.metric_registry import MetricRegistry
-from koordsched.plugins.elasticquota.amounts import Amounts, parse, to_units
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, parse, to_units
+from koordsched.plugins.elasticquota.arithmetic.timing import STEPS
+from koordsched.plugins.elasticquota.arithmetic.tree import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.controller.status import numbers
 from koordsched.plugins.elasticquota.kinds import PREFIX, UNSCHEDULABLE_RESOURCE
-from koordsched.plugins.elasticquota.timing import STEPS
-from koordsched.plugins.elasticquota.tree import Quota
 
 LABELS = ("name", "resource", "tree", "is_parent", "parent", "field")
 

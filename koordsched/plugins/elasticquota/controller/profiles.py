@@ -18,7 +18,7 @@ from koordsched.cluster.objects import Store
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.controller import ObjectWrites, Voice
 from koordsched.framework.handle import WriteFailed
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, parse, texts, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to, parse, texts, to_units, unit
 from koordsched.plugins.elasticquota.kinds import (
     ELASTIC_QUOTA_PROFILES,
     ELASTIC_QUOTAS,

@@ -10,12 +10,12 @@ from functools import partial
 from koordsched.cluster.pod import Pod
 from koordsched.framework.controller import ObjectWrites, Voice
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, exceeded, fits
+from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, exceeded, fits
+from koordsched.plugins.elasticquota.arithmetic.tree import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.plugins.elasticquota.members import Member
 from koordsched.plugins.elasticquota.messages import listed
-from koordsched.plugins.elasticquota.tree import Quota
 
 _log = logging.getLogger(__name__)
 

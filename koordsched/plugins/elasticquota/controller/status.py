@@ -21,7 +21,8 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import Store
 from koordsched.framework.controller import ObjectWrites
 from koordsched.framework.handle import Clock, WriteFailed
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, add_to, parse, texts
+from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, add_to, parse, texts
+from koordsched.plugins.elasticquota.arithmetic.tree import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.kinds import (
     ALLOCATED,
@@ -34,7 +35,6 @@ from koordsched.plugins.elasticquota.kinds import (
     RUNTIME,
     ElasticQuota,
 )
-from koordsched.plugins.elasticquota.tree import Quota
 
 _log = logging.getLogger(__name__)
 

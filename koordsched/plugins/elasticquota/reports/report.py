@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
-from koordsched.plugins.elasticquota.amounts import Amounts, take_from, text, texts, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, take_from, text, texts, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.tree import Quota, QuotaTree
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.reports.loans import Position, loans
-from koordsched.plugins.elasticquota.tree import Quota, QuotaTree
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordsched.plugins.elasticquota.amounts import Amounts, texts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, texts
+from koordsched.plugins.elasticquota.arithmetic.tree import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
-from koordsched.plugins.elasticquota.tree import Quota
 
 
 def summary(books: QuotaBooks, quota: Quota, *, pods: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from koordsched.api.core import Quantities
 from koordsched.api.quantity import QuantityError, nano_value
-from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, text
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, is_binary, text
 from koordsched.plugins.elasticquota.kinds import (
     ALLOW_FORCE_UPDATE,
     GUARANTEED,

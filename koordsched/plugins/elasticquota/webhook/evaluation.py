@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import orjson
 
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, exceeded, masked, text, texts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to, exceeded, masked, text, texts
 from koordsched.plugins.elasticquota.kinds import ADMISSION, CHILD_REQUEST, ElasticQuota
 from koordsched.plugins.elasticquota.webhook.declared import Refused, amounts_in, amounts_of
 from koordsched.plugins.elasticquota.webhook.quotas import BUILT_IN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
 from koordsched.plugins.elasticquota.kinds import (
     DEFAULT_QUOTA,
     IS_PARENT,

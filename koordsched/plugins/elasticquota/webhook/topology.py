@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, larger
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to, larger
 from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA
 from koordsched.plugins.elasticquota.webhook.declared import Declared, DeclaredQuotas, Refused
 

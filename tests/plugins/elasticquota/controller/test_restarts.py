@@ -10,7 +10,7 @@ from koordsched import config
 from koordsched.client.errors import Ambiguous, NotSent
 from koordsched.plugins import CATALOG, IN_TREE, KINDS
 from koordsched.plugins.elasticquota import DECLARATION
-from koordsched.plugins.elasticquota.amounts import texts
+from koordsched.plugins.elasticquota.arithmetic.amounts import texts
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.controller.cluster import QUOTA_API, QuotaCluster, configuration, scheduling
 from tests.virtualtime import run

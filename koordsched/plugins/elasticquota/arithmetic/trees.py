@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from koordsched.plugins.elasticquota import accounting
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic import accounting
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.quota import Definition, Quota
+from koordsched.plugins.elasticquota.arithmetic.timing import Timed, untimed
+from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
 from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
-from koordsched.plugins.elasticquota.quota import Definition, Quota
-from koordsched.plugins.elasticquota.timing import Timed, untimed
-from koordsched.plugins.elasticquota.tree import QuotaTree
 
 BUILT_IN = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, larger, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, larger, to_units, unit
 
 if TYPE_CHECKING:
-    from koordsched.plugins.elasticquota.tree import QuotaTree
+    from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
 
 
 @dataclass(frozen=True, slots=True)

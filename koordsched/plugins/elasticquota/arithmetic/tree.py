@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from koordsched.plugins.elasticquota.amounts import Amounts, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, to_units, unit
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
+from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute, scale
+from koordsched.plugins.elasticquota.arithmetic.tally import Tally
+from koordsched.plugins.elasticquota.arithmetic.timing import REFRESH, RESET, Timed, untimed
 from koordsched.plugins.elasticquota.kinds import ROOT_QUOTA
-from koordsched.plugins.elasticquota.quota import Quota
-from koordsched.plugins.elasticquota.runtime import Stake, redistribute, scale
-from koordsched.plugins.elasticquota.tally import Tally
-from koordsched.plugins.elasticquota.timing import REFRESH, RESET, Timed, untimed
 
 __all__ = ["Quota", "QuotaTree"]
 

@@ -7,11 +7,11 @@ cost of settling is the depth of the tree per tally, not its size, and not the n
 
 from __future__ import annotations
 
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to, difference, larger, take_from, unit
-from koordsched.plugins.elasticquota.quota import Definition, Quota
-from koordsched.plugins.elasticquota.tally import Tally
-from koordsched.plugins.elasticquota.timing import ENTER_REQUESTS, ENTER_USAGE
-from koordsched.plugins.elasticquota.tree import QuotaTree
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to, difference, larger, take_from, unit
+from koordsched.plugins.elasticquota.arithmetic.quota import Definition, Quota
+from koordsched.plugins.elasticquota.arithmetic.tally import Tally
+from koordsched.plugins.elasticquota.arithmetic.timing import ENTER_REQUESTS, ENTER_USAGE
+from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
 
 # --- pods ---------------------------------------------------------------------------------------------
 

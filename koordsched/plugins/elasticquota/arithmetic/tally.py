@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koordsched.plugins.elasticquota.amounts import Amounts
-from koordsched.plugins.elasticquota.quota import Quota
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
 
 
 class Tally:
