@@ -12,20 +12,17 @@ import orjson
 from bench.manifests import Manifest
 from koordsched.client.errors import ClientError
 from koordsched.client.transport import JSON, MERGE_PATCH, Transport
+from koordsched.plugins import KINDS
 
 IN_FLIGHT = 64
 DEFINED_WITHIN = 30
 """Seconds until a custom resource must be served once it is defined."""
 
 _COLLECTIONS = {
-    "Node": ("/api/v1", "nodes"),
-    "Namespace": ("/api/v1", "namespaces"),
-    "Pod": ("/api/v1", "pods"),
-    "Service": ("/api/v1", "services"),
+    **{kind.name: (f"/{kind.api}", kind.plural) for kind in KINDS.values()},
     "ConfigMap": ("/api/v1", "configmaps"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
-    "ElasticQuota": ("/apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas"),
 }
 
 

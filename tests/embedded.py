@@ -14,7 +14,7 @@ from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.server import ApiServer
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.virtualtime import VirtualClock
 
@@ -126,7 +126,8 @@ async def scheduler_on(
     `gates`: `Name=true` texts; `more` goes to the scheduler.
     """
     features = config.FeatureGates.parse(gates)
-    resolved = config.resolve(config.load(json.dumps(configuration or DEFAULT_CONFIG), gates=features), gates=features)
+    text = json.dumps(configuration or DEFAULT_CONFIG)
+    resolved = config.resolve(config.load(text, catalog=CATALOG, gates=features), catalog=CATALOG, gates=features)
     transport = embedded.transport(fault)
     lanes = Lanes(transport, embedded.clock, Random(seed))
     scheduler = Scheduler(

@@ -23,12 +23,12 @@ from bench.workloads import Catalog, load
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
-from koordsched.api.quota import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.cluster.pod import Pod
-from koordsched.controllers.elasticquota.metrics import TimedBooks
 from koordsched.engine.attempt import Attempt
 from koordsched.observability.metric_registry import MetricRegistry
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.elasticquota.controller.metrics import TimedBooks
+from koordsched.plugins.elasticquota.kinds import IS_PARENT, PARENT, QUOTA_NAME
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.scheduling.offline import OfflineScheduler
 
@@ -80,7 +80,8 @@ class QuotaPlacement:
         self._catalog = catalog
         self._leaves = leaves
         self._rng = Random(1)
-        resolved = config.resolve(config.load(orjson.dumps(_configuration(with_quotas=bool(objects))).decode()))
+        text = orjson.dumps(_configuration(with_quotas=bool(objects))).decode()
+        resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
         self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=_Clock(), rng=self._rng)
         self.cluster = self.offline.cluster
         self.profile = self.offline.profiles[SCHEDULER]

@@ -18,7 +18,7 @@ from koordsched.fakecluster.clock import SystemClock
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.resources import Resource
-from koordsched.scheduling.offline import OTHER_KINDS
+from koordsched.plugins import KINDS
 
 DEFAULT_NAMESPACE = "default"
 
@@ -42,7 +42,7 @@ class Admission:
             resource = self._resource(sourced)
             if resource is not None:
                 known.append((resource, sourced))
-            elif _type(sourced) in OTHER_KINDS:
+            elif _type(sourced) in KINDS:
                 custom.append(self._admit_custom(sourced))
             else:
                 kind = f"{sourced.kind} ({sourced.api_version})"
@@ -76,7 +76,7 @@ class Admission:
 
     def _admit_custom(self, sourced: Sourced) -> Sourced:
         """An object of a kind that plugins read and no server knows without its definition: taken as it is."""
-        if OTHER_KINDS[_type(sourced)].namespaced:
+        if KINDS[_type(sourced)].namespaced:
             sourced.meta["namespace"] = sourced.namespace or DEFAULT_NAMESPACE
         self._note_once(_type(sourced)[1], sourced)
         return sourced

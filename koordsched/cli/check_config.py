@@ -3,7 +3,7 @@
 import importlib
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -12,7 +12,6 @@ import yaml
 
 from koordsched.cli.objectfiles import InputError
 from koordsched.config import (
-    IN_TREE,
     ConfigError,
     Configuration,
     ExtensionPoint,
@@ -34,16 +33,16 @@ _VERBS = ("filter", "preempt", "prioritize", "bind")
 
 
 def build_check_config(
-    built_plugins: Callable[[], Collection[str]] | None = None,
-    catalog: PluginCatalog = IN_TREE,
+    plugins: Callable[[], tuple[PluginCatalog, Collection[str]]],
     attempt: Callable[[Resolved], None] | None = None,
 ) -> click.Command:
-    """The command. `built_plugins` names the plugins that have code behind them, for the warnings; None = all.
+    """The command. `plugins` says which there are, and which of them have code behind them.
 
     `attempt` makes what the scheduler makes of its configuration; it raises ConfigError if that cannot be done.
     """
 
     def run(file: str, output: str, feature_gates: tuple[str, ...]) -> None:
+        catalog, built = plugins()
         try:
             gates = FeatureGates.parse(feature_gates)
             source = sys.stdin.buffer.read() if file == "-" else read_file(file)
@@ -55,7 +54,7 @@ def build_check_config(
                 _print({"valid": False, "error": str(error), "errors": list(error.errors)}, output)
             click.echo(f"error: {error}", err=True)
             raise click.exceptions.Exit(1) from error
-        notes = warnings(resolved, catalog, built_plugins() if built_plugins is not None else None)
+        notes = warnings(resolved, catalog, built)
         if output == "table":
             _print_table(resolved, notes)
         else:
@@ -75,10 +74,10 @@ def build_check_config(
     )
 
 
-def _built() -> Collection[str]:
+def _plugins() -> tuple[PluginCatalog, Collection[str]]:
     """The plugins of `run`; loaded when a file is checked, not for --help."""
-    factories: Mapping[str, object] = importlib.import_module("koordsched.plugins").IN_TREE
-    return factories.keys()
+    plugins = importlib.import_module("koordsched.plugins")
+    return plugins.CATALOG, plugins.IN_TREE.keys()
 
 
 def _attempt(resolved: Resolved) -> None:
@@ -90,7 +89,7 @@ def _attempt(resolved: Resolved) -> None:
         raise ConfigError(str(error)) from error
 
 
-check_config = build_check_config(_built, attempt=_attempt)
+check_config = build_check_config(_plugins, _attempt)
 
 
 def _report(resolved: Resolved, notes: list[str]) -> dict[str, Any]:

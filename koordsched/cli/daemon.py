@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
-from koordsched import __version__, controllers
+from koordsched import __version__
 from koordsched.cli.debugdump import write_dump
 from koordsched.cli.endpoints import EMULATION, Endpoints, Served, metric_options
 from koordsched.client.clock import SystemClock
@@ -49,7 +49,7 @@ from koordsched.observability.metric_options import MetricOptionError
 from koordsched.observability.metrics import Metrics
 from koordsched.observability.servingtls import ServingError
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CONTROLLERS, IN_TREE
 from koordsched.scheduling.recording import NOT_RECORDING
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -163,7 +163,7 @@ class Daemon:
             max_unschedulable=max_unschedulable,
             max_binding=self._options.max_pods_binding,
             fair_namespaces=self._options.fair_namespaces,
-            controllers=controllers.IN_TREE,
+            controllers=CONTROLLERS,
             own_pod=own_pod,
             fence=self._may_write,
             recorder=journal.recorder if journal is not None else NOT_RECORDING,

@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 from aiohttp import web
 
-from koordsched.cli.quotapages import quota_endpoints
+from koordsched.cli.pluginpages import plugin_endpoints
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import explain
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
@@ -32,14 +32,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
-    """/debug/explain, decisions, overcommitment and snapshot; with elastic quotas also theirs."""
+    """/debug/explain, decisions, overcommitment and snapshot; and those of plugins."""
     pages = _Pages(scheduler)
     return [
         Endpoint("/debug/explain", pages.explain),
         Endpoint("/debug/decisions", pages.decisions),
         Endpoint("/debug/overcommitment", pages.overcommitment),
         Endpoint("/debug/snapshot", pages.snapshot),
-        *quota_endpoints(scheduler.profiles),
+        *plugin_endpoints(scheduler.profiles),
     ]
 
 

@@ -11,11 +11,14 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
 from koordsched.client.clock import SystemClock
 from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
+
+T = TypeVar("T")
 
 TIMEOUT = 30.0
 """Seconds an answer may take."""
@@ -75,6 +78,13 @@ class Endpoint:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
         return cls(url.geturl(), authorization, context)
+
+    def ask(self, path: str, query: Mapping[str, str], kind: type[T], what: str) -> T:
+        """The answer as `kind`. Raises EndpointError; `what` completes "the answer is not ..."."""
+        try:
+            return msgspec.json.decode(self.get(path, query), type=kind)
+        except msgspec.MsgspecError as error:
+            raise EndpointError(f"{self.server}: the answer is not {what}: {error}") from error
 
     def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """The body of the answer. Raises EndpointError for everything but 200."""

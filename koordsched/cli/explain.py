@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from koordsched.cli.endpoint import Endpoint, EndpointError
 from koordsched.cli.explanation_table import print_explanation
-from koordsched.cli.objectfiles import InputError, read_objects
-from koordsched.cli.offline import load_config, prepare, template_nodes
+from koordsched.cli.objectfiles import InputError
+from koordsched.cli.offline import load_config, prepare
 from koordsched.cli.output import console, fail, output_option, print_json
-from koordsched.cli.state_options import DEFAULT_SERVER, state_options
+from koordsched.cli.state_options import State, state_options
 from koordsched.scheduling.advice import Advised, with_advice
 from koordsched.scheduling.offline import OfflineScheduler
 
@@ -24,15 +23,7 @@ from koordsched.scheduling.offline import OfflineScheduler
 def explain(
     pod: str,
     namespace: str | None,
-    filenames: tuple[str, ...],
-    config_file: str | None,
-    nodes: int | None,
-    node_template: str | None,
-    server: str | None,
-    kubeconfig: str | None,
-    token: str | None,
-    ca_file: str | None,
-    insecure_skip_tls_verify: bool,
+    state: State,
     top: int,
     output: str,
 ) -> None:
@@ -46,17 +37,7 @@ def explain(
     key = pod if "/" in pod else f"{namespace or 'default'}/{pod}"
     notes: list[str] = []
     try:
-        if filenames:
-            answer = _offline(key, filenames, config_file, nodes, node_template, notes)
-        else:
-            endpoint = Endpoint.open(
-                server or DEFAULT_SERVER,
-                kubeconfig=kubeconfig,
-                token=token,
-                ca_file=ca_file,
-                verify=not insecure_skip_tls_verify,
-            )
-            answer = _asked(endpoint, key)
+        answer = _offline(key, state, notes) if state.filenames else _asked(state.endpoint(), key)
     except (InputError, EndpointError) as error:
         fail(error)
     if output == "json":
@@ -69,25 +50,13 @@ def explain(
 
 def _asked(endpoint: Endpoint, key: str) -> Advised:
     """What the running scheduler says. Raises EndpointError."""
-    body = endpoint.get("/debug/explain", {"pod": key, "advice": "true"})
-    try:
-        return msgspec.json.decode(body, type=Advised)
-    except msgspec.MsgspecError as error:
-        raise EndpointError(f"{endpoint.server}: the answer is not an explanation: {error}") from error
+    return endpoint.ask("/debug/explain", {"pod": key, "advice": "true"}, Advised, "an explanation")
 
 
-def _offline(
-    key: str,
-    filenames: tuple[str, ...],
-    config_file: str | None,
-    nodes: int | None,
-    node_template: str | None,
-    notes: list[str],
-) -> Advised:
+def _offline(key: str, state: State, notes: list[str]) -> Advised:
     """What the scheduler would say on the state in the files. Raises InputError."""
-    resolved, warnings = load_config(config_file)
-    objects = [*template_nodes(node_template, nodes), *read_objects(filenames)]
-    offline = prepare(objects, resolved, lifted=key)
+    resolved, warnings = load_config(state.config_file)
+    offline = prepare(state.objects(), resolved, lifted=key)
     scheduler = offline.scheduler
     if key not in scheduler.pending:
         raise InputError(_not_found(key, scheduler))

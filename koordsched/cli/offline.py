@@ -16,7 +16,7 @@ from koordsched.cluster.pod import TERMINAL
 from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
 from koordsched.framework.profile import ProfileError
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.offline import BadObject, OfflineScheduler
 
 
@@ -31,11 +31,14 @@ class Offline:
 def load_config(path: str | None) -> tuple[config.Resolved, list[str]]:
     """The configuration file, or the default, and what in it has no effect. Raises InputError."""
     try:
-        source = config.default_configuration() if path is None else config.load(config.loading.read_file(path))
-        resolved = config.resolve(source)
+        if path is None:
+            source = config.default_configuration(catalog=CATALOG)
+        else:
+            source = config.load(config.loading.read_file(path), catalog=CATALOG)
+        resolved = config.resolve(source, catalog=CATALOG)
     except config.ConfigError as error:
         raise InputError(f"{path or 'configuration'}: {error}") from error
-    return resolved, config.warnings(resolved, config.IN_TREE, IN_TREE.keys())
+    return resolved, config.warnings(resolved, CATALOG, IN_TREE.keys())
 
 
 def template_nodes(template: str | None, count: int | None) -> list[Sourced]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -11,6 +11,8 @@ import msgspec
 import orjson
 from rich.console import Console
 from rich.table import Table
+
+from koordsched.framework import display
 
 WIDTH_OF_FILES = 140
 """Columns of the output where there is no terminal to ask."""
@@ -40,6 +42,18 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
+
+
+def print_blocks(out: Console, blocks: Iterable[display.Line | display.Table]) -> None:
+    """Prints what a plugin has to show."""
+    for block in blocks:
+        if isinstance(block, display.Line):
+            out.print(block.text, style="bold" if block.bold else None, soft_wrap=True)
+        else:
+            made = table(*block.columns, right=block.numbers)
+            for row in block.rows:
+                made.add_row(*row)
+            out.print(made)
 
 
 def print_json(value: Any) -> None:

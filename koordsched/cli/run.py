@@ -17,7 +17,7 @@ from koordsched.cli.run_flags import FLAG_NAMES, run_options
 from koordsched.config.options import Options
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.observability.logging import LogOptions, set_up_logging
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 def run(options: Options) -> None:
     """Schedule pods until told to stop."""
     try:
-        configuration = options.configuration()
-        resolved = config.resolve(configuration, gates=options.feature_gates)
+        configuration = options.configuration(CATALOG)
+        resolved = config.resolve(configuration, catalog=CATALOG, gates=options.feature_gates)
         if options.write_config_to:
             _write_config(configuration, options.write_config_to)
             return
@@ -39,7 +39,7 @@ def run(options: Options) -> None:
     )
     log_control = set_up_logging(log_options, monotonic=time.monotonic, stream=sys.stderr)
     try:
-        for text in (*options.ignored(), *config.warnings(resolved, config.IN_TREE, IN_TREE.keys())):
+        for text in (*options.ignored(), *config.warnings(resolved, CATALOG, IN_TREE.keys())):
             _log.warning("%s", text)
         flags = flags_in_force(click.get_current_context())
         code = uvloop.run(Daemon(options, configuration, resolved, log_control, flags).run())

@@ -7,84 +7,14 @@ store that nobody asked for stays empty: the scheduler watches only kinds that a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from koordsched.api import apps, core, policy, quota, storage
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster import events
-from koordsched.cluster.events import EventResource
-
-
-class HasMetadata(Protocol):
-    """Any API object."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
+from koordsched.cluster.kinds import HasMetadata, Kind
 
 T = TypeVar("T", bound=HasMetadata)
 
 Subscriber = Callable[[T | None, T | None], None]
 """Called with (old, new): None for old when it appeared, for new when it is gone."""
-
-
-class Kind(Generic[T]):
-    """A kind of object: where the API serves it, its type, and the event resource of its changes.
-
-    `event` is None for kinds whose changes wake nobody by themselves.
-    """
-
-    __slots__ = ("api", "event", "namespaced", "plural", "type")
-
-    def __init__(
-        self, api: str, plural: str, kind: type[T], event: EventResource | None, *, namespaced: bool = True
-    ) -> None:
-        self.api = api
-        self.plural = plural
-        self.type = kind
-        self.event = event
-        self.namespaced = namespaced
-
-    @property
-    def path(self) -> str:
-        """The path of the collection, over all namespaces."""
-        return f"/{self.api}/{self.plural}"
-
-    def object_path(self, namespace: str, name: str) -> str:
-        """The path of one object; the namespace of cluster-wide kinds is ""."""
-        return f"/{self.api}/namespaces/{namespace}/{self.plural}/{name}" if self.namespaced else f"{self.path}/{name}"
-
-    def __repr__(self) -> str:
-        return f"Kind({self.path})"
-
-
-NAMESPACES = Kind("api/v1", "namespaces", core.Namespace, None, namespaced=False)
-SERVICES = Kind("api/v1", "services", core.Service, None)
-REPLICATION_CONTROLLERS = Kind("api/v1", "replicationcontrollers", core.ReplicationController, None)
-REPLICA_SETS = Kind("apis/apps/v1", "replicasets", apps.ReplicaSet, None)
-STATEFUL_SETS = Kind("apis/apps/v1", "statefulsets", apps.StatefulSet, None)
-POD_DISRUPTION_BUDGETS = Kind("apis/policy/v1", "poddisruptionbudgets", policy.PodDisruptionBudget, None)
-PERSISTENT_VOLUMES = Kind(
-    "api/v1", "persistentvolumes", storage.PersistentVolume, events.PERSISTENT_VOLUME, namespaced=False
-)
-PERSISTENT_VOLUME_CLAIMS = Kind(
-    "api/v1", "persistentvolumeclaims", storage.PersistentVolumeClaim, events.PERSISTENT_VOLUME_CLAIM
-)
-STORAGE_CLASSES = Kind(
-    "apis/storage.k8s.io/v1", "storageclasses", storage.StorageClass, events.STORAGE_CLASS, namespaced=False
-)
-CSI_NODES = Kind("apis/storage.k8s.io/v1", "csinodes", storage.CSINode, events.CSI_NODE, namespaced=False)
-CSI_DRIVERS = Kind("apis/storage.k8s.io/v1", "csidrivers", storage.CSIDriver, events.CSI_DRIVER, namespaced=False)
-CSI_STORAGE_CAPACITIES = Kind(
-    "apis/storage.k8s.io/v1", "csistoragecapacities", storage.CSIStorageCapacity, events.CSI_STORAGE_CAPACITY
-)
-VOLUME_ATTACHMENTS = Kind(
-    "apis/storage.k8s.io/v1", "volumeattachments", storage.VolumeAttachment, events.VOLUME_ATTACHMENT, namespaced=False
-)
-ELASTIC_QUOTAS = Kind("apis/scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", quota.ElasticQuota, None)
-ELASTIC_QUOTA_PROFILES = Kind(
-    "apis/quota.koordinator.sh/v1alpha1", "elasticquotaprofiles", quota.ElasticQuotaProfile, None
-)
 
 
 class Store(Generic[T]):

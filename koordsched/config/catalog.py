@@ -1,13 +1,13 @@
 """Which plugins exist, where each one runs, and what its arguments are: one table entry per plugin.
 
-Further families of plugins bring entries of their own (`PluginCatalog.extended`); nothing else here names a plugin.
+Here are kube-scheduler's, and those of Koordinator that are not built. Others bring their entry with their declaration
+(`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from koordsched.config import koordinator_args as koordinator
 from koordsched.config import plugin_args as args
 from koordsched.config import plugin_args_defaults as defaults
 from koordsched.config import plugin_args_validation as rules
@@ -136,16 +136,7 @@ IN_TREE = PluginCatalog(
         "GangScheduling": entry("preEnqueue permit"),
         "TopologyPlacementGenerator": entry("placementGenerate"),
         "PodGroupPodsCount": entry("placementScore"),
-        # Koordinator's own.
-        "ElasticQuota": entry(
-            "preFilter postFilter reserve",
-            ArgsKind(
-                koordinator.ElasticQuotaArgs,
-                koordinator.elastic_quota_defaults,
-                koordinator.elastic_quota_rules,
-                by_constructor=True,
-            ),
-        ),
+        # Koordinator's own, not built yet.
         "Coscheduling": accepted(
             "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
         ),

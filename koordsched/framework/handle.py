@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from koordsched.cluster.objects import HasMetadata, Kind
+from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations

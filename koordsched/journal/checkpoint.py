@@ -14,7 +14,7 @@ from typing import Any
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.objects import HasMetadata
+from koordsched.cluster.kinds import HasMetadata
 from koordsched.framework.interface import CycleState
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint

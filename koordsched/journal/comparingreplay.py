@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from koordsched.client.clock import Clock
-from koordsched.config import IN_TREE, PluginCatalog, Resolved
+from koordsched.config import PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.following import Follower
 from koordsched.journal.header import setting_of
@@ -31,6 +31,7 @@ from koordsched.journal.records import (
 from koordsched.journal.repeating import text_of
 from koordsched.journal.tally import Tally
 from koordsched.journal.verdict import Verdict
+from koordsched.plugins import CATALOG
 
 SAME = "same"
 ELSEWHERE = "elsewhere"
@@ -66,7 +67,7 @@ class ComparingReplay(JournalReplay):
         registry: Mapping[str, PluginFactory],
         resolved: Resolved | None,
         clock: Clock,
-        catalog: PluginCatalog = IN_TREE,
+        catalog: PluginCatalog = CATALOG,
     ) -> None:
         """Without `resolved`, the recorded configuration is asked."""
         super().__init__(records)

@@ -85,7 +85,7 @@ def _without_credentials(extender: Extender) -> Extender:
     return replace(extender, url_prefix=without_password(extender.url_prefix), tls_config=None)
 
 
-def setting_of(header: Header, catalog: config.PluginCatalog = config.IN_TREE) -> Setting:
+def setting_of(header: Header, catalog: config.PluginCatalog) -> Setting:
     """What to replay with. Raises ConfigError."""
     gates = config.FeatureGates.parse(header.gates)
     source = config.load(header.configuration, catalog=catalog, gates=gates)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from koordsched.cluster.objects import HasMetadata
+from koordsched.cluster.kinds import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 

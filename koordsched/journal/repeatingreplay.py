@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from koordsched.client.clock import Clock
-from koordsched.config import IN_TREE, PluginCatalog, Resolved
+from koordsched.config import PluginCatalog, Resolved
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.header import setting_of
 from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
@@ -16,17 +16,17 @@ from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outc
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replayedscheduler import RepeatingScheduler
 from koordsched.journal.tally import Tally
-
-_QUOTA_PLUGIN = "ElasticQuota"
+from koordsched.plugins import CATALOG, DECLARED
 
 
 def _is_read_meanwhile(resolved: Resolved) -> bool:
     """Whether reads from outside the recorded steps decide when pods are woken.
 
-    Quota usage is brought up to date when it is read. While an attempt waits for extenders, the quota controllers and
-    scrapes of metrics read it. A replay has neither, so pods may be woken later there.
+    State that is brought up to date when it is read (the books of quotas) is also read by controllers and for metrics,
+    while an attempt waits for extenders. A replay has neither, so pods may be woken later there.
     """
-    return bool(resolved.extenders) and any(_QUOTA_PLUGIN in profile.plugins.names() for profile in resolved.profiles)
+    names = {declared.name for declared in DECLARED if declared.updates_when_read}
+    return bool(resolved.extenders) and any(names & set(profile.plugins.names()) for profile in resolved.profiles)
 
 
 class Divergence(msgspec.Struct, rename="camel"):
@@ -53,7 +53,7 @@ class RepeatingReplay(JournalReplay):
         records: Iterable[AnyRecord],
         registry: Mapping[str, PluginFactory],
         clock: Clock,
-        catalog: PluginCatalog = IN_TREE,
+        catalog: PluginCatalog = CATALOG,
     ) -> None:
         super().__init__(records)
         self._registry = registry

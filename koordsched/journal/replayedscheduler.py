@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from koordsched.api import core
 from koordsched.client.clock import Clock
 from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
@@ -45,9 +44,9 @@ from koordsched.journal.records import (
 from koordsched.journal.repeating import Repeater
 from koordsched.journal.silence import Silence
 from koordsched.observability.metrics import Metrics
+from koordsched.plugins import KINDS
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.recording import Recorder
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -55,12 +54,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TYPES: Mapping[str, type[Any]] = {
-    "/api/v1/nodes": core.Node,
-    "/api/v1/pods": core.Pod,
-    **{kind.path: kind.type for kind in OTHER_KINDS.values()},
-}
-_decoders = {path: msgspec.msgpack.Decoder(kind) for path, kind in _TYPES.items()}
+_decoders = {kind.path: msgspec.msgpack.Decoder(kind.type) for kind in KINDS.values()}
 
 
 def _decoded(record: Upsert) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 
 

@@ -1,14 +1,24 @@
-"""The plugins, one module or package each, named as in the configuration file."""
+"""The plugins, one module or package each, named as in the configuration file.
+
+A plugin that brings more than itself (arguments, kinds of objects, a controller, pages, commands) is one folder and
+declares all of it in one object: `DECLARED`. What the rest of the program reads of plugins is derived here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from koordsched.cluster.kinds import Kind, registered
+from koordsched.config.catalog import IN_TREE as DEFAULT_CATALOG
+from koordsched.config.catalog import PluginCatalog
+from koordsched.framework.controller import ControllerFactory
+from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
+from koordsched.plugins import elasticquota
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
-from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.plugins.imagelocality import ImageLocality
 from koordsched.plugins.interpodaffinity.plugin import InterPodAffinity
 from koordsched.plugins.nodeaffinity import NodeAffinity
@@ -26,6 +36,8 @@ from koordsched.plugins.tainttoleration import TaintToleration
 from koordsched.plugins.volumebinding.plugin import VolumeBinding
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.plugins.volumezone import VolumeZone
+
+DECLARED: tuple[Declaration, ...] = (elasticquota.DECLARATION,)
 
 IN_TREE: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,
@@ -48,6 +60,17 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
-    "ElasticQuota": ElasticQuota,
+    **{declared.name: declared.factory for declared in DECLARED},
 }
 """Factories by name, for the profile runtime."""
+
+CATALOG: PluginCatalog = DEFAULT_CATALOG.extended({declared.name: declared.entry for declared in DECLARED})
+"""All plugins that a configuration may name, with their arguments."""
+
+CONTROLLERS: Mapping[str, ControllerFactory] = {
+    declared.name: declared.controller for declared in DECLARED if declared.controller is not None
+}
+"""Plugin -> what builds its controller."""
+
+KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in registered()}
+"""Every kind that the scheduler can read, those of plugins included, by apiVersion and kind."""

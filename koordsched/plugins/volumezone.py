@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
+from koordsched.cluster.builtinkinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.columns import ABSENT
 from koordsched.cluster.events import (
@@ -19,7 +20,6 @@ from koordsched.cluster.events import (
     ClusterEvent,
 )
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent

@@ -29,7 +29,7 @@ from koordsched.client.errors import (
 )
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
-from koordsched.cluster.objects import HasMetadata, Kind
+from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from koordsched.config.resolving import Resolved
-from koordsched.controllers.controller import Controller, ControllerFactory, ControllerHandle
+from koordsched.framework.controller import Controller, ControllerFactory, ControllerHandle
 from koordsched.framework.profile import Profile
 
 _log = logging.getLogger(__name__)

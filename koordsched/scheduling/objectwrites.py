@@ -11,7 +11,7 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.client.errors import AlreadyExists, ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, Request
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.settling import settle, settle_eviction

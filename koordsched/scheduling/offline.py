@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
 from koordsched.api.quantity import QuantityError
-from koordsched.cluster import objects as kinds
+from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
@@ -24,28 +24,11 @@ from koordsched.framework.handle import Clock, WriteFailed
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.framework.status import Status
+from koordsched.plugins import KINDS
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
 
-T = TypeVar("T", bound=kinds.HasMetadata)
-
-OTHER_KINDS: Mapping[tuple[str, str], kinds.Kind[Any]] = {
-    ("v1", "Namespace"): kinds.NAMESPACES,
-    ("v1", "Service"): kinds.SERVICES,
-    ("v1", "ReplicationController"): kinds.REPLICATION_CONTROLLERS,
-    ("apps/v1", "ReplicaSet"): kinds.REPLICA_SETS,
-    ("apps/v1", "StatefulSet"): kinds.STATEFUL_SETS,
-    ("policy/v1", "PodDisruptionBudget"): kinds.POD_DISRUPTION_BUDGETS,
-    ("v1", "PersistentVolume"): kinds.PERSISTENT_VOLUMES,
-    ("v1", "PersistentVolumeClaim"): kinds.PERSISTENT_VOLUME_CLAIMS,
-    ("storage.k8s.io/v1", "StorageClass"): kinds.STORAGE_CLASSES,
-    ("storage.k8s.io/v1", "CSINode"): kinds.CSI_NODES,
-    ("storage.k8s.io/v1", "CSIDriver"): kinds.CSI_DRIVERS,
-    ("storage.k8s.io/v1", "CSIStorageCapacity"): kinds.CSI_STORAGE_CAPACITIES,
-    ("storage.k8s.io/v1", "VolumeAttachment"): kinds.VOLUME_ATTACHMENTS,
-    ("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota"): kinds.ELASTIC_QUOTAS,
-    ("quota.koordinator.sh/v1alpha1", "ElasticQuotaProfile"): kinds.ELASTIC_QUOTA_PROFILES,
-}
+T = TypeVar("T", bound=HasMetadata)
 
 
 class BadObject(ValueError):
@@ -56,7 +39,7 @@ class _NoWrites:
     async def bind(self, pod: Pod, node: str) -> None:
         raise WriteFailed("nothing is written offline")
 
-    async def patch(self, kind: kinds.Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
         raise WriteFailed("nothing is written offline")
 
 
@@ -125,7 +108,7 @@ class OfflineScheduler:
                 self.cluster.upsert_node(convert(thing, core.Node))
             elif (version, kind) == ("v1", "Pod"):
                 return self._add_pod(convert(thing, core.Pod))
-            elif (other := OTHER_KINDS.get((version, kind))) is not None:
+            elif (other := KINDS.get((version, kind))) is not None:
                 self.cluster.objects.of(other).upsert(convert(thing, other.type))
         except (DecodeError, QuantityError) as error:
             meta = thing.get("metadata")

@@ -19,10 +19,10 @@ from koordsched.client.transport import Transport
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
-from koordsched.controllers.controller import ControllerFactory, ControllerHandle
 from koordsched.extender.consultation import ExtenderConsultations
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
+from koordsched.framework.controller import ControllerFactory, ControllerHandle
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas

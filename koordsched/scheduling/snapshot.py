@@ -15,11 +15,10 @@ import msgspec
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import CPU
 from koordsched.cluster.state import ClusterState
-from koordsched.scheduling.offline import OTHER_KINDS
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TRUSTED_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh")
@@ -121,15 +120,11 @@ def _is_shown(key: str) -> bool:
 
 
 def _other(kind: Kind[Any], thing: Any) -> dict[str, Any]:
-    version, name = _NAMES[kind.path]
-    shown = _object(version, name, thing)
-    if name in _REPLICATED:
+    shown = _object(kind.api_version, kind.name, thing)
+    if kind.name in _REPLICATED:
         # Its pods are among the objects; whoever reads this must make no more of them.
         shown.setdefault("spec", {})["replicas"] = 0
     return shown
-
-
-_NAMES = {kind.path: names for names, kind in OTHER_KINDS.items()}
 
 
 def _object(version: str, kind: str, thing: Any) -> dict[str, Any]:

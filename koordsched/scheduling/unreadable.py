@@ -7,19 +7,19 @@ empty as it looks.
 * Pods, nodes: nothing is scheduled.
 * Namespaces: pods whose own affinity terms select namespaces by labels wait; such terms of others count as matching.
 * Volumes, claims, storage classes, CSI objects, attachments: pods with volumes that may have to be attached wait.
-* Elastic quotas: pods of profiles with ElasticQuota wait.
-* Disruption budgets: nobody is preempted (`plugins.shared.preemption.visibility`).
-* Services, replica sets and the like, quota profiles: nothing waits; they matter to preferences or to controllers.
+* Disruption budgets: no pod is preempted (`plugins.shared.preemption.visibility`).
+* Services, replica sets and the like: nothing waits; they matter to preferences.
+* Kinds of plugins, such as quotas: what their `Kind.need` says, as for all of these.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from koordsched.api.core import PodSpec
-from koordsched.cluster import objects
+from koordsched.cluster import builtinkinds
+from koordsched.cluster.kinds import NOTHING_WAITS, Need, kind_at
 from koordsched.cluster.objects import Objects
 from koordsched.cluster.pod import Pod
 from koordsched.config.resolving import Profile
@@ -28,20 +28,7 @@ from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 
 _log = logging.getLogger(__name__)
 
-PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
-
-
-class _Need(NamedTuple):
-    """What rests on a resource: pods of profiles with one of these plugins, if `concerns` says so of their spec.
-
-    `plugins` are named in order of preference: events that one waits for make its pods be tried again. None: of all
-    profiles. `consequence` completes "until it can be read, ..."; `holds_preemption`: that is what it is needed for.
-    """
-
-    plugins: tuple[str, ...]
-    concerns: Callable[[PodSpec], bool]
-    consequence: str
-    holds_preemption: bool = False
+PODS, NODES = builtinkinds.PODS.path, builtinkinds.NODES.path
 
 
 class Refusal(NamedTuple):
@@ -49,52 +36,6 @@ class Refusal(NamedTuple):
 
     plugin: str
     message: str
-
-
-def _every_pod(spec: PodSpec) -> bool:
-    return True
-
-
-def _no_pod(spec: PodSpec) -> bool:
-    return False
-
-
-def _reads_storage(spec: PodSpec) -> bool:
-    return any(volume.matters and volume.image is None for volume in spec.volumes)
-
-
-def _selects_namespaces(spec: PodSpec) -> bool:
-    affinity = spec.affinity
-    for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
-        if kind is None:
-            continue
-        for term in (*kind.required, *(preference.pod_affinity_term for preference in kind.preferred)):
-            selector = term.namespace_selector
-            if selector is not None and (selector.match_labels or selector.match_expressions):
-                return True
-    return False
-
-
-_STORAGE = _Need(
-    ("VolumeBinding", "NodeVolumeLimits", "VolumeZone", "VolumeRestrictions"), _reads_storage, "pods with volumes wait"
-)
-_NEEDS: Mapping[str, _Need] = {
-    PODS: _Need((), _every_pod, "nothing is scheduled"),
-    NODES: _Need((), _every_pod, "nothing is scheduled"),
-    objects.NAMESPACES.path: _Need(
-        ("InterPodAffinity",), _selects_namespaces, "pods whose affinity selects namespaces by labels wait"
-    ),
-    objects.PERSISTENT_VOLUMES.path: _STORAGE,
-    objects.PERSISTENT_VOLUME_CLAIMS.path: _STORAGE,
-    objects.STORAGE_CLASSES.path: _STORAGE,
-    objects.CSI_NODES.path: _STORAGE,
-    objects.CSI_DRIVERS.path: _STORAGE,
-    objects.CSI_STORAGE_CAPACITIES.path: _STORAGE,
-    objects.VOLUME_ATTACHMENTS.path: _STORAGE,
-    objects.ELASTIC_QUOTAS.path: _Need(("ElasticQuota",), _every_pod, "pods of profiles with ElasticQuota wait"),
-    objects.POD_DISRUPTION_BUDGETS.path: _Need((), _no_pod, "nobody is preempted", holds_preemption=True),
-}
-_PREFERENCES = _Need((), _no_pod, "what it is good for (preferences, or work in the background) is left out")
 
 
 class Unreadable:
@@ -129,7 +70,7 @@ class Unreadable:
         if (store := self._stores.at(path)) is not None:
             store.hidden = reason
         if not known:
-            need = _NEEDS.get(path, _PREFERENCES)
+            need = _need_of(path)
             _log.warning(
                 "%s must not be read: %s. The role of the scheduler lacks the rule %s; until it is there, %s",
                 path,
@@ -145,7 +86,7 @@ class Unreadable:
         self._recorder.hidden(path, "")
         if (store := self._stores.at(path)) is not None:
             store.hidden = ""
-        need = _NEEDS.get(path, _PREFERENCES)
+        need = _need_of(path)
         waiting = [queued.pod for queued in self._queue]
         self._queue.activate([pod for pod in waiting if need.holds_preemption or need.concerns(pod.shape.spec)])
 
@@ -153,13 +94,18 @@ class Unreadable:
         """Why the pod must not be tried now, if it must not."""
         enabled = self._plugins.get(pod.shape.scheduler_name, frozenset())
         for path in self._reasons:
-            need = _NEEDS.get(path, _PREFERENCES)
+            need = _need_of(path)
             plugin = next((name for name in need.plugins if name in enabled), None)
             if need.plugins and plugin is None:
                 continue
             if need.concerns(pod.shape.spec):
                 return Refusal(plugin or "", f"waiting: the scheduler is not allowed to read {resource_name(path)}")
         return None
+
+
+def _need_of(path: str) -> Need:
+    kind = kind_at(path)
+    return kind.need if kind is not None else NOTHING_WAITS
 
 
 def resource_name(path: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.controllers import controller
+from koordsched.framework import controller
 from koordsched.observability.eventrecorder import NORMAL, WARNING, EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling import eviction, failure, handlers, overcommitment, waitnotices
@@ -72,8 +72,7 @@ class UserVoice:
 
     def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str, *, repeats: bool = False) -> None:
         """Something about an object is not as it should be. `repeats`: this may be said over and over."""
-        version = kind.api.removeprefix("apis/").removeprefix("api/")
-        reference = ObjectReference(version, kind.type.__name__, meta.namespace, meta.name, meta.uid)
+        reference = ObjectReference(kind.api_version, kind.name, meta.namespace, meta.name, meta.uid)
         self._any.record(reference, WARNING, reason, "Checking", text, once=not repeats)
 
     def tell_pod(self, pod: Pod, reason: str, text: str) -> None:

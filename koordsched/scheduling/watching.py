@@ -26,7 +26,8 @@ from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import JSON, Transport
 from koordsched.client.wireformat import Decode
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
-from koordsched.cluster.objects import HasMetadata, Store
+from koordsched.cluster.kinds import HasMetadata
+from koordsched.cluster.objects import Store
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.extender.objects import ExtenderObjects

@@ -20,14 +20,12 @@ from koordsched.client.errors import NotFound, error_from_status
 from koordsched.client.jsonformat import JsonFormat
 from koordsched.client.protobufformat import LONGEST_FRAME, FrameSplitter, ProtobufFormat, is_protobuf
 from koordsched.client.wireformat import Page, Unreadable
-from koordsched.cluster import objects
-from koordsched.cluster.objects import Kind
+from koordsched.cluster.builtinkinds import PODS
 from koordsched.fakecluster.protobufanswers import encoded
+from koordsched.plugins import KINDS
 from tests.client.recorded.record import HERE
 
-NODES = Kind("api/v1", "nodes", core.Node, None, namespaced=False)
-PODS = Kind("api/v1", "pods", core.Pod, None)
-WATCHED = [NODES, PODS, *(kind for kind in vars(objects).values() if isinstance(kind, Kind))]
+WATCHED = KINDS.values()
 BUILT_IN = [kind for kind in WATCHED if definition_of(kind.api, kind.type.__name__)]
 
 
@@ -166,7 +164,7 @@ def test_any_part_of_an_object_is_the_same_in_both(case):
         # Lacks what JSON must have; protobuf knows no such thing.
         return
     listed = {"apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": "next"}, "items": [obj]}
-    listed |= {"kind": f"{kind.type.__name__}List", "apiVersion": kind.api.removeprefix("apis/").removeprefix("api/")}
+    listed |= {"kind": f"{kind.type.__name__}List", "apiVersion": kind.api_version}
     page = in_protobuf.page(encoded(orjson.dumps(listed)))
     assert (page.version, page.next_token) == ("7", "next")
     assert [in_protobuf.decode(item, None) for item in page.items] == [expected]

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from koordsched.cli.check_config import build_check_config, check_config
 from koordsched.config import IN_TREE, default_configuration, load, resolve
+from koordsched.plugins import CATALOG
 from tests.config.documents import document
 
 FILES = Path(__file__).parents[2] / "config"
@@ -55,7 +56,7 @@ TINY = document(
 
 
 def test_table() -> None:
-    command = build_check_config(lambda: {"PrioritySort", "DefaultBinder"})
+    command = build_check_config(lambda: (IN_TREE, {"PrioritySort", "DefaultBinder"}))
     result = CliRunner().invoke(command, ["-"], input=TINY)
     assert result.exit_code == 0
     assert result.stdout == TABLE
@@ -104,8 +105,9 @@ def test_default_file_is_the_default() -> None:
 
 
 def test_full_file_names_every_field() -> None:
-    configuration = load(FILES / "full.yaml")
-    assert set(resolve(configuration).profiles[0].args) == {name for name, entry in IN_TREE.items() if entry.args}
+    configuration = load(FILES / "full.yaml", catalog=CATALOG)
+    resolved = resolve(configuration, catalog=CATALOG)
+    assert set(resolved.profiles[0].args) == {name for name, entry in CATALOG.items() if entry.args}
     given = yaml.safe_load((FILES / "full.yaml").read_text())
     fields = set(type(configuration).__struct_encode_fields__)
     assert set(given) == fields | {"apiVersion", "kind"}

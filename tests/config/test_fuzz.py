@@ -10,10 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koordsched.api.core import NodeAffinity, NodeSelectorRequirement
-from koordsched.config import IN_TREE, ConfigError, Duration, configz, dump, load, resolve, warnings, wire
+from koordsched.config import ConfigError, Duration, configz, dump, load, resolve, warnings, wire
 from koordsched.config.decoding import Quantities
 from koordsched.config.plugin_args import ScoringStrategy
 from koordsched.config.wire import KubeSchedulerConfiguration
+from koordsched.plugins import CATALOG
 from tests.config.documents import HEAD
 
 SCALARS = st.one_of(
@@ -24,7 +25,7 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False),
     st.sampled_from(["", "*", "10s", "-1s", "a", "a.com/x", "List", "In", "MostAllocated", "\0", "é", "1e9999"]),
 )
-NAMES = st.sampled_from([*IN_TREE, "*", "Nope", "EBSLimits"])
+NAMES = st.sampled_from([*CATALOG, "*", "Nope", "EBSLimits"])
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
@@ -48,7 +49,7 @@ NESTED = (
 KNOWN_FIELDS = sorted(
     {
         *field_names(KubeSchedulerConfiguration),
-        *(name for entry in IN_TREE.values() if entry.args for name in field_names(entry.args.struct)),
+        *(name for entry in CATALOG.values() if entry.args for name in field_names(entry.args.struct)),
         *(name for kind in NESTED for name in field_names(kind)),
     }
 )
@@ -101,7 +102,7 @@ TYPED: dict[Any, st.SearchStrategy[Any]] = {
         st.sampled_from(["cpu", "memory", "a.com/x"]), st.sampled_from(["1", "-1", "5Gi", "100m"])
     ),
 }
-ARGS = {name: entry.args.struct for name, entry in IN_TREE.items() if entry.args}
+ARGS = {name: entry.args.struct for name, entry in CATALOG.items() if entry.args}
 PLUGIN_CONFIG = st.sampled_from(sorted(ARGS)).flatmap(
     lambda name: st.fixed_dictionaries({"name": st.just(name)}, optional={"args": typed(ARGS[name])})
 )
@@ -110,10 +111,10 @@ PLUGIN_CONFIG = st.sampled_from(sorted(ARGS)).flatmap(
 def accepted(source: str | bytes) -> KubeSchedulerConfiguration | None:
     """The configuration, if there is one; every way of showing it must work."""
     with suppress(ConfigError):
-        configuration = load(source)
+        configuration = load(source, catalog=CATALOG)
         configz(configuration)
         dump(configuration)
-        warnings(resolve(configuration), IN_TREE, ())
+        warnings(resolve(configuration, catalog=CATALOG), CATALOG, ())
         return configuration
     return None
 
@@ -164,8 +165,8 @@ def test_settings_of_the_right_types(election: object, connection: object, exten
 def test_what_is_accepted_reads_back(profiles: list[dict[str, Any]]) -> None:
     configuration = accepted(HEAD + yaml.safe_dump({"profiles": profiles}))
     if configuration is not None:
-        again = load(dump(configuration))
-        before, after = resolve(configuration), resolve(again)
+        again = load(dump(configuration), catalog=CATALOG)
+        before, after = resolve(configuration, catalog=CATALOG), resolve(again, catalog=CATALOG)
         assert [profile.plugins for profile in after.profiles] == [profile.plugins for profile in before.profiles]
         assert dump(again) == dump(configuration)
 

@@ -33,13 +33,13 @@ def without(nothing: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.plural)
 def test_an_api_servers_objects_there_and_back(kind: Any) -> None:
-    api_version, name = kind.api.removeprefix("apis/").removeprefix("api/"), kind.type.__name__
+    api_version, name = kind.api_version, kind.name
     encode = ProtobufEncoder(definition_of(kind.api, name))
     in_json = orjson.loads(recorded()[kind.plural]["json"])["items"]
     in_protobuf = list_of(recorded()[kind.plural]["protobuf"]).items
     assert len(in_json) == len(in_protobuf) > 0
     for ours, theirs in zip(in_json, in_protobuf, strict=True):
-        whole = {"apiVersion": api_version, "kind": name, **ours}
+        whole = {"apiVersion": kind.api_version, "kind": kind.name, **ours}
         # Go writes zeros and empty messages, too, where JSON leaves them out; of texts, empty and absent are one.
         zeros = (None, "", 0, [], {})
         assert without(zeros, orjson.loads(to_json(enveloped(api_version, name, theirs)))) == without(zeros, whole)

@@ -10,7 +10,6 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import LabelSelector
 from koordsched.api.quantity import QuantityError, parse
@@ -18,12 +17,12 @@ from koordsched.api.selectors import SelectorError, compile_selector
 from koordsched.client.jsonformat import LineSplitter, meta_of, split_event
 from koordsched.client.lease import Lease
 from koordsched.client.wireformat import Unreadable
-from koordsched.scheduling.offline import OTHER_KINDS
+from koordsched.plugins import KINDS
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, node_affinity, pod, term
 from tests.virtualtime import run
 
-TYPES = (core.Pod, core.Node, Lease, *(kind.type for kind in OTHER_KINDS.values()))
+TYPES = (Lease, *(kind.type for kind in KINDS.values()))
 NEARLY_QUANTITIES = r"[+-]?[0-9.]{0,40}([eE][+-]?[0-9]{0,9}|[KMGTPE]i?|[numk])?"
 DECODERS = [Decoder(kind) for kind in TYPES]
 

@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.quota import (
-    NAMESPACES,
-    SHARED_WEIGHT,
-    TOTAL_RESOURCE,
-    UNSCHEDULABLE_RESOURCE,
-    ElasticQuota,
-)
 from koordsched.cli.endpoints import _manifest
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.client.clock import SystemClock
@@ -27,13 +20,20 @@ from koordsched.client.lease import LeaseLock, Record
 from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
 from koordsched.client.wireformat import Unreadable
 from koordsched.cluster.pod import _deadline
-from koordsched.controllers.elasticquota.admission.declared import Refused, amounts_in, canonical, names_in
-from koordsched.controllers.elasticquota.profiles import keys_of, ratio_of
 from koordsched.extender.wire import BadReply, read_binding, read_filter, read_priorities, read_victims
 from koordsched.fakecluster.release import parse_release
 from koordsched.observability.logging import LogOptionError, parse_verbosity, parse_vmodule
 from koordsched.observability.metric_options import MetricOptionError, parse_metric_options
+from koordsched.plugins.elasticquota.controller.profiles import keys_of, ratio_of
 from koordsched.plugins.elasticquota.definitions import read as read_quota
+from koordsched.plugins.elasticquota.kinds import (
+    NAMESPACES,
+    SHARED_WEIGHT,
+    TOTAL_RESOURCE,
+    UNSCHEDULABLE_RESOURCE,
+    ElasticQuota,
+)
+from koordsched.plugins.elasticquota.webhook.declared import Refused, amounts_in, canonical, names_in
 from koordsched.plugins.shared.preemption.candidates import _seconds_of
 from tests.hostile.test_decoders import JSON, NEARLY_QUANTITIES
 

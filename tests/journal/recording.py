@@ -17,7 +17,7 @@ from koordsched.journal.recorder import JournalRecorder
 from koordsched.journal.records import Closed, decode, encode
 from koordsched.journal.repeatingreplay import RepeatingReplay
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG
 from tests.virtualtime import run
@@ -66,7 +66,7 @@ class Recorded:
     ):
         features = config.FeatureGates.parse(gates)
         text = json.dumps(configuration or DEFAULT_CONFIG)
-        resolved = config.resolve(config.load(text, gates=features), gates=features)
+        resolved = config.resolve(config.load(text, catalog=CATALOG, gates=features), catalog=CATALOG, gates=features)
         self.journal = journal or ListJournal(
             Setting(resolved), f"run {seed}", embedded.clock, seconds_per_segment=seconds_per_segment
         )
@@ -102,7 +102,7 @@ class Recorded:
             self.journal.put(encode(Closed()))
 
 
-def repeat(records, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
+def repeat(records, limit=None, plugins=IN_TREE, catalog=CATALOG):
     """Replays records; returns the outcome, and the course, with the scheduler as it is at the end."""
 
     async def work():
@@ -112,7 +112,7 @@ def repeat(records, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
     return run(work())
 
 
-def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=config.IN_TREE):
+def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=CATALOG):
     """What a configuration, or the recorded one, would have decided."""
 
     async def work():

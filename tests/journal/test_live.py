@@ -10,6 +10,7 @@ from koordsched.journal.header import Setting
 from koordsched.journal.live import LiveJournal
 from koordsched.journal.reading import Journal
 from koordsched.observability.metrics import Metrics
+from koordsched.plugins import CATALOG
 from tests.embedded import Embedded
 from tests.journal.recording import repeat
 from tests.journal.test_replay import QUOTAS, busy
@@ -20,7 +21,7 @@ class OnDisk:
     """A `LiveJournal` in the place of a `ListJournal`."""
 
     def __init__(self, path, clock, **options):
-        resolved = config.resolve(config.load(json.dumps(QUOTAS)))
+        resolved = config.resolve(config.load(json.dumps(QUOTAS), catalog=CATALOG), catalog=CATALOG)
         self.live = LiveJournal(path, Setting(resolved), "run", clock, **options)
         self.recorder = self.live.recorder
 

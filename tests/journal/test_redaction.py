@@ -9,10 +9,10 @@ import pytest
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.api.quota import PREFIX
 from koordsched.journal.header import Setting, header_maker, setting_of
 from koordsched.journal.records import Upsert, encode
 from koordsched.journal.redaction import UNREAD, is_read, redacted
+from koordsched.plugins.elasticquota.kinds import PREFIX
 from koordsched.plugins.shared.volumes.claims import BIND_COMPLETED, CLASS_ANNOTATION
 from koordsched.plugins.volumebinding.assumedvolumes import BOUND_BY_CONTROLLER
 from koordsched.plugins.volumebinding.claims import SELECTED_NODE
@@ -102,7 +102,7 @@ async def test_the_configuration_is_recorded_without_credentials():
     assert SECRET not in recorded
     assert base64.b64encode(SECRET.encode()).decode() not in recorded
     assert "https://user:CLASSIFIED@extender.test/x" in recorded
-    again = setting_of(header)
+    again = setting_of(header, config.IN_TREE)
     assert header.extended
     (extender,) = again.resolved.extenders
     assert (extender.filter_verb, extender.enable_https, extender.tls_config) == ("filter", True, None)

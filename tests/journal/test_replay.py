@@ -12,6 +12,7 @@ from koordsched import config
 from koordsched.client.errors import Ambiguous
 from koordsched.journal.journalreplay import Limit, last_attempt
 from koordsched.journal.records import Attempt, Chosen, Evicting, Refused, Undone, decode
+from koordsched.plugins import CATALOG
 from tests.embedded import DEFAULT_CONFIG, Embedded
 from tests.journal.recording import Recorded, consider, repeat
 from tests.plugins.objects import container, node, pod
@@ -247,7 +248,7 @@ def test_a_decision_is_explained_as_it_was_made(journal):
 def resolved(strategy):
     args = {"scoringStrategy": {"type": strategy}}
     profile = {**QUOTAS["profiles"][0], "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
-    return config.resolve(config.load(json.dumps({**QUOTAS, "profiles": [profile]})))
+    return config.resolve(config.load(json.dumps({**QUOTAS, "profiles": [profile]}), catalog=CATALOG), catalog=CATALOG)
 
 
 def test_the_same_configuration_would_have_decided_the_same(journal):

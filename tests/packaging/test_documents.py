@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
-from koordsched.cli import COMMANDS
+from koordsched.cli import main
 from koordsched.engine.explain import NodeVerdict, Score
 from koordsched.scheduling.advice import Advice, Advised, Change, Remedy
 from tests.cli.clusters import run
+
+COMMANDS = main.list_commands(click.Context(main))
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("config/**/*.md")])

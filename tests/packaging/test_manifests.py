@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 from koordsched.cli.offline import prepare
+from koordsched.cluster.builtinkinds import NODES, PODS
+from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
+from koordsched.plugins import CATALOG, KINDS
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 USER = 65532
@@ -39,28 +42,24 @@ def granted(role: Object) -> set[tuple[str, str, str]]:
     }
 
 
-def group_and_plural(path: str) -> tuple[str, str]:
-    """Of the path of a collection, such as /apis/apps/v1/replicasets."""
-    return path.split("/")[2] if path.startswith("/apis/") else "", path.rpartition("/")[2]
+def rights(kind: Kind[Any]) -> set[tuple[str, str, str]]:
+    """What a scheduler that reads the kind asks for."""
+    verbs = {**kind.verbs, "": ("list", "watch", *kind.verbs.get("", ()))}
+    return {
+        (kind.group, f"{kind.plural}/{subresource}".rstrip("/"), verb)
+        for subresource in verbs
+        for verb in verbs[subresource]
+    }
 
 
-def watched() -> set[tuple[str, str, str]]:
-    """What the scheduler watches: nodes, pods, and every kind that a plugin of the configuration asks for."""
+def wanted() -> set[Kind[Any]]:
+    """Nodes, pods, and every kind that a plugin of the configuration asks for."""
     resolved = resolve(load(MANIFESTS / "base" / "config.yaml"))
-    wanted = prepare([], resolved).scheduler.cluster.objects.wanted()
-    paths = {"/api/v1/nodes", "/api/v1/pods", *(store.kind.path for store in wanted)}
-    return {(*group_and_plural(path), verb) for path in paths for verb in ("list", "watch")}
+    stores = prepare([], resolved).scheduler.cluster.objects.wanted()
+    return {NODES, PODS, *(store.kind for store in stores)}
 
 
-WRITES = {
-    ("", "pods", "get"),
-    ("", "pods", "delete"),
-    ("", "pods/binding", "create"),
-    ("", "pods/status", "patch"),
-    ("", "persistentvolumes", "get"),
-    ("", "persistentvolumes", "patch"),
-    ("", "persistentvolumeclaims", "get"),
-    ("", "persistentvolumeclaims", "patch"),
+OTHER_RIGHTS = {
     ("", "events", "create"),
     ("", "events", "patch"),
     ("events.k8s.io", "events", "create"),
@@ -71,7 +70,33 @@ WRITES = {
 
 
 def test_the_cluster_role_is_what_the_scheduler_calls() -> None:
-    assert granted(of_kind(documents("base/rbac.yaml"), "ClusterRole")) == watched() | WRITES
+    of_kinds = set().union(*map(rights, wanted()))
+    assert granted(of_kind(documents("base/rbac.yaml"), "ClusterRole")) == of_kinds | OTHER_RIGHTS
+
+
+def test_components_have_the_rights_that_the_kinds_of_their_plugins_need() -> None:
+    roles = [
+        of_kind(documents(str(path.relative_to(MANIFESTS))), "ClusterRole")
+        for path in MANIFESTS.glob("components/*/rbac.yaml")
+    ]
+    of_kinds = set().union(*map(rights, set(KINDS.values()) - wanted()))
+    # Evicting is a controller's.
+    assert set().union(*map(granted, roles)) == of_kinds | {("", "pods/eviction", "create")}
+
+
+def test_custom_resources_are_defined_as_they_are_read() -> None:
+    defined = {
+        (f"{spec['group']}/{version['name']}", spec["names"]["kind"]): (spec["names"]["plural"], spec["scope"])
+        for path in MANIFESTS.glob("crds/[!k]*.yaml")
+        for spec in [documents(f"crds/{path.name}")[0]["spec"]]
+        for version in spec["versions"]
+    }
+    read = {
+        name: (kind.plural, "Namespaced" if kind.namespaced else "Cluster")
+        for name, kind in KINDS.items()
+        if kind not in wanted()
+    }
+    assert read == defined
 
 
 def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
@@ -93,7 +118,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
-    resolved = resolve(load(MANIFESTS / folder / "config.yaml"))
+    resolved = resolve(load(MANIFESTS / folder / "config.yaml", catalog=CATALOG), catalog=CATALOG)
     election = resolved.leader_election
     assert [one.scheduler_name for one in resolved.profiles] == [profile]
     assert f"{election.resource_namespace}/{election.resource_name}" == lease

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from koordsched.controllers import IN_TREE
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.patching import patcher
+from koordsched.plugins import CONTROLLERS
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 
 GOLDEN = Path(__file__).parent / "golden-koord"
@@ -98,7 +98,7 @@ class KoordReplay:
     async def _start(self):
         gates = [f"{name}={str(on).lower()}" for name, on in self.record.get("featureGates", {}).items()]
         context = scheduler_on(
-            self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates, controllers=IN_TREE
+            self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates, controllers=CONTROLLERS
         )
         self._running = await self._stack.enter_async_context(context)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from koordsched.plugins.elasticquota.amounts import parse
+from koordsched.plugins.elasticquota.arithmetic.amounts import parse
 from tests.parity.koord import KoordReplay, load, names, play, pod_differences
 from tests.virtualtime import run
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from koordsched.api import quota as api
-from koordsched.plugins.elasticquota.amounts import parse
+from koordsched.plugins.elasticquota import kinds as api
+from koordsched.plugins.elasticquota.arithmetic.amounts import parse
 from tests.parity.koord import API_VERSIONS, KoordReplay, load, names
 from tests.virtualtime import run
 

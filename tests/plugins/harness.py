@@ -13,8 +13,8 @@ from koordsched.config.resolving import resolve
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, PodFilter, PreFilter, ShapeFilter
 from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
-from koordsched.plugins import IN_TREE
-from koordsched.scheduling.offline import OTHER_KINDS, OfflineScheduler
+from koordsched.plugins import CATALOG, IN_TREE, KINDS
+from koordsched.scheduling.offline import OfflineScheduler
 from tests.reference.status import SKIP as SKIPPED
 
 
@@ -74,12 +74,12 @@ class Bench:
         elif item["kind"] == "Pod":
             self.cluster.set_pod(self.pod(item))
         else:
-            kind = OTHER_KINDS[item["apiVersion"], item["kind"]]
+            kind = KINDS[item["apiVersion"], item["kind"]]
             self.cluster.objects.of(kind).upsert(convert(item, kind.type))
 
     def remove(self, item):
         """Takes out an object that is neither a node nor a pod."""
-        kind = OTHER_KINDS[item["apiVersion"], item["kind"]]
+        kind = KINDS[item["apiVersion"], item["kind"]]
         namespace = item["metadata"].get("namespace", "") if kind.namespaced else ""
         self.cluster.objects.of(kind).delete(namespace, item["metadata"]["name"])
 
@@ -208,7 +208,7 @@ def scheduler(objects, config=None, registry=IN_TREE):
 def resolved(config):
     """A configuration given as JSON, without its type."""
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return resolve(load(msgspec.json.encode({**kind, **config})))
+    return resolve(load(msgspec.json.encode({**kind, **config}), catalog=CATALOG), catalog=CATALOG)
 
 
 def explain(objects, wanted, config=None):

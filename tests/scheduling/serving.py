@@ -17,7 +17,7 @@ from koordsched.config.options import Authentication, Authorization, InsecureSer
 from koordsched.fakecluster.auth import Authenticator, User
 from koordsched.fakecluster.server import ApiServer
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import Embedded
 
@@ -100,7 +100,7 @@ async def serving(embedded, *, fault=None, synced=True, elector=None, configurat
     transport._headers["authorization"] = "Bearer scheduler"
     lanes = Lanes(transport, embedded.clock, Random(1))
     scheduler = Scheduler(
-        config.resolve(configuration),
+        config.resolve(configuration, catalog=CATALOG),
         IN_TREE,
         transport=transport,
         lanes=lanes,

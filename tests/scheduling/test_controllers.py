@@ -7,11 +7,9 @@ from random import Random
 
 from koordsched import config
 from koordsched.client.lanes import Lanes
-from koordsched.controllers import IN_TREE as CONTROLLERS
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, CONTROLLERS, IN_TREE, KINDS
 from koordsched.scheduling.controllers import AGAIN
-from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import node, pod
@@ -90,7 +88,8 @@ def test_one_that_fails_starts_again_and_scheduling_goes_on(caplog):
 
 def scheduler_of(embedded, profiles):
     """A scheduler that was not started."""
-    resolved = config.resolve(config.load(json.dumps({**DEFAULT_CONFIG, "profiles": profiles})))
+    text = json.dumps({**DEFAULT_CONFIG, "profiles": profiles})
+    resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
     transport = embedded.transport()
     return Scheduler(
         resolved,
@@ -121,8 +120,8 @@ def test_a_standby_writes_nothing():
 def test_everything_they_watch_can_be_dumped_and_read_back():
     async def main():
         scheduler = scheduler_of(Embedded(), [profile("default-scheduler")])
-        known = {kind.path for kind in OTHER_KINDS.values()}
-        assert {store.kind.path for store in scheduler.cluster.objects.wanted()} <= known
+        known = set(KINDS.values())
+        assert {store.kind for store in scheduler.cluster.objects.wanted()} <= known
 
     run(main())
 

@@ -11,8 +11,8 @@ from koordsched.api.decoding import Decoder
 from koordsched.client.jsonformat import JsonFormat
 from koordsched.client.objectapplier import ObjectApplier
 from koordsched.cluster.state import ClusterState
+from koordsched.plugins import KINDS
 from koordsched.scheduling.handlers import NodeHandler
-from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.unreadable import NODES, PODS
 from koordsched.scheduling.watching import NodeSink, ObjectSink
 from tests.embedded import Embedded, scheduler_on
@@ -69,7 +69,7 @@ def test_nodes(items, left):
 @pytest.mark.parametrize(("items", "left"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_other_objects(items, left):
     cluster, moves = ClusterState(), Moves()
-    kind = OTHER_KINDS["storage.k8s.io/v1", "StorageClass"]
+    kind = KINDS["storage.k8s.io/v1", "StorageClass"]
     store = cluster.objects.of(kind)
     applier = ObjectApplier(kind.path, JsonFormat(Decoder(kind.type)), ObjectSink(store, moves), None)
     listed(applier, "2", [thing("a", "1", "1"), thing("b", "2", "2")])

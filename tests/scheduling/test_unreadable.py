@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from koordsched import config
-from koordsched.cluster import objects as kinds
+from koordsched.cluster import builtinkinds as kinds
+from koordsched.plugins import CATALOG
 from koordsched.scheduling.unreadable import missing_rule, resource_name
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod, pod_affinity, pod_term
@@ -214,7 +215,7 @@ def quota_world():
     return embedded, yaml.safe_load(manifest)
 
 
-QUOTAS = config.load(ROOT / "config" / "examples" / "quota" / "scheduler.yaml")
+QUOTAS = config.load(ROOT / "config" / "examples" / "quota" / "scheduler.yaml", catalog=CATALOG)
 
 
 def quota(cpu):

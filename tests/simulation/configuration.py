@@ -4,12 +4,11 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from koordsched import config
+from koordsched import config, plugins
 from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
 from koordsched.config import catalog, resolving
 from koordsched.config.extension_points import ExtensionPoint
-from koordsched.controllers import IN_TREE as CONTROLLERS
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CONTROLLERS, IN_TREE
 from tests.simulation import extenders
 from tests.simulation.permits import Gatekeeper
 
@@ -30,7 +29,7 @@ def resolved(plan):
     return _resolved(json.dumps(_document(plan)))
 
 
-CATALOG = catalog.IN_TREE.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})
+CATALOG = plugins.CATALOG.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})
 
 PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 """Factories by name."""

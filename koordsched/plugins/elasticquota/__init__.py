@@ -1,18 +1,21 @@
 """ElasticQuota: hierarchical quotas that lend what they do not need (elasticquota spec).
 
-How it is put together, from the inside out:
+Everything of the plugin is in this folder. `DECLARATION`, at the end, is what the rest of the program reads.
 
-* `amounts` exact quantities; `quota` a quota and its place; `tally` pods that count alike; `accounting` requests and
-  usage up a tree; `tree` and `runtime` what each quota may use now; `trees` all trees of a cluster and who belongs
-  where; `timing` the steps of all this that are measured. These know nothing of pods, nodes or the API: they are a
-  pure, incremental computation, equal at any moment to one from scratch.
-* `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there; `books`
-  keeps the trees in step with the cluster, `nodes` with what there is to distribute (one `QuotaBooks` per cluster
-  state, whatever the number of profiles).
-* `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota at the cost of `victims`,
-  `hints` wakes pods when there is `room` or there are `prospects` of victims, `messages` and `explanation` say why.
+* Configuration and objects: `args` the plugin's arguments, `kinds` the custom resources, their labels and annotations.
+* `arithmetic` computes, from requests and usage, what each quota may use; it does not know pods, nodes or the API.
+* State: `definitions` reads an ElasticQuota object; `mapping` finds a pod's quota, `members` what it counts there;
+  `books` keeps the trees in step with the cluster, `nodes` with what there is to distribute (one `QuotaBooks` per
+  cluster state, whatever the number of profiles), by `settings`.
+* Scheduling: `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota at the cost of
+  `victims`, `hints` wakes pods when there is `room` or there are `prospects` of victims, `messages` and `explanation`
+  say why.
+* `controller` writes objects while this scheduler leads: built-in quotas, status, complaints, quotas of profiles,
+  evictions; and has the metrics.
+* `webhook` has the rules of the admission webhooks as pure functions.
+* `reports` has the pages of the HTTP server, the command `koordsched quota tree`, and the table of a refusal.
 
-For controllers (status, metrics, revocation, built-in objects) and commands, the surface to build on is:
+What `controller` and `reports` read:
 
     books = profile.plugins["ElasticQuota"].books   # a QuotaBooks; or QuotaBooks.shared(cluster, settings, wall)
 
@@ -44,3 +47,25 @@ gives `{"cpu": "53", "memory": "80Gi"}` as Kubernetes prints them, `amounts.fits
 LE of the spec, `amounts.exceeded` names the dimensions that do not fit. Everything read from `books` is to be left
 unchanged.
 """
+
+from koordsched.config.catalog import ArgsKind, entry
+from koordsched.framework.declaration import Declaration
+from koordsched.plugins.elasticquota.args import ElasticQuotaArgs, complaints, with_defaults
+from koordsched.plugins.elasticquota.controller.loops import ElasticQuotaController
+from koordsched.plugins.elasticquota.plugin import ElasticQuota
+from koordsched.plugins.elasticquota.reports.pages import PAGES
+from koordsched.plugins.elasticquota.reports.tables import VIEW, refusal_table
+
+DECLARATION = Declaration(
+    name=ElasticQuota.name,
+    factory=ElasticQuota,
+    entry=entry(
+        "preFilter postFilter reserve",
+        ArgsKind(ElasticQuotaArgs, with_defaults, complaints, by_constructor=True),
+    ),
+    controller=ElasticQuotaController,
+    pages=PAGES,
+    views=(VIEW,),
+    show_refusal=refusal_table,
+    updates_when_read=True,
+)

@@ -7,11 +7,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.elasticquota.amounts import Amounts, exceeded, fits, masked
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, exceeded, fits, masked
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import is_preemptible
 from koordsched.plugins.elasticquota.messages import listed
-from koordsched.plugins.elasticquota.quota import Quota
 
 
 class Bound(Enum):

@@ -1,7 +1,7 @@
 """The quota trees of a cluster, kept in step with its quotas, nodes and pods.
 
 The numbers are a function of what the API server holds: objects that are not being deleted, nodes, pods, plus the
-pods we assumed. In which order all that was heard does not matter, so a restart changes nothing.
+pods we assumed. They do not depend on the order of watch events, so a restart does not change them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from koordsched.api.quota import ElasticQuota
-from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.elasticquota import accounting
+from koordsched.plugins.elasticquota.arithmetic import accounting
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
+from koordsched.plugins.elasticquota.arithmetic.tally import Tally
+from koordsched.plugins.elasticquota.arithmetic.timing import DELETE_QUOTA, UPDATE_QUOTA, Timed, untimed
+from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
+from koordsched.plugins.elasticquota.arithmetic.trees import QuotaTrees
 from koordsched.plugins.elasticquota.definitions import Reading, read
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS, ElasticQuota
 from koordsched.plugins.elasticquota.mapping import BY_NAME, Claim, QuotaNames, claim_of
 from koordsched.plugins.elasticquota.members import (
     Group,
@@ -26,18 +30,13 @@ from koordsched.plugins.elasticquota.members import (
     requested,
 )
 from koordsched.plugins.elasticquota.nodes import NodeTotals
-from koordsched.plugins.elasticquota.quota import Quota
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.elasticquota.settings import Settings
-from koordsched.plugins.elasticquota.tally import Tally
-from koordsched.plugins.elasticquota.timing import DELETE_QUOTA, UPDATE_QUOTA, Timed, untimed
-from koordsched.plugins.elasticquota.tree import QuotaTree
-from koordsched.plugins.elasticquota.trees import QuotaTrees
 
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Opens the books of a cluster. There is one set of them, whoever asks and with whatever settings."""
+    """Opens the books of a cluster. All profiles share one set, also with different settings."""
 
     settings: Settings = field(compare=False)
     wall: Callable[[], float] = field(compare=False)
@@ -84,7 +83,7 @@ class QuotaBooks:
 
     @staticmethod
     def shared(cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> QuotaBooks:
-        """The books of a cluster, opened once, with the settings of whoever comes first.
+        """The books of a cluster, opened once, with the settings of the first profile.
 
         Profiles place pods on the same nodes and in the same quotas: two answers to what a quota may use would both
         be wrong. Where the settings of profiles differ, `config.warnings` says so.
@@ -171,7 +170,7 @@ class QuotaBooks:
                 with self._timed(DELETE_QUOTA):
                     self._withdraw(name)
             return
-        # The oldest one counts, so that whoever comes later takes nothing away from anybody.
+        # The oldest one counts, so that a later one takes nothing from the quota of another owner.
         objects.sort(key=lambda thing: (thing.metadata.creation_timestamp or "", thing.metadata.namespace))
         self._objects[name] = objects
         with self._timed(UPDATE_QUOTA):

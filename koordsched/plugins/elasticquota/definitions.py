@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from koordsched.api import quota as api
-from koordsched.plugins.elasticquota.amounts import Amounts, is_binary, parse, renamed, text
-from koordsched.plugins.elasticquota.quota import Definition
+from koordsched.plugins.elasticquota import kinds as api
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, is_binary, parse, renamed, text
+from koordsched.plugins.elasticquota.arithmetic.quota import Definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import msgspec
 
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.elasticquota.admission import Admission, Bound, Refusal
-from koordsched.plugins.elasticquota.amounts import Amounts, text
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, text
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
-from koordsched.plugins.elasticquota.quota import Quota
 
 HOLDERS = 10
 """How many of the largest holders are named."""

@@ -5,8 +5,8 @@ A pod's claim is its label or else its namespace: pods with the same claim are a
 
 from __future__ import annotations
 
-from koordsched.api.quota import DEFAULT_QUOTA, QUOTA_NAME, ROOT_QUOTA, SYSTEM_QUOTA
 from koordsched.cluster.pod import Pod
+from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, QUOTA_NAME, ROOT_QUOTA, SYSTEM_QUOTA
 
 Claim = tuple[str, str]
 """("name", quota named by the label) or ("namespace", namespace of the pod)."""

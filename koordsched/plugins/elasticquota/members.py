@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from koordsched.api.quota import PREEMPTIBLE, QUOTA_NAME
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import effective_requests
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.elasticquota.amounts import EMPTY, Amounts, masked, renamed, unit
+from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, masked, renamed, unit
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
+from koordsched.plugins.elasticquota.arithmetic.tally import Tally
+from koordsched.plugins.elasticquota.kinds import PREEMPTIBLE, QUOTA_NAME
 from koordsched.plugins.elasticquota.mapping import Claim
-from koordsched.plugins.elasticquota.quota import Quota
-from koordsched.plugins.elasticquota.tally import Tally
 
 
 class Requested:
@@ -113,7 +113,7 @@ class Member:
 
     @property
     def non_preemptible(self) -> bool:
-        """Whether nobody may take its place."""
+        """Whether it must not be preempted."""
         return self.group.non_preemptible
 
     def __repr__(self) -> str:

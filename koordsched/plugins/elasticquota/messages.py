@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koordsched.plugins.elasticquota.amounts import text
+from koordsched.plugins.elasticquota.arithmetic.amounts import text
 
 NOT_ELIGIBLE_NEVER = "not eligible due to preemptionPolicy=Never."
 NOT_ELIGIBLE_TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -19,7 +19,7 @@ def listed(amounts: Mapping[str, int], binary: frozenset[str] = frozenset()) -> 
 
 
 def no_victims(node: str, pod: str) -> str:
-    """A node where nobody may be evicted for the pod."""
+    """The node has no pod that may be evicted for the preemptor."""
     return f"No victims found on node {node} for preemptor pod {pod}"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from koordsched.api import core
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.plugins.elasticquota.amounts import Amounts, parse
-from koordsched.plugins.elasticquota.trees import QuotaTrees
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, parse
+from koordsched.plugins.elasticquota.arithmetic.trees import QuotaTrees
 
 
 class NodeTotals:

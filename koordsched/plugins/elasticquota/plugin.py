@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from koordsched.api.quantity import nano_value
 from koordsched.cluster.pod import Pod
@@ -19,6 +18,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota.admission import Admission
+from koordsched.plugins.elasticquota.args import ElasticQuotaArgs
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.explanation import Details, explain_refusal
 from koordsched.plugins.elasticquota.hints import hints
@@ -29,33 +29,16 @@ from koordsched.plugins.elasticquota.victims import QuotaVictims
 from koordsched.queue.hints import HintRegistration
 
 
-class Args(Protocol):
-    """ElasticQuotaArgs, as far as admission and preemption read them."""
-
-    @property
-    def default_quota_group_max(self) -> Mapping[str, str]: ...
-    @property
-    def system_quota_group_max(self) -> Mapping[str, str]: ...
-    @property
-    def enable_check_parent_quota(self) -> bool: ...
-    @property
-    def enable_runtime_quota(self) -> bool: ...
-    @property
-    def enable_min_quota_scale(self) -> bool: ...
-    @property
-    def disable_default_quota_preemption(self) -> bool: ...
-
-
 class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
     """Source: upstream `pkg/scheduler/plugins/elasticquota`; elasticquota spec.
 
-    The books are kept by the cluster state's own news of pods, so Reserve has nothing to add: a pod counts as used
-    from the moment it is assumed, whoever saw it first.
+    The books observe the pods of the cluster state, so Reserve has nothing to add: a pod counts as used from the moment
+    it is assumed, in all profiles.
     """
 
     name = "ElasticQuota"
 
-    def __init__(self, args: Args, handle: Handle) -> None:
+    def __init__(self, args: ElasticQuotaArgs, handle: Handle) -> None:
         self.args = args
         self.books = QuotaBooks.shared(handle.cluster, settings_of(args, handle.features), handle.clock.wall)
         self.admission = Admission(
@@ -101,7 +84,7 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         return explain_refusal(self.books, self.admission, pod)
 
 
-def settings_of(args: Args, features: frozenset[str]) -> Settings:
+def settings_of(args: ElasticQuotaArgs, features: frozenset[str]) -> Settings:
     """What the books depend on."""
     return Settings(
         default_max=_amounts(args.default_quota_group_max),

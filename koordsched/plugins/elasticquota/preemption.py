@@ -1,7 +1,7 @@
-"""Preemption inside a quota: room for a pod is made by less important pods of the same quota, by nobody else.
+"""Preemption inside a quota: only less important pods of the same quota are evicted for a pod.
 
 Source: elasticquota spec 3.11; upstream `plugins/elasticquota/preempt.go`. Unlike upstream, a node whose pods cannot
-free enough of the quota is no candidate, so nobody is evicted in vain (spec 6.6).
+free enough of the quota is no candidate, so no pod is evicted without making room (spec 6.6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.elasticquota import messages
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.victims import QuotaVictims
 from koordsched.plugins.shared.preemption.budgets import Budgets
@@ -35,7 +35,7 @@ _PREFIX = "preemption: "
 
 
 class QuotaHoldings:
-    """The quota in as many hypothetical worlds as there are rows: `WorldHoldings` of the preemptor's quota.
+    """What the victims of each row hold of the preemptor's quota, one dry run per row: `WorldHoldings`.
 
     Amounts are exact, whatever their size.
     """
@@ -69,7 +69,7 @@ class QuotaHoldings:
             to_spare[at] -= held[step, at]
 
 
-class _OneWorld:
+class _OneRow:
     """`Holdings` of a single row."""
 
     __slots__ = ("_all", "_step_of")
@@ -219,7 +219,7 @@ class QuotaPreemption:
         dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)
         now = self._handle.clock.wall()
         for i in (i for i, alone in enumerate(apart) if alone):
-            holdings = _OneWorld(needed, lists[i], counted)
+            holdings = _OneRow(needed, lists[i], counted)
             results[i] = dry_run.on(cycle, rows[i], lists[i], now, holdings)
         return [results[i] for i in range(len(rows))]
 

@@ -1,9 +1,9 @@
 """When a pod that its quota refused is worth another attempt because it may now find victims, not because it fits.
 
-Preemption was in vain because no node had pods of the quota that were less important and held enough of it. A pod that
-is bound later changes nothing about that: what its eviction frees was not used before it came. So there are three
-occasions: less is missing than at the last attempt, a pod may be preempted that might not, and the victims of an
-earlier preemption are gone but somebody else has their room.
+Preemption failed because no node had pods of the quota that were less important and held enough of it. A pod that
+is bound later does not change that: what its eviction frees was not used before it came. So another attempt is worth it
+in three cases: less is missing than at the last attempt, a pod has become preemptible, and the victims of an earlier
+preemption are gone but another pod has taken their room.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.plugins.elasticquota.admission import Admission, Claimant
-from koordsched.plugins.elasticquota.amounts import Amounts
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.members import Group
 from koordsched.plugins.elasticquota.victims import QuotaVictims
@@ -23,7 +23,7 @@ _ANYTHING: Amounts = {"": 1}
 
 
 class Prospects:
-    """Remembers where preemption was in vain, and tells from the state when that may be different.
+    """Remembers for which pods preemption failed, and decides from the state whether it may succeed now.
 
     The cost of an answer is that of a quota's less important pods, and only events that are about this quota ask.
     """
@@ -34,16 +34,16 @@ class Prospects:
         self._admission = admission
         self._victims = victims
         self._lacked: WeakKeyDictionary[Group, Amounts | None] = WeakKeyDictionary()
-        """What pods of a group lacked when preemption was last in vain for one; None: no eviction would have helped."""
+        """What pods of a group lacked when preemption last failed for one; None: no eviction would have helped."""
 
     def in_vain(self, pod: Pod) -> None:
-        """As things are, preemption does not help a pod."""
+        """Preemption for the pod failed."""
         member, claimant = self._books.member(pod.uid), self._admission.claimant(pod)
         if member is not None and claimant is not None:
             self._lacked[member.group] = self._admission.shortage(claimant)
 
     def had_room(self, pod: Pod) -> bool:
-        """Whether the quota had room for the pod when preemption was last in vain for one like it: it waits for nodes.
+        """Whether the quota had room for the pod when preemption last failed for one like it: it waits for nodes.
 
         One that the quota refused before that was woken by the room which there has been since.
         """
@@ -80,7 +80,7 @@ class Prospects:
     def waited_in_vain(self, pod: Pod, claimant: Claimant, gone: Pod) -> bool:
         """Whether `gone` was the last victim on the node where the pod waits for some, and there are others.
 
-        Whoever fits by then is placed; this is about those whose room was taken.
+        Pods that fit by then are placed; this is about those whose room another pod has taken.
         """
         if gone.node != pod.nominated_node or not self._concerns(gone, pod, claimant):
             return False
@@ -101,5 +101,5 @@ class Prospects:
 
 
 def _covers(held: Amounts, missing: Amounts) -> bool:
-    """Whether there is somebody to evict, and enough comes of it."""
+    """Whether there are victims, and they hold enough."""
     return bool(held) and all(held.get(name, 0) >= amount for name, amount in missing.items())

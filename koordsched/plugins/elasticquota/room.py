@@ -1,4 +1,4 @@
-"""The news that pods refused by a quota wait for."""
+"""The event that wakes pods which a quota refused."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ they have. Nearly all pods of a full quota are as important as the one that wait
 
 from __future__ import annotations
 
-from koordsched.api.quota import DEFAULT_QUOTA
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
-from koordsched.plugins.elasticquota.amounts import Amounts, add_to
+from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to
+from koordsched.plugins.elasticquota.arithmetic.quota import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA
 from koordsched.plugins.elasticquota.members import Group, Member
-from koordsched.plugins.elasticquota.quota import Quota
 
 Held = tuple[Pod, Amounts]
 """A pod that may be evicted, and what it holds of its quota."""
@@ -27,7 +27,7 @@ class QuotaVictims:
         self._spares_default_quota = spares_default_quota
 
     def are_sought(self, pod: Pod, quota: Quota) -> bool:
-        """Whether anybody may be evicted for the pod in this quota, which is its own."""
+        """Whether pods of this quota, which is the pod's own, may be evicted for it."""
         spared = self._spares_default_quota and quota.name == DEFAULT_QUOTA
         return not pod.shape.never_preempts and not spared
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
-from koordsched.cluster.objects import NAMESPACES, Store
+from koordsched.cluster.builtinkinds import NAMESPACES
+from koordsched.cluster.objects import Store
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.podcounts.query import PodQuery, requirements_of

@@ -16,8 +16,8 @@ import numpy as np
 from koordsched.api.core import Node
 from koordsched.api.meta import controller_of
 from koordsched.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from koordsched.cluster.builtinkinds import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState

@@ -6,7 +6,8 @@ Source: upstream `nodevolumelimits/csi.go`; default-plugins spec 3.11.
 from __future__ import annotations
 
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
-from koordsched.cluster.objects import PERSISTENT_VOLUMES, STORAGE_CLASSES, Objects
+from koordsched.cluster.builtinkinds import PERSISTENT_VOLUMES, STORAGE_CLASSES
+from koordsched.cluster.objects import Objects
 from koordsched.plugins.shared.volumes.claims import class_of_claim
 from koordsched.plugins.shared.volumes.intree import DRIVERS, VolumeId, volume_id
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from koordsched.cluster.builtinkinds import CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import (
     CSI_NODE,
@@ -18,7 +19,6 @@ from koordsched.cluster.events import (
     ClusterEvent,
 )
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent, Tally

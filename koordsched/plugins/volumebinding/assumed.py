@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from koordsched.cluster.objects import HasMetadata, Store, Subscriber
+from koordsched.cluster.kinds import HasMetadata
+from koordsched.cluster.objects import Store, Subscriber
 
 T = TypeVar("T", bound=HasMetadata)
 

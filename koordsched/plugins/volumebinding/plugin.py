@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import (
+from koordsched.cluster.builtinkinds import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
@@ -16,6 +14,8 @@ from koordsched.cluster.objects import (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
 )
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState

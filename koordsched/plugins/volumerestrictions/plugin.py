@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from koordsched.cluster.builtinkinds import PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import NODE, PERSISTENT_VOLUME_CLAIM, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import PERSISTENT_VOLUME_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState

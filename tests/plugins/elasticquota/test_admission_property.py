@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.plugins.elasticquota.amounts import fits
+from koordsched.plugins.elasticquota.arithmetic.amounts import fits
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World
 

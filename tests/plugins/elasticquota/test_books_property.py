@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.plugins.elasticquota.amounts import parse, to_units
+from koordsched.plugins.elasticquota.arithmetic.amounts import parse, to_units
 from koordsched.plugins.elasticquota.definitions import read
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.reference import DEFAULT, Counted, Declared, Reference

@@ -10,9 +10,9 @@ import pytest
 
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
+from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute
 from koordsched.plugins.elasticquota.room import ROOM
-from koordsched.plugins.elasticquota.runtime import Stake, redistribute
 from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.elasticquota.objects import node, pod, quota
@@ -608,7 +608,7 @@ def test_elasticquota_case_32_hints(checks_parents):
 
 def test_every_case_of_the_spec_is_a_test():
     """Those about controllers and webhooks are beside the tests of these."""
-    tests = Path(__file__).parents[2].glob("*/elasticquota/test_*.py")
+    tests = Path(__file__).parent.rglob("test_*.py")
     found = {
         int(number) for path in tests for number in re.findall(r"def test_elasticquota_case_(\d+)_", path.read_text())
     }

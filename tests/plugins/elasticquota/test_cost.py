@@ -12,8 +12,8 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import choose
-from koordsched.plugins import IN_TREE
-from koordsched.plugins.elasticquota import tree as tree_module
+from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.elasticquota.arithmetic import tree as tree_module
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, configuration
@@ -42,7 +42,7 @@ class Engine:
     """A cluster, and the scheduling cycle on it."""
 
     def __init__(self, configured, objects):
-        resolved = config.resolve(config.load(json.dumps(configured)))
+        resolved = config.resolve(config.load(json.dumps(configured), catalog=CATALOG), catalog=CATALOG)
         self.rng = Random(1)
         self.offline = OfflineScheduler(resolved, IN_TREE, objects, clock=StoppedClock(), rng=self.rng)
         self.profile = self.offline.profiles["default-scheduler"]

@@ -7,7 +7,7 @@ import pytest
 
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.framework.interface import CycleState
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.framework.status import PASS

@@ -6,7 +6,7 @@ import pytest
 
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.plugins.elasticquota import preemption
 from koordsched.plugins.elasticquota.members import is_preemptible

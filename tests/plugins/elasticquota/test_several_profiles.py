@@ -7,7 +7,7 @@ import pytest
 
 from koordsched import config
 from koordsched.framework.interface import CycleState
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import amounts, configuration
@@ -21,9 +21,9 @@ def two(first, second):
         {**configuration(args)["profiles"][0], "schedulerName": name}
         for name, args in (("one", first), ("two", second))
     ]
-    resolved = config.resolve(config.load(json.dumps(document)))
+    resolved = config.resolve(config.load(json.dumps(document), catalog=CATALOG), catalog=CATALOG)
     scheduler = OfflineScheduler(resolved, IN_TREE, (), clock=StoppedClock(), rng=Random(1))
-    return scheduler, config.warnings(resolved, config.IN_TREE, IN_TREE.keys())
+    return scheduler, config.warnings(resolved, CATALOG, IN_TREE.keys())
 
 
 def admit(scheduler, name, size, profile):

@@ -6,11 +6,11 @@ from random import Random
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.cluster.objects import ELASTIC_QUOTAS
 from koordsched.engine.explain import explain
 from koordsched.framework.interface import CycleState
-from koordsched.plugins import IN_TREE
-from koordsched.plugins.elasticquota.amounts import parse, texts
+from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.elasticquota.arithmetic.amounts import parse, texts
+from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.harness import StoppedClock
 
@@ -49,7 +49,7 @@ class World:
     def __init__(self, *objects, args=None, gates=(), post_filter=None):
         features = config.FeatureGates.parse([f"{gate}=true" for gate in gates])
         text = json.dumps(configuration(args, post_filter))
-        resolved = config.resolve(config.load(text, gates=features), gates=features)
+        resolved = config.resolve(config.load(text, catalog=CATALOG, gates=features), catalog=CATALOG, gates=features)
         self.clock = Clock()
         self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=self.clock, rng=Random(1))
         self.cluster = self.offline.cluster

@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordsched.framework.interface import CycleState
+from koordsched.plugins import KINDS
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes
 from koordsched.plugins.volumerestrictions.disks import DisksInUse
 from koordsched.plugins.volumerestrictions.plugin import ClaimsInUse
-from koordsched.scheduling.offline import OTHER_KINDS
 from tests.plugins.harness import Bench
 from tests.reference.plugins import REGISTRY
 from tests.reference.randomvolumes import RandomVolumes
@@ -48,7 +48,7 @@ class History:
         elif key[0] == "Pod":
             cluster.remove_pod(meta["uid"])
         else:
-            store = cluster.objects.of(OTHER_KINDS[item["apiVersion"], item["kind"]])
+            store = cluster.objects.of(KINDS[item["apiVersion"], item["kind"]])
             store.delete(meta.get("namespace", ""), meta["name"])
 
     def step(self):

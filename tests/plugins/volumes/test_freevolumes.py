@@ -7,7 +7,7 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.selectors import compile_selector
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
-from koordsched.cluster.objects import PERSISTENT_VOLUMES
+from koordsched.cluster.builtinkinds import PERSISTENT_VOLUMES
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.assumed import Assumed
 from koordsched.plugins.volumebinding.claims import Demand

@@ -15,8 +15,8 @@ from koordsched.cluster.events import (
     VOLUME_ATTACHMENT,
     ActionType,
 )
+from koordsched.plugins import KINDS
 from koordsched.queue.hints import ByKey, QueueingHint
-from koordsched.scheduling.offline import OTHER_KINDS
 from tests.plugins.harness import Bench
 from tests.plugins.volumes.objects import (
     REGION,
@@ -42,7 +42,7 @@ LABEL = ActionType.UPDATE_NODE_LABEL
 def typed(bench, resource, item):
     if item is None or resource == NODE:
         return item
-    return bench.pod(item) if resource == POD else convert(item, OTHER_KINDS[item["apiVersion"], item["kind"]].type)
+    return bench.pod(item) if resource == POD else convert(item, KINDS[item["apiVersion"], item["kind"]].type)
 
 
 def ask(plugin, resource, action, waiting, old, new):

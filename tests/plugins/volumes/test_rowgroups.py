@@ -8,8 +8,9 @@ import pytest
 from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from koordsched.api.decoding import convert
 from koordsched.api.storage import CSIStorageCapacity
+from koordsched.cluster.builtinkinds import CSI_STORAGE_CAPACITIES
 from koordsched.cluster.nodetable import NodeTable
-from koordsched.cluster.objects import CSI_STORAGE_CAPACITIES, Objects
+from koordsched.cluster.objects import Objects
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.plugins.volumebinding.capacity import NOTHING, StorageCapacities
 from koordsched.plugins.volumebinding.rowgroups import RowGroups

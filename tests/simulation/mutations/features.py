@@ -2,13 +2,13 @@
 
 from unittest.mock import patch
 
-from koordsched.controllers.elasticquota.status import StatusWriter
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.refusals import Refusals
 from koordsched.framework.permit import WaitingPod
 from koordsched.framework.status import SUCCESS
-from koordsched.plugins.elasticquota import accounting
+from koordsched.plugins.elasticquota.arithmetic import accounting
 from koordsched.plugins.elasticquota.books import QuotaBooks
+from koordsched.plugins.elasticquota.controller.status import StatusWriter
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.plugins.nodevolumelimits.plugin import NodeVolumeLimits
 from koordsched.plugins.volumebinding.assumedvolumes import VolumeAssumptions

@@ -9,7 +9,7 @@ import numpy as np
 from koordsched.api.meta import LabelSelector
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.api.selectors import Selector, SelectorError, compile_selector
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.matching.lookup import Lookup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordsched.cluster.objects import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.state import ClusterState
 
 

@@ -1,0 +1,80 @@
+"""The commands that plugins declare: each shows a report of a running scheduler, or on the objects in files."""
+
+from __future__ import annotations
+
+import json
+from inspect import cleandoc
+from typing import Any
+
+import click
+
+from koordsched import config
+from koordsched.cli.endpoint import Endpoint, EndpointError
+from koordsched.cli.objectfiles import InputError
+from koordsched.cli.offline import load_config, prepare
+from koordsched.cli.output import console, fail, output_option, print_blocks, print_json
+from koordsched.cli.state_options import State, state_options
+from koordsched.config.wire import API_VERSION, KIND
+from koordsched.framework.declaration import Declaration, View
+from koordsched.plugins import CATALOG, DECLARED
+
+
+def view_commands() -> dict[str, click.Command]:
+    """The groups of commands by name."""
+    groups: dict[str, click.Command] = {}
+    for declared in DECLARED:
+        for view in declared.views:
+            group = groups.setdefault(view.group, click.Group(view.group, help=view.group_help))
+            assert isinstance(group, click.Group)
+            group.add_command(_command(declared, view))
+    return groups
+
+
+def _command(declared: Declaration, view: View) -> click.Command:
+    @click.command(view.name, help=cleandoc(view.help))
+    @state_options
+    @output_option
+    def command(state: State, output: str) -> None:
+        notes: list[str] = []
+        try:
+            answer = (
+                _offline(declared, view, state, notes) if state.filenames else _asked(declared, view, state.endpoint())
+            )
+        except (InputError, EndpointError) as error:
+            fail(error)
+        if output == "json":
+            print_json(answer)
+            return
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        print_blocks(console(), view.show(answer))
+
+    return command
+
+
+def _asked(declared: Declaration, view: View, endpoint: Endpoint) -> Any:
+    """What the running scheduler says. Raises EndpointError."""
+    try:
+        return endpoint.ask(view.page, {}, view.type, view.title)
+    except EndpointError as error:
+        if ": 404 " in str(error):
+            raise EndpointError(f"{endpoint.server}: no profile of this scheduler enables {declared.name}") from error
+        raise
+
+
+def _offline(declared: Declaration, view: View, state: State, notes: list[str]) -> Any:
+    """The report on the objects in files as the scheduler would make it. Raises InputError."""
+    if state.config_file is None:
+        # The default configuration lacks the plugin.
+        enabled = {"plugins": {"multiPoint": {"enabled": [{"name": declared.name}]}}}
+        text = json.dumps({"apiVersion": API_VERSION, "kind": KIND, "profiles": [enabled]})
+        resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
+    else:
+        resolved, warnings = load_config(state.config_file)
+        notes += warnings
+    offline = prepare(state.objects(), resolved)
+    plugin = declared.plugin_in(offline.scheduler.profiles)
+    if plugin is None:
+        raise InputError(f"{state.config_file}: no profile enables {declared.name}")
+    notes += offline.notes
+    return view.report(plugin)

@@ -1,0 +1,76 @@
+"""What a plugin declares of itself: all that configuration, scheduler, endpoints and commands have to know of it.
+
+A plugin that is one folder has its `Declaration` in the folder's `__init__`; `koordsched.plugins.DECLARED` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from koordsched.config.catalog import PluginEntry
+from koordsched.framework.controller import ControllerFactory
+from koordsched.framework.display import Line, Table
+from koordsched.framework.interface import Plugin
+from koordsched.framework.profile import PluginFactory, Profile
+
+
+class NotFound(LookupError):
+    """A page has no answer for these parameters; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A path at which the scheduler's HTTP server shows something of the plugin, as JSON.
+
+    `path` may have parameters, `{name}`. `answer(plugin, parameters)` gets those of the path and the query. It returns
+    what is to be shown; or a generator that returns it, which runs step by step while the scheduler goes on. It may
+    raise NotFound.
+    """
+
+    path: str
+    answer: Callable[[Any, Mapping[str, str]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A command, `koordsched <group> <name>`, that shows a report: of a running scheduler, or on objects in files.
+
+    `page`: where a running scheduler has the report, as JSON of `type`. `report(plugin)` makes it; `show` says how it
+    looks. `title` completes "the answer is not ...".
+    """
+
+    group: str
+    group_help: str
+    name: str
+    help: str
+    title: str
+    page: str
+    type: type[Any]
+    report: Callable[[Any], Any]
+    show: Callable[[Any], Iterable[Line | Table]]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A plugin. `entry`: its extension points and arguments.
+
+    `controller` builds what runs for it beside scheduling. `show_refusal` shows what its `explain_refusal` returned,
+    given as JSON values; it raises msgspec.ValidationError for values of another version. `updates_when_read`: its
+    state is brought up to date when it is read, which its controller does at times that a replay does not know.
+    """
+
+    name: str
+    factory: PluginFactory
+    entry: PluginEntry
+    controller: ControllerFactory | None = None
+    pages: tuple[Page, ...] = ()
+    views: tuple[View, ...] = ()
+    show_refusal: Callable[[Any], Iterable[Line | Table]] | None = None
+    updates_when_read: bool = False
+
+    def plugin_in(self, profiles: Mapping[str, Profile]) -> Plugin | None:
+        """The plugin as the first profile runs it that enables it."""
+        found = (profile.plugins.get(self.name) for profile in profiles.values())
+        return next((plugin for plugin in found if plugin is not None), None)

@@ -1,0 +1,316 @@
+"""A quota and its place in a tree. What changes its numbers is in `accounting`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, larger, to_units, unit
+
+if TYPE_CHECKING:
+    from koordsched.plugins.elasticquota.arithmetic.tree import QuotaTree
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What is declared of a quota, readable and with nothing missing.
+
+    `parent`: a name, "" for the root of the tree. `total`: what a tree has to give, on the root quota of a tree of
+    its own. `binary`: resources whose max is written in powers of 1024.
+    """
+
+    name: str
+    max: Amounts
+    min: Amounts
+    weight: Amounts
+    parent: str = ""
+    tree_id: str = ""
+    is_parent: bool = False
+    lent: bool = True
+    is_root: bool = False
+    total: Amounts | None = None
+    ignore_default_tree: bool = False
+    binary: frozenset[str] = frozenset()
+
+
+class Quota:
+    """A node of a quota tree; all amounts in nano-units. Read only for everybody outside of this computation.
+
+    `self_*` is of pods attached directly, the others of those below, too (spec 3.1, 3.3). `takes_part`: shares what
+    its parent has with its siblings; root, default and system quotas do not.
+    """
+
+    __slots__ = (
+        "_allocated",
+        "_guaranteed",
+        "_limit",
+        "_lineage",
+        "_non_preemptible_request",
+        "_non_preemptible_used",
+        "_ordered",
+        "_requested",
+        "_room",
+        "_room_epoch",
+        "_self_non_preemptible_request",
+        "_self_non_preemptible_used",
+        "_self_request",
+        "_self_used",
+        "_used",
+        "apart",
+        "binary",
+        "children",
+        "contended",
+        "fresh",
+        "is_parent",
+        "is_tree_root",
+        "lent",
+        "max",
+        "max_names",
+        "min",
+        "name",
+        "over",
+        "parent",
+        "shares",
+        "takes_part",
+        "tree",
+        "weight",
+    )
+
+    def __init__(self, name: str, tree: QuotaTree, *, takes_part: bool = True) -> None:
+        self.name = name
+        self.tree = tree
+        self.takes_part = takes_part
+        self.parent: Quota | None = None
+        self.children: dict[str, Quota] = {}
+        self._ordered: list[Quota] | None = None
+        self._lineage: tuple[Quota, ...] | None = None
+        # Declared.
+        self.max: Amounts = EMPTY
+        self.max_names: frozenset[str] = frozenset()
+        """The resources that are counted: those that max names."""
+        self.min: Amounts = EMPTY
+        self.weight: Amounts = EMPTY
+        self.lent = True
+        self.is_parent = False
+        self.is_tree_root = False
+        self.binary: frozenset[str] = frozenset()
+        # Counted, as far as the tree is settled; `accounting` changes these, everybody else reads the properties.
+        self._self_request: Amounts = {}
+        self._self_used: Amounts = {}
+        self._self_non_preemptible_request: Amounts = {}
+        self._self_non_preemptible_used: Amounts = {}
+        self._non_preemptible_request: Amounts = {}
+        self._non_preemptible_used: Amounts = {}
+        self._allocated: Amounts = {}
+        self._guaranteed: Amounts = {}
+        self._used: Amounts = self._self_used
+        """As long as it has no children, the same dict; so is the next."""
+        self._requested: Amounts = self._self_request
+        """What its pods and its children request, as far as the max of each child lets it through."""
+        self.apart: Amounts = self._self_request
+        """What of that is not from children that take part."""
+        self.over = 0
+        """In how many resources that is more than max."""
+        self._room: Amounts | None = None
+        """By how much requests may grow without a quota getting less, and when that was so; `QuotaTree` keeps it."""
+        self._room_epoch = -1
+        # Worked out, where the quotas are not all satisfied; holds while fresh.
+        self.fresh = False
+        """If not, nothing below is fresh either."""
+        self.contended = False
+        """Whether its children could not all have what they want."""
+        self.shares: Amounts = {}
+        """What it may use, in steps of runtime arithmetic (`amounts.unit`)."""
+        self._limit: Amounts | None = None
+
+    # --- numbers --------------------------------------------------------------------------------------
+
+    @property
+    def is_root(self) -> bool:
+        """The abstract root of a tree."""
+        return self is self.tree.root
+
+    @property
+    def child_request(self) -> Amounts:
+        """What its pods and children request, before min counts; not told of a root."""
+        if self.is_root:
+            return EMPTY
+        self.tree.settle()
+        return self._requested
+
+    @property
+    def request(self) -> Amounts:
+        """What it requests: a quota that does not lend requests at least its min."""
+        self.tree.settle()
+        return self._requested if self.lent or not self.takes_part else larger(self._requested, self.min)
+
+    @property
+    def limited(self) -> Amounts:
+        """The request as far as max allows, which is what the parent sees; without zero entries."""
+        found = {name: self.limited_in(name) for name in self.request}
+        return {name: amount for name, amount in found.items() if amount}
+
+    def limited_in(self, name: str) -> int:
+        """`limited` in one resource, in a settled tree."""
+        amount = self._requested.get(name, 0)
+        if not self.lent and self.takes_part:
+            amount = max(amount, self.min.get(name, 0))
+        bound = self.max.get(name)
+        return amount if bound is None or amount < bound else bound
+
+    def wants(self, name: str) -> int:
+        """What it asks of its parent, in steps of runtime arithmetic, in a settled tree."""
+        want = to_units(name, self.limited_in(name))
+        if self.tree.guarantees:
+            want = max(want, to_units(name, self._guaranteed.get(name, 0)))
+        return want
+
+    @property
+    def used(self) -> Amounts:
+        """What its pods with a node, and those of the quotas below, request."""
+        self.tree.settle()
+        return self._used
+
+    @property
+    def self_request(self) -> Amounts:
+        """What its own pods request."""
+        self.tree.settle()
+        return self._self_request
+
+    @property
+    def self_used(self) -> Amounts:
+        """What its own pods with a node request."""
+        self.tree.settle()
+        return self._self_used
+
+    @property
+    def non_preemptible_request(self) -> Amounts:
+        """`request` of pods that must not be preempted; never floored or capped."""
+        self.tree.settle()
+        return self._non_preemptible_request
+
+    @property
+    def non_preemptible_used(self) -> Amounts:
+        """`used` of pods that must not be preempted."""
+        self.tree.settle()
+        return self._non_preemptible_used
+
+    @property
+    def self_non_preemptible_request(self) -> Amounts:
+        """What its own pods that must not be preempted request."""
+        self.tree.settle()
+        return self._self_non_preemptible_request
+
+    @property
+    def self_non_preemptible_used(self) -> Amounts:
+        """What its own pods with a node that must not be preempted request."""
+        self.tree.settle()
+        return self._self_non_preemptible_used
+
+    @property
+    def allocated(self) -> Amounts:
+        """What its pods use and its children guarantee; empty without gate ElasticQuotaGuaranteeUsage."""
+        self.tree.settle()
+        return self._allocated
+
+    @property
+    def guaranteed(self) -> Amounts:
+        """The larger of that and min; empty without gate ElasticQuotaGuaranteeUsage."""
+        self.tree.settle()
+        return self._guaranteed
+
+    @property
+    def runtime(self) -> Amounts:
+        """What it may use now; {} where nothing is computed (root, default, system)."""
+        if not self.takes_part:
+            return EMPTY
+        self.tree.settle()
+        return {name: units * unit(name) for name, units in self.tree.shares_of(self).items()}
+
+    @property
+    def limit(self) -> Amounts:
+        """The runtime, which is what usage is held against, at less cost.
+
+        Also in resources that max does not name and those beside it share: there it is zero unless a quota below
+        requests some.
+        """
+        if not self.takes_part:
+            return EMPTY
+        tree = self.tree
+        tree.settle()
+        if tree.is_calm_for(self):
+            return {name: self.limited_in(name) for name in tree.names_below(self.parent)}
+        if not self.fresh or tree.unmarked or self._limit is None:
+            self._limit = {name: units * unit(name) for name, units in tree.shares_of(self).items()}
+        return self._limit
+
+    @property
+    def scaled_min(self) -> Amounts:
+        """Min as far as the parent can honour it (spec 3.5)."""
+        self.tree.settle()
+        return self.tree.scaled_min(self) if self.takes_part else self.min
+
+    # --- place ----------------------------------------------------------------------------------------
+
+    @property
+    def lineage(self) -> tuple[Quota, ...]:
+        """From itself up to the root of its tree, that included."""
+        found = self._lineage
+        if found is None:
+            above = self.parent.lineage if self.parent is not None else ()
+            found = self._lineage = (self, *above)
+        return found
+
+    def ancestors(self) -> tuple[Quota, ...]:
+        """From the parent up, without the root."""
+        return self.lineage[1:-1]
+
+    def path(self) -> list[Quota]:
+        """From the topmost quota below the root down to this one."""
+        return [*reversed(self.ancestors()), self]
+
+    @property
+    def ordered_children(self) -> list[Quota]:
+        """The children that take part, by name."""
+        if self._ordered is None:
+            self._ordered = [child for _, child in sorted(self.children.items()) if child.takes_part]
+        return self._ordered
+
+    def forget_order(self) -> None:
+        """The children are not the same any more."""
+        self._ordered = None
+
+    def moved(self) -> None:
+        """Its place is another one, and with it that of all below."""
+        stack = [self]
+        while stack:
+            quota = stack.pop()
+            quota._lineage = None
+            quota._room_epoch = -1
+            stack.extend(quota.children.values())
+
+    # --- what holds -----------------------------------------------------------------------------------
+
+    def mark_stale(self) -> None:
+        """What was worked out for this quota and all below it does not hold any more."""
+        if not self.fresh:
+            return
+        stack = [self]
+        while stack:
+            quota = stack.pop()
+            quota.fresh = False
+            quota._limit = None
+            stack.extend(child for child in quota.children.values() if child.fresh)
+
+    def mark_children_stale(self) -> None:
+        """What its children may use is to be worked out anew."""
+        self.tree.shifted = True
+        for child in self.children.values():
+            child.mark_stale()
+
+    def asked_by_children(self, name: str) -> int:
+        """What its children that take part request together, as far as the max of each allows, in a settled tree."""
+        return self._requested.get(name, 0) - self.apart.get(name, 0)
+
+    def __repr__(self) -> str:
+        return f"Quota({self.name})"

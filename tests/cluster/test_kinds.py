@@ -1,0 +1,34 @@
+"""Kinds: where their objects are, and that each is defined once."""
+
+import pytest
+
+from koordsched.api import apps, core
+from koordsched.cluster.builtinkinds import NODES, REPLICA_SETS, SERVICES
+from koordsched.cluster.kinds import Kind, kind_at
+
+
+@pytest.mark.parametrize(
+    "kind, group, path, one",
+    [
+        (SERVICES, "", "/api/v1/services", "/api/v1/namespaces/a/services/b"),
+        (REPLICA_SETS, "apps", "/apis/apps/v1/replicasets", "/apis/apps/v1/namespaces/a/replicasets/b"),
+        (NODES, "", "/api/v1/nodes", "/api/v1/nodes/b"),
+    ],
+)
+def test_paths(kind, group, path, one):
+    assert (kind.group, kind.path, kind.object_path("a" if kind.namespaced else "", "b")) == (group, path, one)
+    assert kind_at(path) is kind
+
+
+def test_names():
+    assert (REPLICA_SETS.api_version, REPLICA_SETS.name, REPLICA_SETS.type) == (
+        "apps/v1",
+        "ReplicaSet",
+        apps.ReplicaSet,
+    )
+
+
+def test_a_kind_is_defined_once():
+    with pytest.raises(ValueError, match="/api/v1/services is defined twice"):
+        Kind("v1", "services", core.Service)
+    assert kind_at("/api/v1/services") is SERVICES
