@@ -126,17 +126,17 @@ def test_the_watchdog_reports_a_stall_once_then_as_it_doubles() -> None:
 
 def test_the_thread_sees_a_real_stall() -> None:
     reported = threading.Event()
-    stacks: list[str] = []
 
     def report(seconds: float, stack: str) -> None:
-        stacks.append(stack)
-        reported.set()
+        # A busy machine may stall the loop before.
+        if "in hang" in stack:
+            reported.set()
 
     def hang() -> None:
         assert reported.wait(30)
 
     async def main() -> None:
-        monitor = LoopMonitor(time.monotonic, time.thread_time, interval=0.005)
+        monitor = LoopMonitor(time.monotonic, lambda: 0.0, interval=0.005)
         task = asyncio.create_task(monitor.run())
         await asyncio.sleep(0)
         watchdog = Watchdog(monitor, time.monotonic, threshold=0.05, report=report)
@@ -146,7 +146,6 @@ def test_the_thread_sees_a_real_stall() -> None:
         task.cancel()
 
     asyncio.run(main())
-    assert "in hang" in stacks[0]
 
 
 def test_the_stack_of_a_thread_that_is_gone() -> None:

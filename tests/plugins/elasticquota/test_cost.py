@@ -78,6 +78,7 @@ class Engine:
         return spent / len(pods)
 
 
+@pytest.mark.slow
 def test_quota_checks_cost_a_fraction_of_a_cycle():
     quotas, leaves = quota_tree()
     without = {key: value for key, value in configuration().items() if key != "profiles"}
