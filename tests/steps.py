@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Steps:
-    """`count`: lines of Python that ran, each round of a loop anew. What runs inside C (NumPy, sorting) counts as one."""
+    """`count`: lines of Python that ran, each round of a loop anew. What runs inside C counts as one."""
 
     def __init__(self) -> None:
         self.count = 0
