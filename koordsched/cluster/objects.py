@@ -58,6 +58,9 @@ class Kind(Generic[T]):
         return f"Kind({self.path})"
 
 
+NODES = Kind("api/v1", "nodes", core.Node, events.NODE, namespaced=False)
+"""To name the kind; nodes are in the node table, not in a store."""
+
 NAMESPACES = Kind("api/v1", "namespaces", core.Namespace, None, namespaced=False)
 SERVICES = Kind("api/v1", "services", core.Service, None)
 REPLICATION_CONTROLLERS = Kind("api/v1", "replicationcontrollers", core.ReplicationController, None)

@@ -34,9 +34,10 @@ from koordsched.queue.nominator import NOOP, override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
-from koordsched.scheduling.failure import FailureHandler, Voice
+from koordsched.scheduling.failure import FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class ExtendedCycle(SchedulingCycle):
         queue: SchedulingQueue[Pod],
         profiles: Mapping[str, Profile],
         failures: FailureHandler,
-        voice: Voice,
+        reporter: Reporter,
         metrics: Metrics,
         decisions: Decisions,
         waiting: WaitingPods,
@@ -67,7 +68,9 @@ class ExtendedCycle(SchedulingCycle):
         inbox: Inbox,
         recorder: Recorder = NOT_RECORDING,
     ) -> None:
-        super().__init__(cluster, queue, profiles, failures, voice, metrics, decisions, waiting, clock, rng, recorder)
+        super().__init__(
+            cluster, queue, profiles, failures, reporter, metrics, decisions, waiting, clock, rng, recorder
+        )
         self._extenders = extenders
         self._inbox = inbox
         # One table of reasons serves all profiles.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from koordsched.framework.filtering import Filtering
 
 T = TypeVar("T", bound=HasMetadata)
+
+
+NORMAL = "Normal"
+WARNING = "Warning"
 
 
 class WriteFailed(Exception):
@@ -44,6 +49,29 @@ class Evictions(Protocol):
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
+
+
+class EventRecorder(Protocol):
+    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks.
+
+    An event that repeats all but the message of an earlier one becomes part of a series, which keeps its first message.
+    """
+
+    def event(
+        self,
+        kind: Kind[Any],
+        meta: ObjectMeta,
+        event_type: str,
+        reason: str,
+        message: str,
+        *,
+        action: str = "Scheduling",
+        once: bool = False,
+    ) -> None:
+        """An event on any object, custom ones included. `once`: never part of a series."""
+
+    def pod_event(self, pod: Pod, event_type: str, reason: str, message: str, *, action: str = "Scheduling") -> None:
+        """An event on a pod, in the name of its profile."""
 
 
 class Clock(Protocol):

@@ -43,12 +43,12 @@ from koordsched.journal.records import (
     Upsert,
 )
 from koordsched.journal.repeating import Repeater
-from koordsched.journal.silence import Silence
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.offline import OTHER_KINDS
 from koordsched.scheduling.recording import Recorder
+from koordsched.scheduling.reporter import NoReporter
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class World:
             fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             recorder=recorder,
-            voice=Silence(),
+            reporter=NoReporter(),
             launch=_leave,
         )
         self._sinks = self.scheduler.watches.sinks

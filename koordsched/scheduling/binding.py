@@ -19,9 +19,10 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.waitnotices import WaitNotices
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class BindingCycle:
         queue: SchedulingQueue[Pod],
         waiting: WaitingPods,
         failures: FailureHandler,
-        voice: Voice,
+        reporter: Reporter,
         notices: WaitNotices,
         metrics: Metrics,
         clock: Callable[[], float],
@@ -60,7 +61,7 @@ class BindingCycle:
         self._queue = queue
         self._waiting = waiting
         self._failures = failures
-        self._voice = voice
+        self._reporter = reporter
         self._notices = notices
         self._metrics = metrics
         self._clock = clock
@@ -165,7 +166,7 @@ class BindingCycle:
             return
         queued = placement.queued
         self._recorder.bound(pod.uid)
-        self._voice.scheduled(pod, placement.node)
+        self._reporter.scheduled(pod, placement.node)
         self._metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
         self._metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
@@ -183,7 +184,7 @@ class BindingCycle:
                 return _named(flight, f'running PreBindPreFlight "{pre_bind.name}"')
         if (work or placement.waits) and pod.nominated_node != node:
             # Others can see where it is going while it takes its time.
-            self._voice.nominate(pod, node)
+            self._reporter.nominate(pod, node)
         if placement.waits:
             status = await self._wait_on_permit(placement)
             if not status.ok:

@@ -27,9 +27,10 @@ from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class SchedulingCycle:
         queue: SchedulingQueue[Pod],
         profiles: Mapping[str, Profile],
         failures: FailureHandler,
-        voice: Voice,
+        reporter: Reporter,
         metrics: Metrics,
         decisions: Decisions,
         waiting: WaitingPods,
@@ -94,7 +95,7 @@ class SchedulingCycle:
         self._queue = queue
         self._profiles = profiles
         self._failures = failures
-        self._voice = voice
+        self._reporter = reporter
         self._metrics = metrics
         self._decisions = decisions
         self._waiting = waiting
@@ -126,7 +127,7 @@ class SchedulingCycle:
     def _is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been seen to."""
         if pod.deleting:
-            self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self._reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
         elif pod.uid not in self._cluster.assigned:
             return True
         self._queue.done(pod.uid)

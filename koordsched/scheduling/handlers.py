@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Protocol
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
 from koordsched.client.sink import ObjectKey
+from koordsched.cluster.objects import NODES
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.podevents import (
     ASSIGNED_ADD,
@@ -26,32 +26,21 @@ from koordsched.cluster.podevents import (
     pod_events,
 )
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import WARNING
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.pending import PendingPods
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
-
-
-class Complaints(Protocol):
-    """Tells the owner of an object what is wrong with it."""
-
-    def pod(self, pod: core.Pod, message: str) -> None:
-        """The pod cannot be understood, hence not scheduled."""
-
-    def node(self, node: core.Node, message: str) -> None:
-        """Something of the node cannot be understood and counts as zero."""
-
-    def gone(self, uid: str) -> None:
-        """A pending pod is gone or got a node: nothing more to tell about its waiting."""
 
 
 class NodeHandler:
     """Nodes come, change and go."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue[Pod], complaints: Complaints) -> None:
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue[Pod], reporter: Reporter) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._complaints = complaints
+        self._reporter = reporter
 
     def upsert(self, node: core.Node) -> None:
         """A node was added or changed; a heartbeat moves nothing."""
@@ -64,7 +53,8 @@ class NodeHandler:
         changed, is_new = self._cluster.upsert_node(node)
         row = table.row_of[node.metadata.name]
         if table.problems[row] and table.problems[row] != problems:
-            self._complaints.node(node, "; ".join(table.problems[row]))
+            text = f"counted as zero: {'; '.join(table.problems[row])}"
+            self._reporter.event(NODES, node.metadata, WARNING, "InvalidNodeStatus", text, once=True)
         if is_new:
             self._queue.move_all(NODE_ADD, None, table.nodes[row])
         else:
@@ -100,14 +90,14 @@ class PodHandler:
         cluster: ClusterState,
         queue: SchedulingQueue[Pod],
         pending: PendingPods,
-        complaints: Complaints,
+        reporter: Reporter,
         profiles: Collection[str],
         reject_waiting: Callable[[str], bool],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._pending = pending
-        self._complaints = complaints
+        self._reporter = reporter
         self._profiles = frozenset(profiles)
         self._reject_waiting = reject_waiting
         self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
@@ -157,7 +147,7 @@ class PodHandler:
         self._cluster.pod_gone(uid)
         assumed = self._cluster.is_assumed(uid)
         if pending is not None:
-            self._complaints.gone(uid)
+            self._reporter.gone(uid)
             nominated = self._queue.nominator.node_of(uid)
             self._queue.delete(pending)
             if assumed:
@@ -206,7 +196,7 @@ class PodHandler:
         self._foreign.pop(pod.uid, None)
         waiting = self._pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
-            self._complaints.gone(pod.uid)
+            self._reporter.gone(pod.uid)
             self._queue.delete(waiting)
         was_assumed = self._cluster.is_assumed(pod.uid)
         before = self._cluster.set_pod(pod)
@@ -257,7 +247,7 @@ class PodHandler:
         refusal = (ObjectKey(meta.namespace, meta.name, meta.uid), problem)
         if self._unreadable.get(meta.uid) != refusal:
             self._unreadable[meta.uid] = refusal
-            self._complaints.pod(wire, problem)
+            self._reporter.invalid_pod(wire, problem)
 
 
 def is_same_version(a: ObjectMeta, b: ObjectMeta) -> bool:

@@ -51,9 +51,9 @@ from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.queueprofile import queue_profile
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter, UserReporter
 from koordsched.scheduling.timing import HintTimes
 from koordsched.scheduling.unreadable import Unreadable
-from koordsched.scheduling.voice import Speaker, UserVoice
 from koordsched.scheduling.waitnotices import WaitNotices
 from koordsched.scheduling.watching import Watches
 
@@ -95,13 +95,13 @@ class Scheduler:
         controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
         recorder: Recorder = NOT_RECORDING,
-        voice: Speaker | None = None,
+        reporter: Reporter | None = None,
         launch: Launch | None = None,
     ) -> None:
         """`own_pod`: namespace and name of the pod this runs in, if any. `controllers`: by the plugin that needs them;
         they run while `run` does. `fence` says whether we may act, for acts
-        that do not go through the lanes. `recorder` hears of every step. Whoever only repeats decisions gives
-        a `voice`, heard instead of events and pod status, and `launch`, which gets evictions to carry out.
+        that do not go through the lanes. `recorder` hears of every step. `reporter` and `launch`, which gets evictions
+        to carry out, replace those that write, for a scheduler that only repeats decisions.
 
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
         """
@@ -119,7 +119,9 @@ class Scheduler:
         )
         names = [profile.scheduler_name for profile in resolved.profiles]
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall, self._pending.by_uid)
-        self.voice: Speaker = voice or UserVoice({name: self.events.recorder(name) for name in names}, self._status)
+        self.reporter: Reporter = reporter or UserReporter(
+            {name: self.events.recorder(name) for name in names}, self._status
+        )
         self._recorder = recorder
         decisive = recorder.clock(clock)
 
@@ -139,9 +141,9 @@ class Scheduler:
             own_replicas=replicas,
             count=metrics.count,
         )
-        offered = ControllerHandle(self.cluster, ObjectWrites(lanes), self.voice, clock, metrics, replicas)
+        offered = ControllerHandle(self.cluster, ObjectWrites(lanes), self.reporter, clock, metrics, replicas)
         self._controllers = build_controllers(resolved, self.profiles, controllers, offered)
-        self._notices = WaitNotices(self.voice, clock.monotonic, self._pending.by_uid)
+        self._notices = WaitNotices(self.reporter, clock.monotonic, self._pending.by_uid)
         hint_times = HintTimes(metrics, clock.monotonic)
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
             {
@@ -157,9 +159,18 @@ class Scheduler:
         )
         nominations.queue = self.queue
         self.cluster.on_event(self.queue.move_all)
-        failures = self._failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
+        failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
-        parts = (self.cluster, self.queue, self.profiles, failures, self.voice, metrics, self.decisions, self.waiting)
+        parts = (
+            self.cluster,
+            self.queue,
+            self.profiles,
+            failures,
+            self.reporter,
+            metrics,
+            self.decisions,
+            self.waiting,
+        )
         self._extenders: Extenders | None = None
         inbox: Inbox | None = None
         shown: ExtenderObjects | None = None
@@ -189,7 +200,7 @@ class Scheduler:
             self.queue,
             self.waiting,
             failures,
-            self.voice,
+            self.reporter,
             self._notices,
             metrics,
             clock.monotonic,
@@ -202,7 +213,7 @@ class Scheduler:
             self.queue,
             self.waiting,
             self.writes,
-            self.voice,
+            self.reporter,
             metrics,
             clock,
             self.binding.cancel,
@@ -210,8 +221,10 @@ class Scheduler:
             recorder,
             launch,
         )
-        self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
-        self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
+        self.node_handler = NodeHandler(self.cluster, self.queue, self.reporter)
+        self.pod_handler = PodHandler(
+            self.cluster, self.queue, self._pending, self.reporter, names, self._reject_waiting
+        )
         self._progress = asyncio.Event()
         self.unreadable = Unreadable(self.cluster.objects, resolved.profiles, self.queue, recorder)
         self.watches = Watches(
@@ -235,7 +248,7 @@ class Scheduler:
         metrics.observe_queue(self.queue)
         metrics.observe_cluster(self.cluster)
         self.cluster.overcommitments.ignore(ignored_resources(resolved.profiles))
-        self._overcommitment = OvercommitmentReports(self.cluster, self.voice, metrics, clock.monotonic)
+        self._overcommitment = OvercommitmentReports(self.cluster, self.reporter, metrics, clock.monotonic)
 
     def pending_pods(self) -> list[Pod]:
         """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""

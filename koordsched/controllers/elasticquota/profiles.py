@@ -12,6 +12,7 @@ import msgspec
 import orjson
 
 from koordsched.api.core import Node, Quantities
+from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import NANO
 from koordsched.api.quota import (
     IS_ROOT,
@@ -26,9 +27,9 @@ from koordsched.api.quota import (
 from koordsched.api.selectors import SelectorError, compile_selector
 from koordsched.cluster.objects import ELASTIC_QUOTA_PROFILES, ELASTIC_QUOTAS, Store
 from koordsched.cluster.state import ClusterState
-from koordsched.controllers.controller import ObjectWrites, Voice
+from koordsched.controllers.controller import ObjectWrites
 from koordsched.controllers.elasticquota.builtins import API_VERSION
-from koordsched.framework.handle import WriteFailed
+from koordsched.framework.handle import WARNING, EventRecorder, WriteFailed
 from koordsched.plugins.elasticquota.amounts import Amounts, add_to, parse, texts, to_units, unit
 
 _log = logging.getLogger(__name__)
@@ -140,10 +141,10 @@ def is_unschedulable(node: Node) -> bool:
 class ProfileController:
     """Watches profiles and nodes, writes quotas."""
 
-    def __init__(self, cluster: ClusterState, writes: ObjectWrites, voice: Voice) -> None:
+    def __init__(self, cluster: ClusterState, writes: ObjectWrites, reporter: EventRecorder) -> None:
         self._cluster = cluster
         self._writes = writes
-        self._voice = voice
+        self._reporter = reporter
         self._profiles: Store[ElasticQuotaProfile] = cluster.objects.of(ELASTIC_QUOTA_PROFILES)
         self._quotas: Store[ElasticQuota] = cluster.objects.of(ELASTIC_QUOTAS)
         self._changed = asyncio.Event()
@@ -170,9 +171,7 @@ class ProfileController:
         try:
             capacity = await self._capacity(profile)
         except SelectorError as error:
-            self._voice.warn(
-                ELASTIC_QUOTA_PROFILES, meta, "InvalidNodeSelector", f"nodeSelector: {error}", repeats=True
-            )
+            self._warn(meta, "InvalidNodeSelector", f"nodeSelector: {error}")
             return True
         tree_id = meta.labels.get(TREE_ID)
         quota = self._quotas.get(meta.namespace, name)
@@ -189,9 +188,12 @@ class ProfileController:
         except WriteFailed as error:
             reason = "UpdateQuotaFailed" if doing == "update" else "CreateQuotaFailed"
             text = f"failed to {doing} quota, err: {error}"
-            self._voice.warn(ELASTIC_QUOTA_PROFILES, meta, reason, text, repeats=True)
+            self._warn(meta, reason, text)
             return False
         return True
+
+    def _warn(self, meta: ObjectMeta, reason: str, text: str) -> None:
+        self._reporter.event(ELASTIC_QUOTA_PROFILES, meta, WARNING, reason, text, action="Checking")
 
     async def _capacity(self, profile: ElasticQuotaProfile) -> Capacity:
         """Of the nodes that the profile selects. Raises SelectorError."""
