@@ -12,6 +12,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Clock, EventRecorder
 from koordsched.framework.interface import Plugin
+from koordsched.framework.profile import Profile
 from koordsched.observability.metric_registry import MetricRegistry
 
 
@@ -38,6 +39,8 @@ class ControllerHandle:
     clock: Clock
     metrics: MetricRegistry
     own_replicas: Container[Pod]
+    profiles: Mapping[str, Profile]
+    """By scheduler name."""
 
 
 class Controller(Protocol):

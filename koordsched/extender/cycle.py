@@ -215,6 +215,7 @@ class ExtendedCycle(SchedulingCycle):
         if profile.post_filters:
             self._metrics.preemption_attempts.value += 1
         outcome = await self._post_filters(cycle, profile, verdicts, interested)
+        profile.run_after_post_filter(cycle, verdicts.codes, outcome)
         text = "" if outcome.status.ok else outcome.status.message
         plugins, pending = rejecting_plugins(verdicts, reasons)
         message = clipped(fit_error(self._cluster.table.count, verdicts, reasons, text), MAX_MESSAGE)

@@ -12,6 +12,8 @@ from koordsched.framework.evaluation import Evaluations
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
+    AfterPostFilter,
+    BeforePreFilter,
     Bind,
     CycleState,
     Permit,
@@ -108,8 +110,17 @@ class Profile:
                 for plugin in self._any_of(spec, "score", (PodScore, ShapeScore))
             ),
         )
+        self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
+        self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
-        self.filtering = Filtering(self.chains, self.evaluations, handle.cluster, handle.nominations, handle.reasons)
+        self.filtering = Filtering(
+            self.chains,
+            self.evaluations,
+            handle.cluster,
+            handle.nominations,
+            handle.reasons,
+            self.before_pre_filter_plugins,
+        )
         handle.filtering = self.filtering
 
     def _any_of(self, spec: ProfileSpec, point: str, kinds: tuple[type[Plugin], ...]) -> tuple[Plugin, ...]:
@@ -135,6 +146,15 @@ class Profile:
         Who ends the chain decides on the nomination, otherwise the last that has a word on it. Without plugins there
         is nothing that a nomination could wait for. Source: core spec 3.6, step 8.
         """
+        return self.run_after_post_filter(cycle, codes, self._post_filter(cycle, codes))
+
+    def run_after_post_filter(self, cycle: CycleState, codes: Codes, result: PostFilterResult) -> PostFilterResult:
+        """AfterPostFilter, in order, on what came of PostFilter; returns that."""
+        for plugin in self.after_post_filter_plugins:
+            plugin.after_post_filter(cycle, cycle.pod, codes, result)
+        return result
+
+    def _post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
         texts: list[str] = []
         refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
@@ -176,3 +196,11 @@ class Profile:
             elif not status.ok:
                 return status.of(plugin.name, f'running Permit plugin "{plugin.name}"'), {}
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)
+
+    def run_post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:
+        """PostBind, in order; one that fails does not keep the others from theirs."""
+        for plugin in self.post_bind_plugins:
+            try:
+                plugin.post_bind(cycle, pod, node)
+            except Exception:
+                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.key)

@@ -181,7 +181,9 @@ class World:
         self.scheduler.queue.done(record.uid)
 
     def _bound(self, record: Bound) -> None:
-        self._placements.pop(record.uid, None)
+        placement = self._placements.pop(record.uid, None)
+        if placement is not None:
+            placement.profile.run_post_bind(placement.cycle, placement.pod, placement.node)
 
     def _undone(self, record: Undone) -> None:
         placement = self._placements.pop(record.uid, None)
@@ -220,7 +222,7 @@ class Replayed(World):
 
     def _timers(self, record: Timers) -> None:
         self._repeater.at(record.at)
-        self.scheduler.queue.timers.run()
+        self.scheduler.run_timers()
 
     def _attempt(self, record: Attempt) -> None:
         self._repeater.at(record.at)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from typing import Any
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import one_node_error
+from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import SUCCESS, Code, Status
@@ -31,6 +33,10 @@ BindFirst = Callable[[Pod, str], Awaitable[Status | None]]
 """Binds a pod to a node instead of the Bind plugins; None leaves it to them."""
 
 
+PatchMetadata = Callable[[Pod, Mapping[str, Any]], Awaitable[None]]
+"""Merges into the metadata of a pod. Raises WriteFailed."""
+
+
 class BindingCycle:
     """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
 
@@ -38,8 +44,8 @@ class BindingCycle:
     pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
     end all scheduling.
 
-    `displaced(uid)` hears of pods that lost their place. `bind_first` is asked before the Bind plugins; a placement is
-    undone through the inbox, if there is one.
+    `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
+    `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class BindingCycle:
         notices: WaitNotices,
         metrics: Metrics,
         clock: Callable[[], float],
+        patch_metadata: PatchMetadata,
         displaced: Callable[[str], None],
         bind_first: BindFirst | None = None,
         inbox: Inbox | None = None,
@@ -65,6 +72,7 @@ class BindingCycle:
         self._notices = notices
         self._metrics = metrics
         self._clock = clock
+        self._patch_metadata = patch_metadata
         self._displaced = displaced
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
@@ -170,8 +178,7 @@ class BindingCycle:
         self._metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
         self._metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
-        for plugin in profile.post_bind_plugins:
-            plugin.post_bind(placement.cycle, pod, placement.node)
+        profile.run_post_bind(placement.cycle, pod, placement.node)
 
     async def _steps(self, placement: AssumedPod) -> Status:
         cycle, pod, profile, node = placement.cycle, placement.pod, placement.profile, placement.node
@@ -193,10 +200,12 @@ class BindingCycle:
         self._queue.done(pod.uid)
         for pre_bind in work:
             began = self._clock()
-            status = await self._pre_bind(placement, pre_bind)
+            status = await self._prepare(placement, pre_bind.name, pre_bind.pre_bind(cycle, pod, node))
             self._metrics.extension_point("PreBind", profile.name, status.code.text).observe(self._clock() - began)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
+        if work and not (status := await self._patch(placement)).ok:
+            return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
         if self._bind_first is not None and (taken := await self._bind_first(pod, node)) is not None:
             return taken
         for bind in profile.bind_plugins:
@@ -208,13 +217,27 @@ class BindingCycle:
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"', bind.name)
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
-    async def _pre_bind(self, placement: AssumedPod, plugin: PreBind) -> Status:
+    async def _patch(self, placement: AssumedPod) -> Status:
+        """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already."""
+        pod = self._failures.newest(placement.pod) or placement.pod
+        changes = placement.cycle.patch.changes(pod.wire.metadata if pod.wire is not None else None)
+        return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes)) if changes else SUCCESS
+
+    async def _send(self, pod: Pod, metadata: Mapping[str, Any]) -> Status:
+        try:
+            await self._patch_metadata(pod, metadata)
+        except WriteFailed as error:
+            return Status(Code.ERROR, (str(error),))
+        return SUCCESS
+
+    async def _prepare(self, placement: AssumedPod, plugin: str, work: Coroutine[Any, Any, Status]) -> Status:
+        """Part of PreBind: what preemption and the end of the scheduler may cancel."""
         uid = placement.pod.uid
         placement.cycle.waiting_for_others = self._waits
-        task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
+        task = asyncio.ensure_future(work)
         self._pre_binding[uid] = task
-        message = f"placed on {placement.node}, plugin {plugin.name} prepares its binding"
-        self._notices.begin(placement.pod, plugin.name, "PreparingBinding", message)
+        message = f"placed on {placement.node}, plugin {plugin} prepares its binding"
+        self._notices.begin(placement.pod, plugin, "PreparingBinding", message)
         try:
             return await task
         except asyncio.CancelledError:
@@ -224,7 +247,7 @@ class BindingCycle:
             return Status(Code.ERROR, ("preempted by a pod of higher priority",))
         finally:
             self._pre_binding.pop(uid, None)
-            self._notices.end(placement.pod, plugin.name)
+            self._notices.end(placement.pod, plugin)
 
     def cancel(self, uid: str) -> bool:
         """Stops the binding of a pod that is in PreBind; False if it is not."""

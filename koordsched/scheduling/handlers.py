@@ -7,7 +7,7 @@ are reported where their owner looks and otherwise left alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from itertools import chain
 
 from koordsched.api import core
@@ -82,7 +82,7 @@ class PodHandler:
     """Pods come, change, get a node, and go.
 
     `profiles`: the scheduler names that are ours; `reject_waiting(uid)` refuses a pod that waits on Permit
-    and returns whether there was one.
+    and returns whether there was one. `virtual`: uids of the pods that are no Pod objects.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class PodHandler:
         reporter: Reporter,
         profiles: Collection[str],
         reject_waiting: Callable[[str], bool],
+        virtual: Container[str],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -100,6 +101,7 @@ class PodHandler:
         self._reporter = reporter
         self._profiles = frozenset(profiles)
         self._reject_waiting = reject_waiting
+        self._virtual = virtual
         self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
         """uid -> what is wrong with a pending pod that cannot be understood."""
         self._foreign: dict[str, ObjectKey] = {}
@@ -130,9 +132,13 @@ class PodHandler:
             return
         if self._unreadable:
             self._unreadable.pop(pod.uid, None)
+        self.take(pod)
+
+    def take(self, pod: Pod) -> None:
+        """A pod was added or changed, one that holds something."""
         if pod.node:
             self._assigned(pod)
-        else:
+        elif pod.shape.scheduler_name in self._profiles:
             self._unassigned(pod)
 
     def delete(self, wire: core.Pod) -> None:
@@ -161,11 +167,11 @@ class PodHandler:
             self._queue.move_all(ASSIGNED_DELETE, gone, None)
 
     def known(self) -> Iterator[ObjectKey]:
-        """All pods, in whatever state; see `Sink.known`."""
+        """All Pod objects, in whatever state; see `Sink.known`."""
         others = [*self._foreign.values(), *(key for key, _ in self._unreadable.values())]
         held = [*self._pending.by_uid.values(), *self._cluster.assigned.values()]
         held.reverse()
-        return chain(others, _keys_of(held))
+        return chain(others, _keys_of(held, self._virtual))
 
     def _is_settled(self, wire: core.Pod) -> bool:
         """Whether just this version of the pod is known to be on its node, as that of most pods in a listing is.
@@ -259,7 +265,9 @@ def _key_of(pod: Pod) -> ObjectKey:
     return ObjectKey(pod.namespace, pod.name, pod.uid)
 
 
-def _keys_of(pods: list[Pod]) -> Iterator[ObjectKey]:
+def _keys_of(pods: list[Pod], virtual: Container[str]) -> Iterator[ObjectKey]:
     """Keys of the pods, the last first; the list is used up, so that it is not freed in one go."""
     while pods:
-        yield _key_of(pods.pop())
+        pod = pods.pop()
+        if pod.uid not in virtual:
+            yield _key_of(pod)

@@ -10,10 +10,11 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework import handle
-from koordsched.framework.handle import WARNING
+from koordsched.framework.handle import NORMAL, WARNING
 from koordsched.observability.eventrecorder import EventRecorder, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling.podstatus import PodStatusWriter
+from koordsched.scheduling.virtualpods import VirtualPodWriters
 
 
 class Reporter(handle.EventRecorder, Protocol):
@@ -45,11 +46,17 @@ class Reporter(handle.EventRecorder, Protocol):
 
 
 class UserReporter:
-    """Records events in the name of the pod's profile; those on other objects in that of the first."""
+    """Records events in the name of the pod's profile; those on other objects in that of the first.
 
-    def __init__(self, recorders: Mapping[str, EventRecorder], status: PodStatusWriter) -> None:
+    What concerns virtual pods goes to their writers.
+    """
+
+    def __init__(
+        self, recorders: Mapping[str, EventRecorder], status: PodStatusWriter, virtual: VirtualPodWriters
+    ) -> None:
         self._recorders = recorders
         self._status = status
+        self._virtual = virtual
         self._first = next(iter(recorders.values()))
 
     def _of(self, pod: Pod) -> EventRecorder:
@@ -75,28 +82,41 @@ class UserReporter:
 
     def pod_event(self, pod: Pod, event_type: str, reason: str, message: str, *, action: str = "Scheduling") -> None:
         """An event on a pod."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            writer.event(pod, event_type, reason, message, action)
+            return
         self._of(pod).record(pod_reference(pod), event_type, reason, action, message)
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """The pod was bound."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            writer.event(pod, NORMAL, "Scheduled", f"Successfully assigned {pod.key} to {node}", "Binding")
+            return
         self._status.forget(pod.uid)
         self._of(pod).scheduled(pod, node)
 
     def failed(self, pod: Pod, note: str) -> None:
         """An attempt to schedule it failed."""
-        self._of(pod).failed_scheduling(pod, note)
+        self.pod_event(pod, WARNING, "FailedScheduling", note)
 
     def condition(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
         """PodScheduled is False for this reason; nominated_node is written too unless it is None."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            writer.condition(pod, reason, message, nominated_node)
+            return
         self._status.condition(pod, reason, message, nominated_node)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Writes status.nominatedNodeName alone."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            writer.condition(pod, "", "", node)
+            return
         self._status.nominate(pod, node)
 
     def waiting(self, pod: Pod, reason: str, message: str) -> None:
-        """The condition of a pod that waits without having been refused."""
-        self._status.waiting(pod, reason, message)
+        """The condition of a pod that waits without having been refused; virtual pods have none."""
+        if pod.uid not in self._virtual:
+            self._status.waiting(pod, reason, message)
 
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node."""
@@ -104,6 +124,10 @@ class UserReporter:
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
         """The victim had to make room for the preemptor."""
+        if (writer := self._virtual.get(victim.uid)) is not None:
+            note = f"Preempted by pod {preemptor.uid} on node {node}"
+            writer.event(victim, NORMAL, "Preempted", note, "Preempting")
+            return
         self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)
 
     def invalid_pod(self, pod: core.Pod, message: str) -> None:

@@ -1,7 +1,6 @@
 """A scheduler on virtual time whose journal is kept in lists, and the replay of such a journal."""
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -20,6 +19,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG
+from tests.extraplugins import registry_with, resolved_with
 from tests.virtualtime import run
 
 
@@ -62,11 +62,18 @@ class Recorded:
     """One life of a scheduler, and what it recorded."""
 
     def __init__(
-        self, embedded, configuration=None, *, seed=1, fault=None, gates=(), seconds_per_segment=None, journal=None
+        self,
+        embedded,
+        configuration=None,
+        *,
+        seed=1,
+        fault=None,
+        gates=(),
+        seconds_per_segment=None,
+        journal=None,
+        plugins=(),
     ):
-        features = config.FeatureGates.parse(gates)
-        text = json.dumps(configuration or DEFAULT_CONFIG)
-        resolved = config.resolve(config.load(text, gates=features), gates=features)
+        resolved = resolved_with(configuration or DEFAULT_CONFIG, plugins, gates)
         self.journal = journal or ListJournal(
             Setting(resolved), f"run {seed}", embedded.clock, seconds_per_segment=seconds_per_segment
         )
@@ -74,7 +81,7 @@ class Recorded:
         self.lanes = Lanes(self.transport, embedded.clock, Random(seed))
         self.scheduler = Scheduler(
             resolved,
-            IN_TREE,
+            registry_with(plugins),
             transport=self.transport,
             lanes=self.lanes,
             clock=embedded.clock,
