@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from uuid import UUID
 
-from koordsched import config
 from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.lanes import Lanes
 from koordsched.fakecluster.clock import rfc3339
@@ -14,8 +13,8 @@ from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.messages import Request
 from koordsched.fakecluster.server import ApiServer
 from koordsched.observability.metrics import Metrics
-from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
+from tests.extraplugins import registry_with, resolved_with
 from tests.virtualtime import VirtualClock
 
 DEFAULT_CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -119,20 +118,27 @@ class Running:
 
 @asynccontextmanager
 async def scheduler_on(
-    embedded, configuration=None, *, seed=1, fault=None, gates=(), controllers=None, own_pod=("", ""), **more
+    embedded,
+    configuration=None,
+    *,
+    seed=1,
+    fault=None,
+    gates=(),
+    controllers=None,
+    own_pod=("", ""),
+    plugins=(),
+    **more,
 ):
     """Starts a scheduler and waits until it has seen everything; stops it at the end.
 
-    `gates`: `Name=true` texts; `more` goes to the scheduler.
+    `gates`: `Name=true` texts; `plugins`: classes to be enabled, too; `more` goes to the scheduler.
     """
-    features = config.FeatureGates.parse(gates)
-    text = json.dumps(configuration or DEFAULT_CONFIG)
-    resolved = config.resolve(config.load(text, catalog=CATALOG, gates=features), catalog=CATALOG, gates=features)
+    resolved = resolved_with(configuration or DEFAULT_CONFIG, plugins, gates)
     transport = embedded.transport(fault)
     lanes = Lanes(transport, embedded.clock, Random(seed))
     scheduler = Scheduler(
         resolved,
-        IN_TREE,
+        registry_with(plugins),
         transport=transport,
         lanes=lanes,
         clock=embedded.clock,

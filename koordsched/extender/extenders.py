@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -41,7 +41,7 @@ class Extenders:
     """The extenders, those that must not fail first. `objects`: how pods and nodes are shown to them.
 
     `is_bound` reads a pod back from the API server; `fence` says whether we may act at all; `bindings` hears of the
-    bindings that extenders make.
+    bindings that extenders make. `virtual`: uids of pods that there is nothing to bind of at the API server.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Extenders:
         fence: Callable[[], bool],
         recorder: Recorder = NOT_RECORDING,
         bindings: ExternalWrites,
+        virtual: Container[str] = (),
     ) -> None:
         """Raises ExtenderConfigError."""
         durations = metrics.histograms(
@@ -72,6 +73,7 @@ class Extenders:
         self._fence = fence
         self._recorder = recorder
         self._bindings = bindings
+        self._virtual = virtual
 
     def interested_in(self, pod: Pod) -> list[HttpExtender]:
         """Those that a scheduling cycle for the pod has to ask about anything."""
@@ -222,7 +224,7 @@ class Extenders:
     async def bind(self, pod: Pod, node: str) -> Status | None:
         """Lets the binder extender bind the pod; None if there is none for it, or it failed and may."""
         for extender in self._binders:
-            if not extender.is_interested(pod):
+            if pod.uid in self._virtual or not extender.is_interested(pod):
                 continue
             try:
                 await self._bind_with(extender, pod, node)

@@ -14,7 +14,8 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.handle import Clock
+from koordsched.framework.handle import Clock, EventRecorder
+from koordsched.framework.profile import Profile
 from koordsched.observability.metric_registry import MetricRegistry
 
 
@@ -31,26 +32,18 @@ class ObjectWrites(Protocol):
         """Evicts the pod, disruption budgets permitting; one that is gone is fine."""
 
 
-class Voice(Protocol):
-    """Tells the owners of objects and pods."""
-
-    def warn(self, kind: Kind[Any], meta: ObjectMeta, reason: str, text: str, *, repeats: bool = False) -> None:
-        """Something about an object is not as it should be. `repeats`: this may be said over and over."""
-
-    def tell_pod(self, pod: Pod, reason: str, text: str) -> None:
-        """Something was done to a pod."""
-
-
 @dataclass(frozen=True, slots=True)
 class ControllerHandle:
     """Given to every controller at construction."""
 
     cluster: ClusterState
     writes: ObjectWrites
-    voice: Voice
+    reporter: EventRecorder
     clock: Clock
     metrics: MetricRegistry
     own_replicas: Container[Pod]
+    profiles: Mapping[str, Profile]
+    """By scheduler name."""
 
 
 class Controller(Protocol):

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -20,7 +20,14 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.dryruns import ChainDryRun, DryRunFilter
 from koordsched.framework.evaluation import Evaluation, Evaluations
-from koordsched.framework.interface import CycleState, PodFilter, PreFilter, PreFilterResult, ShapeFilter
+from koordsched.framework.interface import (
+    BeforePreFilter,
+    CycleState,
+    PodFilter,
+    PreFilter,
+    PreFilterResult,
+    ShapeFilter,
+)
 from koordsched.framework.nominatedrows import NominatedRows
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.plan import Chains, ShapePlan
@@ -100,7 +107,9 @@ class Filtering:
         cluster: ClusterState,
         nominations: Nominations,
         reasons: ReasonTable,
+        before_pre_filters: Sequence[BeforePreFilter] = (),
     ) -> None:
+        self._before_pre_filters = before_pre_filters
         self._chains = chains
         self._evaluations = evaluations
         self._cluster = cluster
@@ -110,6 +119,12 @@ class Filtering:
     def pre_filter(self, cycle: CycleState, plan: ShapePlan) -> PreFiltered:
         """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
         result = PreFiltered()
+        for plugin in self._before_pre_filters:
+            status = plugin.before_pre_filter(cycle, cycle.pod)
+            if not status.ok:
+                result.status = status.of(plugin.name, f'running BeforePreFilter of plugin "{plugin.name}"')
+                cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
+                return result
         result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:

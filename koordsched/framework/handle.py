@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations
+from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import ReasonTable
+from koordsched.framework.timers import RowDeadlines, Timers
+from koordsched.framework.virtualpods import VirtualPods
 
 if TYPE_CHECKING:
     from koordsched.framework.filtering import Filtering
+    from koordsched.framework.topologyhints import TopologyHintProvider
 
 T = TypeVar("T", bound=HasMetadata)
+
+
+NORMAL = "Normal"
+WARNING = "Warning"
 
 
 class WriteFailed(Exception):
@@ -46,6 +55,29 @@ class Evictions(Protocol):
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
 
 
+class EventRecorder(Protocol):
+    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks.
+
+    An event that repeats all but the message of an earlier one becomes part of a series, which keeps its first message.
+    """
+
+    def event(
+        self,
+        kind: Kind[Any],
+        meta: ObjectMeta,
+        event_type: str,
+        reason: str,
+        message: str,
+        *,
+        action: str = "Scheduling",
+        once: bool = False,
+    ) -> None:
+        """An event on any object, custom ones included. `once`: never part of a series."""
+
+    def pod_event(self, pod: Pod, event_type: str, reason: str, message: str, *, action: str = "Scheduling") -> None:
+        """An event on a pod, in the name of its profile."""
+
+
 class Clock(Protocol):
     """Where time comes from."""
 
@@ -71,10 +103,12 @@ def uncounted(metric: str, *labels: str) -> None:
 class Handle:
     """Given to every plugin at construction; one per profile.
 
-    `profile` is the schedulerName. Columns, facets and accountants are registered on `cluster` and
-    `cluster.table` in the constructor; reasons are interned in `reasons`; `features` are the feature gates that
-    are on, `own_replicas` the scheduler's own pods, never to be evicted. `filtering`, the profile's own filter
-    chain for dry runs, is there from the first scheduling cycle on.
+    `profile` is the schedulerName. `waiting` are the pods that wait on Permit, to be allowed or rejected; `activate`
+    has pods tried at once, wherever they wait (unless a PreEnqueue plugin refuses them). Replays repeat both when they
+    are called within the steps of the scheduler: not in tasks of a plugin's own, nor in PreBind or Bind. Columns,
+    facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
+    `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
+    evicted. `filtering`, the profile's own filter chain for dry runs, is there from the first scheduling cycle on.
     """
 
     profile: str
@@ -85,7 +119,17 @@ class Handle:
     nominations: Nominations
     clock: Clock
     rng: Random
+    events: EventRecorder
+    waiting: WaitingPods
+    activate: Callable[[Iterable[Pod]], None]
+    timers: Timers
+    virtual_pods: VirtualPods
     features: frozenset[str] = frozenset()
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
+    topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
     filtering: Filtering = field(init=False)
+
+    def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:
+        """Times at which rows are to be touched in a facet; `due` is called with those that were."""
+        return self.timers.deadlines(self.cluster.table, facet, due)

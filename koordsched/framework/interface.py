@@ -28,6 +28,7 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.overlay import Overlay
+from koordsched.framework.podpatch import PodPatch
 from koordsched.framework.status import SUCCESS, Codes, Status
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CycleState:
     """
 
     __slots__ = (
+        "_patch",
         "beyond_nodes",
         "not_pre_filtered",
         "overlay",
@@ -92,6 +94,14 @@ class CycleState:
         self.timed: Timed | None = None
         self.state: dict[Hashable, Any] = {}
         self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._patch: PodPatch | None = None
+
+    @property
+    def patch(self) -> PodPatch:
+        """What PreBind plugins change of the pod's metadata; written when the last of them has succeeded."""
+        if self._patch is None:
+            self._patch = PodPatch()
+        return self._patch
 
     def overlaid(self) -> Overlay:
         """The overlay of this cycle, to be filled in PreFilter."""
@@ -158,6 +168,14 @@ class ShapeFilter(Plugin):
         """A reason number per row, 0 where it passes; None if all pass. Rows may include dead ones."""
 
 
+class BeforePreFilter(Plugin):
+    """Runs before PreFilter, for every plugin of the profile that has it: it has no entry in the configuration."""
+
+    @abstractmethod
+    def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
+        """SUCCESS; anything else ends the attempt as a rejection or error of a PreFilter plugin would."""
+
+
 class PreFilter(Plugin):
     """Computes per-pod state, and may reject the pod before any node is looked at."""
 
@@ -220,6 +238,25 @@ class PostFilterResult:
         self.victims = victims
         self.actuate = actuate
         self.refused_by = refused_by
+
+    def also(self, act: Callable[[], None]) -> None:
+        """Has this done, too, when what was decided is set going."""
+        before = self.actuate
+
+        def both() -> None:
+            if before is not None:
+                before()
+            act()
+
+        self.actuate = both
+
+
+class AfterPostFilter(Plugin):
+    """Runs after PostFilter, whatever came of it, for every plugin of the profile that has it, like BeforePreFilter."""
+
+    @abstractmethod
+    def after_post_filter(self, cycle: CycleState, pod: Pod, codes: Codes, result: PostFilterResult) -> None:
+        """`codes`: as for PostFilter. Explanations call it, too: what acts goes to `result.also`."""
 
 
 class ExplainsRefusals(Plugin):

@@ -12,6 +12,8 @@ from koordsched.framework.evaluation import Evaluations
 from koordsched.framework.filtering import Filtering
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
+    AfterPostFilter,
+    BeforePreFilter,
     Bind,
     CycleState,
     Permit,
@@ -108,8 +110,17 @@ class Profile:
                 for plugin in self._any_of(spec, "score", (PodScore, ShapeScore))
             ),
         )
+        self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
+        self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
-        self.filtering = Filtering(self.chains, self.evaluations, handle.cluster, handle.nominations, handle.reasons)
+        self.filtering = Filtering(
+            self.chains,
+            self.evaluations,
+            handle.cluster,
+            handle.nominations,
+            handle.reasons,
+            self.before_pre_filter_plugins,
+        )
         handle.filtering = self.filtering
 
     def _any_of(self, spec: ProfileSpec, point: str, kinds: tuple[type[Plugin], ...]) -> tuple[Plugin, ...]:
@@ -136,7 +147,7 @@ class Profile:
 
         Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
         decides on the nomination, otherwise the last one that decides on it. Without plugins there is nothing that a
-        nomination could wait for. Source: core spec 3.6, step 8.
+        nomination could wait for. AfterPostFilter plugins see the end. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
         refused_by: frozenset[str] = frozenset()
@@ -144,12 +155,16 @@ class Profile:
         for plugin in self.post_filters:
             result = yield plugin.post_filter(cycle, cycle.pod, codes)
             if result.status.code is not Code.UNSCHEDULABLE:
-                return result
+                break
             if result.nominated_node is not None:
                 nominated = result.nominated_node
             texts.extend(result.status.reasons)
             refused_by |= result.refused_by
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
+        else:
+            result = PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
+        for after in self.after_post_filter_plugins:
+            after.after_post_filter(cycle, cycle.pod, codes, result)
+        return result
 
     def run_post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
         """The same, with every plugin's answer as it is."""
@@ -190,3 +205,11 @@ class Profile:
             elif not status.ok:
                 return status.of(plugin.name, f'running Permit plugin "{plugin.name}"'), {}
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)
+
+    def run_post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:
+        """PostBind, in order; one that fails does not keep the others from theirs."""
+        for plugin in self.post_bind_plugins:
+            try:
+                plugin.post_bind(cycle, pod, node)
+            except Exception:
+                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.key)

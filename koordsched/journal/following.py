@@ -84,6 +84,7 @@ class Follower(ReplayedScheduler):
 
     def _timers(self, record: Timers) -> None:
         self._time.latest = record.at
+        self.scheduler.timers.run()
 
     def _attempt(self, record: Attempt) -> None:
         self._time.latest = record.at

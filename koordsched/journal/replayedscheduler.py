@@ -42,12 +42,12 @@ from koordsched.journal.records import (
     Upsert,
 )
 from koordsched.journal.repeating import Repeater
-from koordsched.journal.silence import Silence
 from koordsched.observability.metrics import Metrics
 from koordsched.plugins import KINDS
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.recording import Recorder
+from koordsched.scheduling.reporter import NoReporter
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class ReplayedScheduler:
             fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             recorder=recorder,
-            voice=Silence(),
+            reporter=NoReporter(),
             launch=_leave,
         )
         self._sinks = self.scheduler.watches.sinks
@@ -175,7 +175,9 @@ class ReplayedScheduler:
         self.scheduler.queue.done(record.uid)
 
     def _bound(self, record: Bound) -> None:
-        self._placements.pop(record.uid, None)
+        placement = self._placements.pop(record.uid, None)
+        if placement is not None:
+            placement.profile.run_post_bind(placement.cycle, placement.pod, placement.node)
 
     def _undone(self, record: Undone) -> None:
         placement = self._placements.pop(record.uid, None)
@@ -213,7 +215,7 @@ class RepeatingScheduler(ReplayedScheduler):
 
     def _timers(self, record: Timers) -> None:
         self._repeater.at(record.at)
-        self.scheduler.queue.timers.run()
+        self.scheduler.run_timers()
 
     def _attempt(self, record: Attempt) -> None:
         self._repeater.at(record.at)

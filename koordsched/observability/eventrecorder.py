@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import NORMAL, WARNING
 from koordsched.observability.eventwire import EventKey, ObjectReference, cut_note
 
 if TYPE_CHECKING:
     from koordsched.observability.events import EventBroadcaster
-
-NORMAL = "Normal"
-WARNING = "Warning"
 
 
 class EventRecorder:

@@ -70,12 +70,14 @@ class SchedulingQueue(Generic[P]):
         fair_namespaces: bool = False,
     ) -> None:
         self._clock = clock
-        self._tables = {name: profile.hints for name, profile in profiles.items()}
+        self._tables: dict[str, HintTable[P]] = {}
+        self._gates: dict[str, Gate[P]] = {}
+        self._equivalence_keys: dict[str, EquivalenceKey[P]] = {}
         self._nonempty = asyncio.Event()
         self._queues: Queues[P] = Queues(
-            gates={name: Gate(profile.pre_enqueue) for name, profile in profiles.items()},
+            gates=self._gates,
             tables=self._tables,
-            equivalence_keys={name: profile.twin_key for name, profile in profiles.items()},
+            equivalence_keys=self._equivalence_keys,
             policy=backoff or BackoffPolicy(),
             sort_key=sort_key,
             clock=clock,
@@ -86,12 +88,21 @@ class SchedulingQueue(Generic[P]):
         self._in_flight: InFlight[P] = InFlight()
         self._sequence = 0
         self._interesting: dict[ClusterEvent, bool] = {}
+        for name, profile in profiles.items():
+            self.add_profile(name, profile)
         self.nominator: Nominator[P] = Nominator(is_pending)
         #: What time does to the pods; `run` is to be called every whole second.
         self.timers = QueueTimers(self._queues, self._in_flight, clock, max_unschedulable)
         self.counters = self._queues.counters
         #: Number of pods popped so far.
         self.scheduling_cycle = 0
+
+    def add_profile(self, name: str, profile: QueueProfile[P]) -> None:
+        """Takes pods of this scheduler name, too. To be called before there are any."""
+        self._tables[name] = profile.hints
+        self._gates[name] = Gate(profile.pre_enqueue)
+        self._equivalence_keys[name] = profile.twin_key
+        self._interesting.clear()
 
     # Watch events of pending pods
 

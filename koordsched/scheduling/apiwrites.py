@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from random import Random
 from typing import Any, TypeVar
 
 import orjson
@@ -20,6 +21,7 @@ from koordsched.client.errors import (
     ApiError,
     ClientError,
     Conflict,
+    ConnectionFailure,
     Fenced,
     LanesClosed,
     NotFound,
@@ -33,7 +35,8 @@ from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
-from koordsched.scheduling.settling import pauses, settle_eviction
+from koordsched.scheduling.settling import brief_pauses, pauses, settle_eviction
+from koordsched.scheduling.virtualpods import VirtualPodWriters
 
 _log = logging.getLogger(__name__)
 
@@ -47,16 +50,21 @@ def _pod_path(pod: Pod) -> str:
 
 
 class ApiWrites:
-    """Writes through the lanes."""
+    """Writes through the lanes; those of virtual pods through their writers."""
 
-    def __init__(self, lanes: Lanes, transport: Transport) -> None:
+    def __init__(self, lanes: Lanes, transport: Transport, rng: Random, virtual: VirtualPodWriters) -> None:
         self._lanes = lanes
+        self._rng = rng
+        self._virtual = virtual
         self._transport = transport
 
     # --- binding ---------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            await writer.bind(pod, node)
+            return
         path = f"{_pod_path(pod)}/binding"
         body = orjson.dumps(
             {
@@ -108,6 +116,37 @@ class ApiWrites:
                     return False
                 _log.debug("reading %s back: %s", pod.key, error)
             await asyncio.sleep(next(waits))
+
+    # --- metadata ----------------------------------------------------------------------------------
+
+    async def patch_metadata(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
+        """Merges into the pod's metadata, whatever its version. Raises WriteFailed, also for a pod being deleted."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            await writer.patch(pod, metadata)
+            return
+        body = orjson.dumps({"metadata": {**metadata, "uid": pod.uid}})
+        waits = brief_pauses(self._rng)
+        while True:
+            try:
+                request = Request("PATCH", _pod_path(pod), body, STRATEGIC_MERGE_PATCH)
+                response = await self._lanes.submit(Lane.BINDING, request)
+                break
+            except (Conflict, TooManyRequests, ConnectionFailure) as error:
+                # A precondition of the server may have met a write of somebody else: the version does not matter.
+                is_another = isinstance(error, Conflict) and error.is_about_uid
+                pause = next(waits, None)
+                if is_another or pause is None:
+                    raise WriteFailed(str(error)) from error
+                _log.debug("the metadata of %s is not written yet, trying again: %s", pod.key, error)
+            except ClientError as error:
+                raise WriteFailed(str(error)) from error
+            await asyncio.sleep(pause)
+        try:
+            deleting = _decode_pod(response.body).metadata.deletion_timestamp is not None
+        except DecodeError as error:
+            raise WriteFailed(str(error)) from error
+        if deleting:
+            raise WriteFailed("pod is being deleted")
 
     # --- objects that plugins change -----------------------------------------------------------------
 
@@ -167,6 +206,9 @@ class ApiWrites:
 
     async def evict(self, pod: Pod, message: str, now: str) -> None:
         """Marks a victim as disrupted by preemption and deletes it. Raises WriteFailed; a pod gone is fine."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            await writer.evict(pod, message)
+            return
         condition = {
             "type": "DisruptionTarget",
             "status": "True",

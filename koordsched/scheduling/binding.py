@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from typing import Any
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import one_node_error
+from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import SUCCESS, Code, Status
@@ -19,15 +21,20 @@ from koordsched.observability.metrics import Metrics
 from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.waitnotices import WaitNotices
 
 _log = logging.getLogger(__name__)
 
 BindFirst = Callable[[Pod, str], Awaitable[Status | None]]
 """Binds a pod to a node instead of the Bind plugins; None leaves it to them."""
+
+
+PatchMetadata = Callable[[Pod, Mapping[str, Any]], Awaitable[None]]
+"""Merges into the metadata of a pod. Raises WriteFailed."""
 
 
 class BindingCycle:
@@ -37,8 +44,8 @@ class BindingCycle:
     pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
     end all scheduling.
 
-    `displaced(uid)` hears of pods that lost their place. `bind_first` is asked before the Bind plugins; a placement is
-    undone through the inbox, if there is one.
+    `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
+    `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
     """
 
     def __init__(
@@ -47,10 +54,11 @@ class BindingCycle:
         queue: SchedulingQueue[Pod],
         waiting: WaitingPods,
         failures: FailureHandler,
-        voice: Voice,
+        reporter: Reporter,
         notices: WaitNotices,
         metrics: Metrics,
         clock: Callable[[], float],
+        patch_metadata: PatchMetadata,
         displaced: Callable[[str], None],
         bind_first: BindFirst | None = None,
         inbox: Inbox | None = None,
@@ -60,10 +68,11 @@ class BindingCycle:
         self._queue = queue
         self._waiting = waiting
         self._failures = failures
-        self._voice = voice
+        self._reporter = reporter
         self._notices = notices
         self._metrics = metrics
         self._clock = clock
+        self._patch_metadata = patch_metadata
         self._displaced = displaced
         self._bind_first = bind_first
         self._inbox = inbox or Inbox()
@@ -165,12 +174,11 @@ class BindingCycle:
             return
         queued = placement.queued
         self._recorder.bound(pod.uid)
-        self._voice.scheduled(pod, placement.node)
+        self._reporter.scheduled(pod, placement.node)
         self._metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
         self._metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
-        for plugin in profile.post_bind_plugins:
-            plugin.post_bind(placement.cycle, pod, placement.node)
+        profile.run_post_bind(placement.cycle, pod, placement.node)
 
     async def _steps(self, placement: AssumedPod) -> Status:
         cycle, pod, profile, node = placement.cycle, placement.pod, placement.profile, placement.node
@@ -183,7 +191,7 @@ class BindingCycle:
                 return _named(flight, f'running PreBindPreFlight "{pre_bind.name}"')
         if (work or placement.waits) and pod.nominated_node != node:
             # Others can see where it is going while it takes its time.
-            self._voice.nominate(pod, node)
+            self._reporter.nominate(pod, node)
         if placement.waits:
             status = await self._wait_on_permit(placement)
             if not status.ok:
@@ -192,10 +200,12 @@ class BindingCycle:
         self._queue.done(pod.uid)
         for pre_bind in work:
             began = self._clock()
-            status = await self._pre_bind(placement, pre_bind)
+            status = await self._prepare(placement, pre_bind.name, pre_bind.pre_bind(cycle, pod, node))
             self._metrics.extension_point("PreBind", profile.name, status.code.text).observe(self._clock() - began)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
+        if work and not (status := await self._patch(placement)).ok:
+            return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
         if self._bind_first is not None and (taken := await self._bind_first(pod, node)) is not None:
             return taken
         for bind in profile.bind_plugins:
@@ -207,13 +217,27 @@ class BindingCycle:
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"', bind.name)
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
-    async def _pre_bind(self, placement: AssumedPod, plugin: PreBind) -> Status:
+    async def _patch(self, placement: AssumedPod) -> Status:
+        """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already."""
+        pod = self._failures.newest(placement.pod) or placement.pod
+        changes = placement.cycle.patch.changes(pod.wire.metadata if pod.wire is not None else None)
+        return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes)) if changes else SUCCESS
+
+    async def _send(self, pod: Pod, metadata: Mapping[str, Any]) -> Status:
+        try:
+            await self._patch_metadata(pod, metadata)
+        except WriteFailed as error:
+            return Status(Code.ERROR, (str(error),))
+        return SUCCESS
+
+    async def _prepare(self, placement: AssumedPod, plugin: str, work: Coroutine[Any, Any, Status]) -> Status:
+        """Part of PreBind: what preemption and the end of the scheduler may cancel."""
         uid = placement.pod.uid
         placement.cycle.waiting_for_others = self._waits
-        task = asyncio.ensure_future(plugin.pre_bind(placement.cycle, placement.pod, placement.node))
+        task = asyncio.ensure_future(work)
         self._pre_binding[uid] = task
-        message = f"placed on {placement.node}, plugin {plugin.name} prepares its binding"
-        self._notices.begin(placement.pod, plugin.name, "PreparingBinding", message)
+        message = f"placed on {placement.node}, plugin {plugin} prepares its binding"
+        self._notices.begin(placement.pod, plugin, "PreparingBinding", message)
         try:
             return await task
         except asyncio.CancelledError:
@@ -223,7 +247,7 @@ class BindingCycle:
             return Status(Code.ERROR, ("preempted by a pod of higher priority",))
         finally:
             self._pre_binding.pop(uid, None)
-            self._notices.end(placement.pod, plugin.name)
+            self._notices.end(placement.pod, plugin)
 
     def cancel(self, uid: str) -> bool:
         """Stops the binding of a pod that is in PreBind; False if it is not."""

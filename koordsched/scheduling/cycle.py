@@ -36,9 +36,10 @@ from koordsched.queue.nominator import NOOP, NominatingInfo, override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler, Voice
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class SchedulingCycle:
         queue: SchedulingQueue[Pod],
         profiles: Mapping[str, Profile],
         failures: FailureHandler,
-        voice: Voice,
+        reporter: Reporter,
         metrics: Metrics,
         decisions: Decisions,
         waiting: WaitingPods,
@@ -130,7 +131,7 @@ class SchedulingCycle:
         self._queue = queue
         self._profiles = profiles
         self._failures = failures
-        self._voice = voice
+        self._reporter = reporter
         self._metrics = metrics
         self._decisions = decisions
         self._waiting = waiting
@@ -192,7 +193,7 @@ class SchedulingCycle:
     def _is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
-            self._voice.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self._reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
         elif pod.uid not in self._cluster.assigned:
             return True
         self._queue.done(pod.uid)

@@ -55,8 +55,9 @@ class EquivalenceKeys:
                 silent.append(plugin)
             else:
                 return None
-        for post_filter in self._profile.post_filters:
-            scopes = self._hints.distinctions(post_filter.name)
+        hooks = (*self._profile.before_pre_filter_plugins, *self._profile.after_post_filter_plugins)
+        for plugin in (*self._profile.post_filters, *hooks):
+            scopes = self._hints.distinctions(plugin.name)
             if scopes is None:
                 return None
             keys.update(dict.fromkeys(scopes))

@@ -16,6 +16,7 @@ from koordsched.framework.status import Code
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
 
@@ -37,16 +38,6 @@ class EvictionWrites(Protocol):
         """Marks and deletes a victim. Raises WriteFailed."""
 
 
-class EvictionVoice(Protocol):
-    """The users' side."""
-
-    def nominate(self, pod: Pod, node: str) -> None:
-        """Writes status.nominatedNodeName; "" clears it."""
-
-    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
-        """The victim had to make room for the preemptor."""
-
-
 class PreemptionEvictions:
     """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
 
@@ -59,7 +50,7 @@ class PreemptionEvictions:
         queue: SchedulingQueue[Pod],
         waiting: WaitingPods,
         writes: EvictionWrites,
-        voice: EvictionVoice,
+        reporter: Reporter,
         metrics: Metrics,
         clock: Clock,
         cancel_binding: Callable[[str], bool],
@@ -73,7 +64,7 @@ class PreemptionEvictions:
         self._queue = queue
         self._waiting = waiting
         self._writes = writes
-        self._voice = voice
+        self._reporter = reporter
         self._metrics = metrics
         self._clock = clock
         self._cancel_binding = cancel_binding
@@ -133,7 +124,7 @@ class PreemptionEvictions:
             if other.priority < preemptor.priority:
                 # The room they were waiting for goes to a more important pod.
                 self._queue.nominator.delete(other.uid)
-                self._voice.nominate(other, "")
+                self._reporter.nominate(other, "")
         counted_on = [self._told[victim.uid] for victim in remaining if self.evicting(victim.uid)]
         to_tell = [_Told(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
         self._told.update((told.victim.uid, told) for told in to_tell)
@@ -234,7 +225,7 @@ class PreemptionEvictions:
             told.settle(error)
             raise
         told.settle(None)
-        self._voice.preempted(victim, preemptor, node, deleted=deleted)
+        self._reporter.preempted(victim, preemptor, node, deleted=deleted)
 
     async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
         """Returns whether the victim was deleted; one that was not bound yet only loses its place."""

@@ -6,7 +6,6 @@ Source: core spec 3.3 (failure return), 5.1 and 5.2.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
@@ -16,25 +15,10 @@ from koordsched.queue.nominator import NOOP, NominatingInfo, NominatingMode
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-
-
-class Voice(Protocol):
-    """Tells users about their pods: events and status. Never blocks, best effort."""
-
-    def scheduled(self, pod: Pod, node: str) -> None:
-        """The pod was bound."""
-
-    def failed(self, pod: Pod, note: str) -> None:
-        """An attempt to schedule it failed."""
-
-    def condition(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
-        """PodScheduled is False for this reason; nominated_node is written too unless it is None."""
-
-    def nominate(self, pod: Pod, node: str) -> None:
-        """Writes status.nominatedNodeName alone."""
 
 
 class FailureHandler:
@@ -44,12 +28,12 @@ class FailureHandler:
         self,
         queue: SchedulingQueue[Pod],
         pending: PendingPods,
-        voice: Voice,
+        reporter: Reporter,
         recorder: Recorder = NOT_RECORDING,
     ) -> None:
         self._queue = queue
         self._pending = pending
-        self._voice = voice
+        self._reporter = reporter
         self._recorder = recorder
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -93,7 +77,7 @@ class FailureHandler:
                 # Its status may not yet tell of a promise made a moment ago.
                 self._queue.nominator.update(newest, newest)
         pod = newest or queued.pod
-        self._voice.failed(pod, message)
+        self._reporter.failed(pod, message)
         if newest is not None:
             override = nominating.node if nominating.mode is NominatingMode.OVERRIDE else None
-            self._voice.condition(newest, reason, message, override)
+            self._reporter.condition(newest, reason, message, override)

@@ -7,14 +7,14 @@ are reported where their owner looks and otherwise left alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from itertools import chain
-from typing import Protocol
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
 from koordsched.client.sink import ObjectKey
+from koordsched.cluster.builtinkinds import NODES
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.podevents import (
     ASSIGNED_ADD,
@@ -26,32 +26,21 @@ from koordsched.cluster.podevents import (
     pod_events,
 )
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import WARNING
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.pending import PendingPods
+from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
-
-
-class Complaints(Protocol):
-    """Tells the owner of an object what is wrong with it."""
-
-    def pod(self, pod: core.Pod, message: str) -> None:
-        """The pod cannot be understood, hence not scheduled."""
-
-    def node(self, node: core.Node, message: str) -> None:
-        """Something of the node cannot be understood and counts as zero."""
-
-    def gone(self, uid: str) -> None:
-        """A pending pod is gone or got a node: nothing more to tell about its waiting."""
 
 
 class NodeHandler:
     """Nodes come, change and go."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue[Pod], complaints: Complaints) -> None:
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue[Pod], reporter: Reporter) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._complaints = complaints
+        self._reporter = reporter
 
     def upsert(self, node: core.Node) -> None:
         """A node was added or changed; a heartbeat moves nothing."""
@@ -64,7 +53,8 @@ class NodeHandler:
         changed, is_new = self._cluster.upsert_node(node)
         row = table.row_of[node.metadata.name]
         if table.problems[row] and table.problems[row] != problems:
-            self._complaints.node(node, "; ".join(table.problems[row]))
+            text = f"counted as zero: {'; '.join(table.problems[row])}"
+            self._reporter.event(NODES, node.metadata, WARNING, "InvalidNodeStatus", text, once=True)
         if is_new:
             self._queue.move_all(NODE_ADD, None, table.nodes[row])
         else:
@@ -92,7 +82,7 @@ class PodHandler:
     """Pods come, change, get a node, and go.
 
     `profiles`: the scheduler names that are ours; `reject_waiting(uid)` refuses a pod that waits on Permit
-    and returns whether there was one.
+    and returns whether there was one. `virtual`: uids of the pods that are no Pod objects.
     """
 
     def __init__(
@@ -100,16 +90,18 @@ class PodHandler:
         cluster: ClusterState,
         queue: SchedulingQueue[Pod],
         pending: PendingPods,
-        complaints: Complaints,
+        reporter: Reporter,
         profiles: Collection[str],
         reject_waiting: Callable[[str], bool],
+        virtual: Container[str],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._pending = pending
-        self._complaints = complaints
+        self._reporter = reporter
         self._profiles = frozenset(profiles)
         self._reject_waiting = reject_waiting
+        self._virtual = virtual
         self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
         """uid -> what is wrong with a pending pod that cannot be understood."""
         self._foreign: dict[str, ObjectKey] = {}
@@ -140,9 +132,13 @@ class PodHandler:
             return
         if self._unreadable:
             self._unreadable.pop(pod.uid, None)
+        self.take(pod)
+
+    def take(self, pod: Pod) -> None:
+        """A pod was added or changed, one that holds something."""
         if pod.node:
             self._assigned(pod)
-        else:
+        elif pod.shape.scheduler_name in self._profiles:
             self._unassigned(pod)
 
     def delete(self, wire: core.Pod) -> None:
@@ -157,7 +153,7 @@ class PodHandler:
         self._cluster.pod_gone(uid)
         assumed = self._cluster.is_assumed(uid)
         if pending is not None:
-            self._complaints.gone(uid)
+            self._reporter.gone(uid)
             nominated = self._queue.nominator.node_of(uid)
             self._queue.delete(pending)
             if assumed:
@@ -171,11 +167,11 @@ class PodHandler:
             self._queue.move_all(ASSIGNED_DELETE, gone, None)
 
     def known(self) -> Iterator[ObjectKey]:
-        """All pods, in whatever state; see `Sink.known`."""
+        """All Pod objects, in whatever state; see `Sink.known`."""
         others = [*self._foreign.values(), *(key for key, _ in self._unreadable.values())]
         held = [*self._pending.by_uid.values(), *self._cluster.assigned.values()]
         held.reverse()
-        return chain(others, _keys_of(held))
+        return chain(others, _keys_of(held, self._virtual))
 
     def _is_settled(self, wire: core.Pod) -> bool:
         """Whether just this version of the pod is known to be on its node, as that of most pods in a listing is.
@@ -206,7 +202,7 @@ class PodHandler:
         self._foreign.pop(pod.uid, None)
         waiting = self._pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
-            self._complaints.gone(pod.uid)
+            self._reporter.gone(pod.uid)
             self._queue.delete(waiting)
         was_assumed = self._cluster.is_assumed(pod.uid)
         before = self._cluster.set_pod(pod)
@@ -257,7 +253,7 @@ class PodHandler:
         refusal = (ObjectKey(meta.namespace, meta.name, meta.uid), problem)
         if self._unreadable.get(meta.uid) != refusal:
             self._unreadable[meta.uid] = refusal
-            self._complaints.pod(wire, problem)
+            self._reporter.invalid_pod(wire, problem)
 
 
 def is_same_version(a: ObjectMeta, b: ObjectMeta) -> bool:
@@ -269,7 +265,9 @@ def _key_of(pod: Pod) -> ObjectKey:
     return ObjectKey(pod.namespace, pod.name, pod.uid)
 
 
-def _keys_of(pods: list[Pod]) -> Iterator[ObjectKey]:
+def _keys_of(pods: list[Pod], virtual: Container[str]) -> Iterator[ObjectKey]:
     """Keys of the pods, the last first; the list is used up, so that it is not freed in one go."""
     while pods:
-        yield _key_of(pods.pop())
+        pod = pods.pop()
+        if pod.uid not in virtual:
+            yield _key_of(pod)

@@ -15,13 +15,15 @@ from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.settling import settle, settle_eviction
+from koordsched.scheduling.virtualpods import VirtualPodWriters
 
 
 class ObjectWrites:
     """Through the lanes, after bindings and evictions. Every method raises WriteFailed."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, virtual: VirtualPodWriters) -> None:
         self._lanes = lanes
+        self._virtual = virtual
 
     async def create(self, kind: Kind[Any], namespace: str, thing: Mapping[str, Any]) -> bool:
         """Creates the object (JSON); False if there is one of that name already."""
@@ -45,6 +47,9 @@ class ObjectWrites:
 
     async def evict(self, pod: Pod) -> None:
         """Evicts the pod, disruption budgets permitting; one that is gone is fine."""
+        if (writer := self._virtual.get(pod.uid)) is not None:
+            await writer.evict(pod, "evicted by a controller")
+            return
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -20,13 +20,17 @@ from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.explain import Explanation, explain
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
-from koordsched.framework.handle import Clock, WriteFailed
+from koordsched.framework.handle import Clock, Handle, WriteFailed
+from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed
-from koordsched.framework.status import Status
+from koordsched.framework.status import ReasonTable, Status
+from koordsched.framework.timers import Timers
+from koordsched.framework.virtualpods import VirtualPodWriter
 from koordsched.plugins import KINDS
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
+from koordsched.scheduling.reporter import NoReporter
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -52,6 +56,26 @@ class _NoEvictions:
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Nobody is evicted offline."""
+
+
+class _OfflineVirtualPods:
+    """They count like other pods, and their writers are not used."""
+
+    def __init__(self, scheduler: OfflineScheduler) -> None:
+        self._scheduler = scheduler
+        self._keys: dict[str, str] = {}
+
+    def upsert(self, pod: Pod, writer: VirtualPodWriter) -> None:
+        self.delete(pod.uid)
+        self._keys[pod.uid] = pod.key
+        self._scheduler.add_pod(pod)
+
+    def delete(self, uid: str) -> None:
+        scheduler = self._scheduler
+        scheduler.pending.pop(self._keys.pop(uid, ""), None)
+        scheduler.nominator.delete(uid)
+        scheduler.cluster.remove_pod(uid)
+        scheduler.cluster.pod_gone(uid)
 
 
 class Scheduled(NamedTuple):
@@ -87,18 +111,26 @@ class OfflineScheduler:
         self.pending: dict[str, Pod] = {}
         self.nominator: Nominator[Pod] = Nominator(lambda pod: pod.uid not in self.cluster.assigned)
         self._rng = rng
-        self.profiles: dict[str, Profile] = build_profiles(
-            resolved,
-            registry,
+        self.timers = Timers(clock.monotonic)
+        offered = Handle(
+            profile="",
             cluster=self.cluster,
+            reasons=ReasonTable(),
             nominations=self.nominator,
             writes=_NoWrites(),
             evictions=_NoEvictions(),
             clock=clock,
             rng=rng,
+            events=NoReporter(),
+            waiting=WaitingPods(),
+            activate=lambda pods: None,
+            timers=self.timers,
+            virtual_pods=_OfflineVirtualPods(self),
         )
+        self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered)
         for thing in state:
             self.add(thing)
+        self.timers.run()
 
     def add(self, thing: Mapping[str, Any]) -> Pod | None:
         """Takes in one object; returns it if it is a pending pod of ours. Raises BadObject."""
@@ -119,7 +151,10 @@ class OfflineScheduler:
     def _add_pod(self, wire: core.Pod) -> Pod | None:
         if wire.status.phase in TERMINAL:
             return None
-        pod = self.cluster.pods.build(wire)
+        return self.add_pod(self.cluster.pods.build(wire))
+
+    def add_pod(self, pod: Pod) -> Pod | None:
+        """Takes in a pod; returns it if it is a pending one of ours."""
         if not pod.uid:
             pod.uid = pod.key  # plain manifests have none
         if pod.node:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
-from koordsched.api import core
+from koordsched.cluster.builtinkinds import NODES
 from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.state import ClusterState
 from koordsched.config.plugin_args import NodeResourcesFitArgs
 from koordsched.config.qualified_names import is_extended_resource
 from koordsched.config.resolving import Profile
+from koordsched.framework.handle import WARNING, EventRecorder
 from koordsched.observability.logging import level_of
 from koordsched.observability.metrics import Metrics
 
@@ -26,22 +26,15 @@ SETTLED = 3.0
 """Seconds that an over-commitment lasts before it is told of."""
 
 
-class NodeVoice(Protocol):
-    """Who tells."""
-
-    def overcommitted(self, node: core.Node, message: str) -> None:
-        """The requests of the pods on the node exceed what it has."""
-
-
 class OvercommitmentReports:
     """`tick` is to be called about once a second by whoever acts; a standby says nothing."""
 
     def __init__(
-        self, cluster: ClusterState, voice: NodeVoice, metrics: Metrics, monotonic: Callable[[], float]
+        self, cluster: ClusterState, reporter: EventRecorder, metrics: Metrics, monotonic: Callable[[], float]
     ) -> None:
         self._table = cluster.table
         self._found = cluster.overcommitments
-        self._voice = voice
+        self._reporter = reporter
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
         self._told: dict[str, frozenset[str]] = {}
@@ -88,7 +81,8 @@ class OvercommitmentReports:
         _log.warning("node %s is over-committed: %s", name, text)
         node = self._table.nodes[self._table.row_of[name]]
         if not before and node is not None:
-            self._voice.overcommitted(node, f"its pods request more than it has: {text}")
+            message = f"its pods request more than it has: {text}"
+            self._reporter.event(NODES, node.metadata, WARNING, "OverCommitted", message, action="Accounting")
 
 
 def nodes_by_resource(found: Overcommitments) -> dict[str, int]:

@@ -16,9 +16,11 @@ from typing import Any
 import orjson
 
 from koordsched.cluster.pod import Pod
-from koordsched.scheduling.waitnotices import CONDITION as WAITING
 
 _log = logging.getLogger(__name__)
+
+WAITING = "koordsched.io/Waiting"
+"""Condition of a pod that waits without having been refused."""
 
 _LIMIT = 50_000
 """Pods with unwritten wishes; beyond, the oldest wish is dropped (the next attempt renews it)."""

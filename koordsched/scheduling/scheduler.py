@@ -23,10 +23,12 @@ from koordsched.extender.consultation import ExtenderConsultations
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.controller import ControllerFactory, ControllerHandle
+from koordsched.framework.handle import Handle
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas
-from koordsched.framework.status import Code
+from koordsched.framework.status import Code, ReasonTable
+from koordsched.framework.timers import Timers
 from koordsched.observability.events import EventBroadcaster
 from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.metrics import Metrics
@@ -40,7 +42,6 @@ from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
-from koordsched.scheduling.deferred import DeferredEvictions, DeferredNominations
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
@@ -51,9 +52,10 @@ from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.queueprofile import queue_profile
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
+from koordsched.scheduling.reporter import Reporter, UserReporter
 from koordsched.scheduling.timing import HintTimes
 from koordsched.scheduling.unreadable import Unreadable
-from koordsched.scheduling.voice import Speaker, UserVoice
+from koordsched.scheduling.virtualpods import VirtualPodHandler, VirtualPodWriters
 from koordsched.scheduling.waitnotices import WaitNotices
 from koordsched.scheduling.watching import Watches
 
@@ -95,13 +97,13 @@ class Scheduler:
         controllers: Mapping[str, ControllerFactory] = MappingProxyType({}),
         fence: Callable[[], bool] = lambda: True,
         recorder: Recorder = NOT_RECORDING,
-        voice: Speaker | None = None,
+        reporter: Reporter | None = None,
         launch: Launch | None = None,
     ) -> None:
         """`own_pod`: namespace and name of the pod this runs in, if any. `controllers`: by the plugin that needs them;
         they run while `run` does. `fence` says whether we may act, for acts
-        that do not go through the lanes. `recorder` hears of every step. Whoever only repeats decisions gives
-        a `voice`, heard instead of events and pod status, and `launch`, which gets evictions to carry out.
+        that do not go through the lanes. `recorder` hears of every step. `reporter` and `launch`, which gets evictions
+        to carry out, replace those that write, for a scheduler that only repeats decisions.
 
         Raises ProfileError if the profiles cannot be built, ExtenderConfigError if the extenders cannot.
         """
@@ -113,49 +115,73 @@ class Scheduler:
         self.cluster = ClusterState()
         self.waiting = WaitingPods()
         self._pending = PendingPods(self.cluster)
-        self.writes = ApiWrites(lanes, transport)
+        virtual = VirtualPodWriters()
+        self.writes = ApiWrites(lanes, transport, rng, virtual)
         self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
         names = [profile.scheduler_name for profile in resolved.profiles]
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall, self._pending.by_uid)
-        self.voice: Speaker = voice or UserVoice({name: self.events.recorder(name) for name in names}, self._status)
+        recorders = {name: self.events.recorder(name) for name in names}
+        self.reporter: Reporter = reporter or UserReporter(recorders, self._status, virtual)
         self._recorder = recorder
         decisive = recorder.clock(clock)
+        self.timers = Timers(decisive.monotonic)
 
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
-        nominations = DeferredNominations()
-        evictions = DeferredEvictions()
-        replicas = OwnReplicas(self.cluster, *own_pod)
-        self.profiles: dict[str, Profile] = build_profiles(
-            resolved,
-            registry,
-            cluster=self.cluster,
-            nominations=nominations,
-            writes=self.writes,
-            evictions=evictions,
-            clock=decisive,
-            rng=recorder.chance(rng),
-            own_replicas=replicas,
-            count=metrics.count,
-        )
-        offered = ControllerHandle(self.cluster, ObjectWrites(lanes), self.voice, clock, metrics, replicas)
-        self._controllers = build_controllers(resolved, self.profiles, controllers, offered)
-        self._notices = WaitNotices(self.voice, clock.monotonic, self._pending.by_uid)
-        hint_times = HintTimes(metrics, clock.monotonic)
+        self.profiles: dict[str, Profile] = {}
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
-            {
-                name: queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
-                for name, profile in self.profiles.items()
-            },
+            {},
             clock=decisive.monotonic,
-            sort_key=self.profiles[names[0]].queue_sort[0].sort_key,
+            sort_key=lambda queued: self.profiles[names[0]].queue_sort[0].sort_key(queued),
             is_pending=self._pending.is_pending,
             backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
             max_unschedulable=max_unschedulable,
             fair_namespaces=fair_namespaces,
         )
-        nominations.queue = self.queue
         self.cluster.on_event(self.queue.move_all)
-        failures = self._failures = FailureHandler(self.queue, self._pending, self.voice, recorder)
+        self.evictions = PreemptionEvictions(
+            self.queue,
+            self.waiting,
+            self.writes,
+            self.reporter,
+            metrics,
+            clock,
+            lambda uid: self.binding.cancel(uid),
+            self.cluster.assigned.get,
+            recorder,
+            launch,
+        )
+        self.node_handler = NodeHandler(self.cluster, self.queue, self.reporter)
+        self.pod_handler = PodHandler(
+            self.cluster, self.queue, self._pending, self.reporter, names, self._reject_waiting, virtual
+        )
+        replicas = OwnReplicas(self.cluster, *own_pod)
+        offered = Handle(
+            profile="",
+            cluster=self.cluster,
+            reasons=ReasonTable(),
+            writes=self.writes,
+            evictions=self.evictions,
+            nominations=self.queue.nominator,
+            clock=decisive,
+            rng=recorder.chance(rng),
+            events=self.reporter,
+            waiting=self.waiting,
+            activate=self.queue.activate,
+            timers=self.timers,
+            virtual_pods=VirtualPodHandler(virtual, self.pod_handler),
+            own_replicas=replicas,
+            count=metrics.count,
+        )
+        self.profiles.update(build_profiles(resolved, registry, offered))
+        writes = ObjectWrites(lanes, virtual)
+        given = ControllerHandle(self.cluster, writes, self.reporter, clock, metrics, replicas, self.profiles)
+        self._controllers = build_controllers(resolved, self.profiles, controllers, given)
+        self._notices = WaitNotices(self.reporter, clock.monotonic, self._pending.by_uid)
+        hint_times = HintTimes(metrics, clock.monotonic)
+        for name, profile in self.profiles.items():
+            served = queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
+            self.queue.add_profile(name, served)
+        failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
         self._extenders: Extenders | None = None
         self.consultations: ExtenderConsultations | None = None
@@ -173,6 +199,7 @@ class Scheduler:
                 fence=fence,
                 recorder=recorder,
                 bindings=lanes.external_writes,
+                virtual=virtual,
             )
             # One table of reasons serves all profiles.
             reasons = self.profiles[names[0]].handle.reasons
@@ -182,7 +209,7 @@ class Scheduler:
             self.queue,
             self.profiles,
             failures,
-            self.voice,
+            self.reporter,
             metrics,
             self.decisions,
             self.waiting,
@@ -196,29 +223,16 @@ class Scheduler:
             self.queue,
             self.waiting,
             failures,
-            self.voice,
+            self.reporter,
             self._notices,
             metrics,
             clock.monotonic,
-            evictions.displaced,
+            self.writes.patch_metadata,
+            self.evictions.displaced,
             self._extenders.bind if self._extenders is not None else None,
             inbox,
             recorder,
         )
-        self.evictions = evictions.executor = PreemptionEvictions(
-            self.queue,
-            self.waiting,
-            self.writes,
-            self.voice,
-            metrics,
-            clock,
-            self.binding.cancel,
-            self.cluster.assigned.get,
-            recorder,
-            launch,
-        )
-        self.node_handler = NodeHandler(self.cluster, self.queue, self.voice)
-        self.pod_handler = PodHandler(self.cluster, self.queue, self._pending, self.voice, names, self._reject_waiting)
         self._progress = asyncio.Event()
         self.unreadable = Unreadable(self.cluster.objects, resolved.profiles, self.queue, recorder)
         self.watches = Watches(
@@ -242,7 +256,7 @@ class Scheduler:
         metrics.observe_queue(self.queue)
         metrics.observe_cluster(self.cluster)
         self.cluster.overcommitments.ignore(ignored_resources(resolved.profiles))
-        self._overcommitment = OvercommitmentReports(self.cluster, self.voice, metrics, clock.monotonic)
+        self._overcommitment = OvercommitmentReports(self.cluster, self.reporter, metrics, clock.monotonic)
 
     def pending_pods(self) -> list[Pod]:
         """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""
@@ -355,10 +369,15 @@ class Scheduler:
         while True:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
-            self._recorder.timers()
-            self.queue.timers.run()
+            self.run_timers()
             self._notices.tick()
             self._overcommitment.tick()
+
+    def run_timers(self) -> None:
+        """What time brings about by itself: a step."""
+        self._recorder.timers()
+        self.queue.timers.run()
+        self.timers.run()
 
     def _reject_waiting(self, uid: str) -> bool:
         waiting = self.waiting.get(uid)

@@ -1,4 +1,4 @@
-"""Tells the owners of pods that wait without having been refused: gated by a plugin, waiting on Permit, in PreBind.
+"""Reports pods that wait without having been refused: gated by a plugin, waiting on Permit, in PreBind.
 
 Upstream shows nothing for them. Here a pod that has waited for a while carries the condition
 `koordsched.io/Waiting`, with the plugin that it waits for; it turns False when the wait is over. Pods gated
@@ -8,23 +8,14 @@ by their own scheduling gates are left out: the API server's PodScheduled condit
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Protocol
 
 from koordsched.cluster.pod import Pod
-
-CONDITION = "koordsched.io/Waiting"
+from koordsched.scheduling.reporter import Reporter
 
 AFTER = 5.0
 """Seconds of waiting after which it is worth a word."""
 
 _FEW = 64
-
-
-class Tell(Protocol):
-    """Writes the condition; an empty reason ends it."""
-
-    def waiting(self, pod: Pod, reason: str, message: str) -> None:
-        """The pod waits, for this reason; with an empty reason it does not any more."""
 
 
 class _Wait:
@@ -42,8 +33,8 @@ class _Wait:
 class WaitNotices:
     """Who waits for what, since when. Times are seconds of `clock`; `pending` are the pods that still exist."""
 
-    def __init__(self, tell: Tell, clock: Callable[[], float], pending: Container[str]) -> None:
-        self._tell = tell
+    def __init__(self, reporter: Reporter, clock: Callable[[], float], pending: Container[str]) -> None:
+        self._reporter = reporter
         self._clock = clock
         self._pending = pending
         self._waits: dict[str, _Wait] = {}
@@ -73,16 +64,16 @@ class WaitNotices:
             return
         del self._waits[pod.uid]
         if known.told:
-            self._tell.waiting(pod, "", "")
+            self._reporter.waiting(pod, "", "")
 
     def tick(self) -> None:
-        """Tells about those that have waited long enough. To be called every second or so."""
+        """Reports those that have waited long enough. To be called every second or so."""
         due = self._clock() - AFTER
         self._forget_the_gone()
         for wait in self._waits.values():
             if not wait.told and wait.since <= due:
                 wait.told = True
-                self._tell.waiting(wait.pod, wait.reason, wait.message)
+                self._reporter.waiting(wait.pod, wait.reason, wait.message)
 
     def _forget_the_gone(self) -> None:
         for uid in [uid for uid in self._waits if uid not in self._pending]:

@@ -1,11 +1,9 @@
 """A scheduler on virtual time whose journal is kept in lists, and the replay of such a journal."""
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 from random import Random
 
-from koordsched import config
 from koordsched.client.clock import SystemClock
 from koordsched.client.lanes import Lanes
 from koordsched.journal.checkpoint import checkpoint_of
@@ -20,6 +18,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.scheduler import Scheduler
 from tests.embedded import DEFAULT_CONFIG
+from tests.extraplugins import registry_with, resolved_with
 from tests.virtualtime import run
 
 
@@ -62,11 +61,18 @@ class Recorded:
     """One life of a scheduler, and what it recorded."""
 
     def __init__(
-        self, embedded, configuration=None, *, seed=1, fault=None, gates=(), seconds_per_segment=None, journal=None
+        self,
+        embedded,
+        configuration=None,
+        *,
+        seed=1,
+        fault=None,
+        gates=(),
+        seconds_per_segment=None,
+        journal=None,
+        plugins=(),
     ):
-        features = config.FeatureGates.parse(gates)
-        text = json.dumps(configuration or DEFAULT_CONFIG)
-        resolved = config.resolve(config.load(text, catalog=CATALOG, gates=features), catalog=CATALOG, gates=features)
+        resolved = resolved_with(configuration or DEFAULT_CONFIG, plugins, gates)
         self.journal = journal or ListJournal(
             Setting(resolved), f"run {seed}", embedded.clock, seconds_per_segment=seconds_per_segment
         )
@@ -74,7 +80,7 @@ class Recorded:
         self.lanes = Lanes(self.transport, embedded.clock, Random(seed))
         self.scheduler = Scheduler(
             resolved,
-            IN_TREE,
+            registry_with(plugins),
             transport=self.transport,
             lanes=self.lanes,
             clock=embedded.clock,

@@ -12,9 +12,12 @@ from koordsched.config.loading import load
 from koordsched.config.resolving import resolve
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, PodFilter, PreFilter, ShapeFilter
+from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
+from koordsched.framework.timers import Timers
 from koordsched.plugins import CATALOG, IN_TREE, KINDS
 from koordsched.scheduling.offline import OfflineScheduler
+from koordsched.scheduling.reporter import NoReporter
 from tests.reference.status import SKIP as SKIPPED
 
 
@@ -63,6 +66,11 @@ class Bench:
             nominations=NoNominations(),
             clock=StoppedClock(),
             rng=Random(7),
+            events=NoReporter(),
+            waiting=WaitingPods(),
+            activate=None,
+            timers=Timers(StoppedClock().monotonic),
+            virtual_pods=None,
         )
         for item in objects:
             self.add(item)

@@ -9,6 +9,7 @@ from koordsched.client.lanes import Lanes
 from koordsched.client.transport import Response
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.objectwrites import ObjectWrites
+from koordsched.scheduling.virtualpods import VirtualPodWriters
 from tests.plugins.harness import Bench
 from tests.plugins.objects import pod
 from tests.virtualtime import VirtualClock, run
@@ -39,7 +40,7 @@ def test_an_eviction_succeeds_when_the_pod_is_no_more(code, reason, message, fai
             asyncio.get_running_loop().call_soon(done, Response(code, {}, body))
 
     async def main():
-        writes = ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)))
+        writes = ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)), VirtualPodWriters())
         try:
             await writes.evict(Bench().pod(pod("p")))
         except WriteFailed:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from koordsched.scheduling.waitnotices import AFTER, CONDITION, WaitNotices
+from koordsched.scheduling.podstatus import WAITING
+from koordsched.scheduling.waitnotices import AFTER, WaitNotices
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
@@ -12,7 +13,7 @@ from tests.virtualtime import run
 def waiting_condition(embedded, name):
     """(status, reason, message) of the Waiting condition, or None."""
     for condition in embedded.get("Pod", name)["status"].get("conditions", []):
-        if condition["type"] == CONDITION:
+        if condition["type"] == WAITING:
             return condition["status"], condition["reason"], condition["message"]
     return None
 

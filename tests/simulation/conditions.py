@@ -12,8 +12,8 @@ class LastWords:
         self._said = {}
         """uid -> reason, message."""
         self._status = scheduler._status
-        self._condition = scheduler.voice.condition
-        scheduler.voice.condition = self._note
+        self._condition = scheduler.reporter.condition
+        scheduler.reporter.condition = self._note
         self._send = self._status._send
         self._status._send = self._sending
 

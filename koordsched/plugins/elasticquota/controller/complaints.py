@@ -7,7 +7,7 @@ from collections import deque
 
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.objects import Store
-from koordsched.framework.controller import Voice
+from koordsched.framework.handle import WARNING, EventRecorder
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, ELASTIC_QUOTAS, ElasticQuota
 
@@ -24,10 +24,10 @@ IN_USE = "QuotaInUse"
 class Complaints:
     """Says each thing once, and again when it changed or came back."""
 
-    def __init__(self, books: QuotaBooks, store: Store[ElasticQuota], voice: Voice) -> None:
+    def __init__(self, books: QuotaBooks, store: Store[ElasticQuota], reporter: EventRecorder) -> None:
         self._books = books
         self._store = store
-        self._voice = voice
+        self._reporter = reporter
         self._told: dict[tuple[str, str], tuple[str, ...]] = {}
         self._gone: deque[ObjectMeta] = deque(maxlen=_MOST_GONE)
         self._looked = -1
@@ -48,7 +48,7 @@ class Complaints:
         for key, texts in found.items():
             obj = self._store.get(*key)
             if obj is not None and self._told.get(key) != texts:
-                self._voice.warn(ELASTIC_QUOTAS, obj.metadata, INVALID, "; ".join(texts))
+                self._warn(obj.metadata, INVALID, "; ".join(texts))
         self._told = found
         if self._gone:
             self._tell_gone(list(self._gone))
@@ -63,4 +63,7 @@ class Complaints:
         for meta in gone:
             if pods := names.get(meta.name):
                 text = f"deleted while {pods} pod{'s' if pods > 1 else ''} named it; they count in {DEFAULT_QUOTA} now"
-                self._voice.warn(ELASTIC_QUOTAS, meta, IN_USE, text)
+                self._warn(meta, IN_USE, text)
+
+    def _warn(self, meta: ObjectMeta, reason: str, text: str) -> None:
+        self._reporter.event(ELASTIC_QUOTAS, meta, WARNING, reason, text, action="Checking", once=True)

@@ -30,14 +30,14 @@ class ElasticQuotaController:
         self._status = StatusWriter(
             books, self._store, handle.writes, handle.clock, timed, by_runtime=args.enable_runtime_quota
         )
-        self._complaints = Complaints(books, self._store, handle.voice)
-        self._profiles = ProfileController(handle.cluster, handle.writes, handle.voice)
+        self._complaints = Complaints(books, self._store, handle.reporter)
+        self._profiles = ProfileController(handle.cluster, handle.writes, handle.reporter)
         self._revocation: Revocation | None = None
         if args.monitor_all_quotas and args.enable_runtime_quota:
             self._revocation = Revocation(
                 books,
                 handle.writes,
-                handle.voice,
+                handle.reporter,
                 handle.clock,
                 handle.own_replicas,
                 delay=args.delay_evict_time.seconds,

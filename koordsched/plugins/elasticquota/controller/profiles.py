@@ -12,12 +12,13 @@ import msgspec
 import orjson
 
 from koordsched.api.core import Node, Quantities
+from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import NANO
 from koordsched.api.selectors import SelectorError, compile_selector
 from koordsched.cluster.objects import Store
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.controller import ObjectWrites, Voice
-from koordsched.framework.handle import WriteFailed
+from koordsched.framework.controller import ObjectWrites
+from koordsched.framework.handle import WARNING, EventRecorder, WriteFailed
 from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, add_to, parse, texts, to_units, unit
 from koordsched.plugins.elasticquota.kinds import (
     ELASTIC_QUOTA_PROFILES,
@@ -141,10 +142,10 @@ def is_unschedulable(node: Node) -> bool:
 class ProfileController:
     """Watches profiles and nodes, writes quotas."""
 
-    def __init__(self, cluster: ClusterState, writes: ObjectWrites, voice: Voice) -> None:
+    def __init__(self, cluster: ClusterState, writes: ObjectWrites, reporter: EventRecorder) -> None:
         self._cluster = cluster
         self._writes = writes
-        self._voice = voice
+        self._reporter = reporter
         self._profiles: Store[ElasticQuotaProfile] = cluster.objects.of(ELASTIC_QUOTA_PROFILES)
         self._quotas: Store[ElasticQuota] = cluster.objects.of(ELASTIC_QUOTAS)
         self._changed = asyncio.Event()
@@ -171,9 +172,7 @@ class ProfileController:
         try:
             capacity = await self._capacity(profile)
         except SelectorError as error:
-            self._voice.warn(
-                ELASTIC_QUOTA_PROFILES, meta, "InvalidNodeSelector", f"nodeSelector: {error}", repeats=True
-            )
+            self._warn(meta, "InvalidNodeSelector", f"nodeSelector: {error}")
             return True
         tree_id = meta.labels.get(TREE_ID)
         quota = self._quotas.get(meta.namespace, name)
@@ -190,9 +189,12 @@ class ProfileController:
         except WriteFailed as error:
             reason = "UpdateQuotaFailed" if doing == "update" else "CreateQuotaFailed"
             text = f"failed to {doing} quota, err: {error}"
-            self._voice.warn(ELASTIC_QUOTA_PROFILES, meta, reason, text, repeats=True)
+            self._warn(meta, reason, text)
             return False
         return True
+
+    def _warn(self, meta: ObjectMeta, reason: str, text: str) -> None:
+        self._reporter.event(ELASTIC_QUOTA_PROFILES, meta, WARNING, reason, text, action="Checking")
 
     async def _capacity(self, profile: ElasticQuotaProfile) -> Capacity:
         """Of the nodes that the profile selects. Raises SelectorError."""

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable, Mapping
 from functools import partial
 
 from koordsched.cluster.pod import Pod
-from koordsched.framework.controller import ObjectWrites, Voice
-from koordsched.framework.handle import Clock, WriteFailed
+from koordsched.framework.controller import ObjectWrites
+from koordsched.framework.handle import NORMAL, Clock, EventRecorder, WriteFailed
 from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, exceeded, fits
 from koordsched.plugins.elasticquota.arithmetic.tree import Quota
 from koordsched.plugins.elasticquota.books import QuotaBooks
@@ -112,7 +112,7 @@ class Revocation:
         self,
         books: QuotaBooks,
         writes: ObjectWrites,
-        voice: Voice,
+        reporter: EventRecorder,
         clock: Clock,
         own: Container[Pod],
         *,
@@ -121,7 +121,7 @@ class Revocation:
     ) -> None:
         self._books = books
         self._writes = writes
-        self._voice = voice
+        self._reporter = reporter
         self._clock = clock
         self._own = own
         self._interval = interval
@@ -162,4 +162,4 @@ class Revocation:
                 # Tried again when the quota is due next.
                 _log.warning("pod %s not evicted (%s): %s", pod.key, text, error)
             else:
-                self._voice.tell_pod(pod, REASON, text)
+                self._reporter.pod_event(pod, NORMAL, REASON, text, action="Evicting")

@@ -117,14 +117,16 @@ class Writes:
             raise WriteFailed("no")
 
 
-class Voice:
-    """Notes what is said."""
+class Reporter:
+    """Notes the events."""
 
     def __init__(self):
-        self.said = []
+        self.events = []
 
-    def warn(self, kind, meta, reason, text, *, repeats=False):
-        self.said.append((meta.name, reason, text))
+    def event(self, kind, meta, event_type, reason, text, *, action, once=False):
+        assert (event_type, action) == ("Warning", "Checking")
+        self.events.append((meta.name, reason, text))
 
-    def tell_pod(self, pod, reason, text):
-        self.said.append((pod.name, reason, text))
+    def pod_event(self, pod, event_type, reason, text, *, action):
+        assert (event_type, action) == ("Normal", "Evicting")
+        self.events.append((pod.name, reason, text))

@@ -12,7 +12,7 @@ from koordsched.plugins.elasticquota import kinds as api
 from koordsched.plugins.elasticquota.controller import profiles
 from koordsched.plugins.elasticquota.controller.profiles import ProfileController, keys_of, ratio_of, tree_id_of
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTA_PROFILES
-from tests.plugins.elasticquota.controller.books import Ledger, Voice, Writes, merged
+from tests.plugins.elasticquota.controller.books import Ledger, Reporter, Writes, merged
 from tests.virtualtime import run
 
 NODE = {"cpu": "10", "memory": "1000", "storage": "1000"}
@@ -35,8 +35,8 @@ class World:
         self.ledger = Ledger()
         for name, pool, ready in (("n1", "a", True), ("n2", "a", False), ("n3", "b", True)):
             self.ledger.node(name, NODE, {"pool": pool}, ready=ready)
-        self.writes, self.voice = Writes(), Voice()
-        self.controller = ProfileController(self.ledger.cluster, self.writes, self.voice)
+        self.writes, self.reporter = Writes(), Reporter()
+        self.controller = ProfileController(self.ledger.cluster, self.writes, self.reporter)
         self.store = self.ledger.cluster.objects.of(ELASTIC_QUOTA_PROFILES)
 
     def deliver(self):
@@ -186,7 +186,9 @@ def test_failures_are_said_and_tried_again(existing, doing):
         world.writes.refused = {"root-a"}
         task = asyncio.create_task(world.controller.run())
         await asyncio.sleep(1)
-        assert world.voice.said == [("prof", f"{doing.capitalize()}QuotaFailed", f"failed to {doing} quota, err: no")]
+        assert world.reporter.events == [
+            ("prof", f"{doing.capitalize()}QuotaFailed", f"failed to {doing} quota, err: no")
+        ]
         world.writes.refused = set()
         await asyncio.sleep(profiles.RETRY)
         assert len(world.writes.created) + len(world.writes.merges) == 1
@@ -220,7 +222,7 @@ def test_a_selector_that_cannot_be_read():
         world = World()
         selector = {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}
         assert await world.controller.reconcile(profile_of(selector=selector))
-        ((name, reason, text),) = world.voice.said
+        ((name, reason, text),) = world.reporter.events
         assert (name, reason) == ("prof", "InvalidNodeSelector")
         assert "Near" in text
         assert world.writes.created == []

@@ -7,7 +7,7 @@ import pytest
 
 from koordsched.plugins.elasticquota import kinds as api
 from koordsched.plugins.elasticquota.controller.revocation import OveruseMonitor, Revocation, picked
-from tests.plugins.elasticquota.controller.books import Ledger, Voice, Writes
+from tests.plugins.elasticquota.controller.books import Ledger, Reporter, Writes
 from tests.virtualtime import VirtualClock, run
 
 NANO = 10**9
@@ -110,21 +110,21 @@ def test_built_in_quotas_have_no_runtime_to_exceed(name):
     assert monitor.due(0) == monitor.due(100) == []
 
 
-def revocation(ledger, writes, voice, own=()):
+def revocation(ledger, writes, reporter, own=()):
     clock = VirtualClock(asyncio.get_running_loop())
-    return Revocation(ledger.books, writes, voice, clock, own, delay=10.0, interval=1.0)
+    return Revocation(ledger.books, writes, reporter, clock, own, delay=10.0, interval=1.0)
 
 
 def test_evictions_and_what_is_said():
     async def main():
-        ledger, writes, voice = overused(), Writes(), Voice()
-        task = asyncio.create_task(revocation(ledger, writes, voice).run())
+        ledger, writes, reporter = overused(), Writes(), Reporter()
+        task = asyncio.create_task(revocation(ledger, writes, reporter).run())
         await asyncio.sleep(10.5)
         assert writes.evicted == []
         await asyncio.sleep(1)
         assert writes.evicted == ["b"]
         text = "evicted: quota q uses more cpu than it may: used cpu:8, runtime cpu:5"
-        assert voice.said == [("b", "QuotaRevoked", text)]
+        assert reporter.events == [("b", "QuotaRevoked", text)]
         task.cancel()
 
     run(main())
@@ -132,11 +132,11 @@ def test_evictions_and_what_is_said():
 
 def test_what_a_budget_refuses_is_tried_again():
     async def main():
-        ledger, writes, voice = overused(), Writes(), Voice()
+        ledger, writes, reporter = overused(), Writes(), Reporter()
         writes.refused = {"b"}
-        task = asyncio.create_task(revocation(ledger, writes, voice).run())
+        task = asyncio.create_task(revocation(ledger, writes, reporter).run())
         await asyncio.sleep(12)
-        assert writes.evicted == voice.said == []
+        assert writes.evicted == reporter.events == []
         writes.refused = set()
         await asyncio.sleep(11)
         assert writes.evicted == ["b"]
