@@ -6,7 +6,7 @@ from koordsched import config
 from koordsched.config import catalog
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.framework import interface
-from koordsched.plugins import IN_TREE
+from koordsched.plugins import CATALOG, IN_TREE
 
 _KINDS = {
     ExtensionPoint.PRE_ENQUEUE: (interface.PreEnqueue,),
@@ -24,7 +24,7 @@ _KINDS = {
 
 def catalog_with(plugins):
     """The catalog with more plugin classes, each at all the points that it extends."""
-    return catalog.IN_TREE.extended(
+    return CATALOG.extended(
         {
             plugin.name: catalog.PluginEntry(
                 frozenset(point for point, kinds in _KINDS.items() if issubclass(plugin, kinds))
