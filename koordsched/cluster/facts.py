@@ -26,9 +26,11 @@ _VALUES_KEPT = 1 << 16
 class ShapeFacts:
     """The labels, annotations and owner facts that are part of a shape."""
 
-    __slots__ = ("_annotations", "_labels", "_owner", "_sealed")
+    __slots__ = ("_annotations", "_labels", "_owner", "_read", "_sealed")
 
-    def __init__(self) -> None:
+    def __init__(self, read: set[str]) -> None:
+        """`read`: the keys of all annotations that plugins read, of whatever objects."""
+        self._read = read
         self._labels: dict[str, None] = {}
         self._annotations: dict[str, None] = {}
         self._owner = False
@@ -42,6 +44,7 @@ class ShapeFacts:
         known = len(self._labels) + len(self._annotations) + self._owner
         self._labels.update(dict.fromkeys(labels))
         self._annotations.update(dict.fromkeys(annotations))
+        self._read.update(self._annotations)
         self._owner |= owner_kind
         if self._sealed and len(self._labels) + len(self._annotations) + self._owner != known:
             raise RuntimeError("shape facts must be declared before the first pod is read")
@@ -88,10 +91,12 @@ class PodFact(Generic[T]):
     bytes.
     """
 
-    __slots__ = ("_index", "_parse", "_values", "annotation")
+    __slots__ = ("_index", "_parse", "_values", "annotation", "text")
 
-    def __init__(self, annotation: str, index: int, parse: Callable[[str], T | None]) -> None:
+    def __init__(self, annotation: str, index: int, parse: Callable[[str], T | None], text: Callable[[T], str]) -> None:
         self.annotation = annotation
+        self.text = text
+        """The annotation of a value."""
         self._index = index
         self._parse = parse
         self._values: dict[T, T] = {}
@@ -132,21 +137,29 @@ def _ignore(meta: ObjectMeta, problem: str) -> None:
 class PodFacts:
     """All declared facts of pods. Pods without any of them keep none."""
 
-    __slots__ = ("_facts", "_tuples", "on_malformed")
+    __slots__ = ("_facts", "_read", "_tuples", "on_malformed")
 
-    def __init__(self) -> None:
+    def __init__(self, read: set[str]) -> None:
+        """`read`: the keys of all annotations that plugins read, of whatever objects."""
+        self._read = read
         self._facts: list[PodFact[Any]] = []
         self._tuples: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.on_malformed: OnMalformed = _ignore
 
-    def declare(self, annotation: str, parse: Callable[[str], T | None]) -> PodFact[T]:
-        """A plugin reads this annotation of pods that have a node.
+    def declare(self, annotation: str, parse: Callable[[str], T | None], text: Callable[[T], str]) -> PodFact[T]:
+        """A plugin reads this annotation of pods that have a node; `text` is the opposite of `parse`.
 
         `parse` may raise for malformed text: `on_malformed` is called, and the pod counts as without the fact.
         """
-        fact = PodFact(annotation, len(self._facts), parse)
+        fact = PodFact(annotation, len(self._facts), parse, text)
         self._facts.append(fact)
+        self._read.add(annotation)
         return fact
+
+    def annotations(self, pod: Pod) -> dict[str, str]:
+        """The facts of a pod as annotations."""
+        found = {fact.annotation: (fact.text, fact.of(pod)) for fact in self._facts} if pod.facts else {}
+        return {key: text(value) for key, (text, value) in found.items() if value is not None}
 
     def __bool__(self) -> bool:
         return bool(self._facts)

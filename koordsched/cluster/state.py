@@ -42,11 +42,14 @@ class ClusterState:
     def __init__(self) -> None:
         self.table = NodeTable()
         self.overcommitments = Overcommitments(self.table)
-        self.shape_facts = ShapeFacts()
+        self.read_annotations: set[str] = set()
+        """Keys of the annotations that plugins read. Those of nodes and other objects are added by the plugins;
+        journals and snapshots keep them."""
+        self.shape_facts = ShapeFacts(self.read_annotations)
         """Labels, annotations and owner facts that plugins declare to be part of a pod's shape."""
         self.shapes = PodShapes(self.table.resource_names, self.shape_facts)
         self.label_sets = LabelSets()
-        self.pod_facts = PodFacts()
+        self.pod_facts = PodFacts(self.read_annotations)
         """Annotations that plugins declare to read of pods on nodes: their allocations."""
         self.pods = PodFactory(self.shapes, self.label_sets, self.pod_facts)
         self.objects = Objects()

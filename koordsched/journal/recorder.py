@@ -7,7 +7,7 @@ kept, and the writer needs no access to it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
@@ -114,11 +114,11 @@ class JournalRecorder:
             return
         self._put(data, change)
 
-    def note_object(self, path: str, obj: KubeObject) -> None:
-        """Hands on the state of an object."""
+    def note_object(self, path: str, obj: KubeObject, read: Container[str]) -> None:
+        """Hands on the state of an object, with the annotations of these keys."""
         meta = obj.metadata
         try:
-            data = encode(redacted(obj, marked=path == NODES))
+            data = encode(redacted(obj, marked=path == NODES, read=read))
         except _UNENCODABLE as error:
             self._give_up(f"an object of {path} cannot be encoded: {error}")
             return
@@ -175,9 +175,9 @@ class JournalRecorder:
 
     # --- steps -------------------------------------------------------------------------------------
 
-    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
+    def sink(self, path: str, sink: Sink[T], read: Container[str]) -> Sink[T]:
         """A sink that notes what it passes on."""
-        return _NotedSink(self, path, sink)
+        return _NotedSink(self, path, sink, read)
 
     def hidden(self, path: str, reason: str) -> None:
         """We must not read this collection, or may again."""
@@ -277,14 +277,15 @@ class _NotedChance(Random):
 class _NotedSink(Generic[T]):
     """Notes first: the change is a step, and what it asks for comes after it."""
 
-    def __init__(self, recorder: JournalRecorder, path: str, sink: Sink[T]) -> None:
+    def __init__(self, recorder: JournalRecorder, path: str, sink: Sink[T], read: Container[str]) -> None:
         self._recorder = recorder
         self._path = path
         self._sink = sink
+        self._read = read
 
     def upsert(self, obj: T) -> None:
         self._recorder.pause()
-        self._recorder.note_object(self._path, obj)
+        self._recorder.note_object(self._path, obj, self._read)
         self._sink.upsert(obj)
 
     def delete(self, obj: T) -> None:

@@ -6,6 +6,7 @@ a map of arbitrary content, so they are chosen by their domain.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -29,15 +30,17 @@ def is_read(annotation: str) -> bool:
     return annotation in READ_KEYS or any(domain == read or domain.endswith(f".{read}") for read in READ_DOMAINS)
 
 
-def redacted(thing: T, *, marked: bool = False) -> T:
+def redacted(thing: T, *, marked: bool = False, read: Container[str] = ()) -> T:
     """The object without annotations that the scheduler does not read. `marked`: with a mark in their place.
+
+    `read`: keys that plugins declared to read.
 
     The mark is Python's hash, which is salted anew in every process: it says whether something changed, not what.
     """
     annotations = thing.metadata.annotations
     if not annotations:
         return thing
-    kept = {key: value for key, value in annotations.items() if is_read(key)}
+    kept = {key: value for key, value in annotations.items() if key in read or is_read(key)}
     if len(kept) == len(annotations):
         return thing
     if marked:

@@ -10,7 +10,7 @@ an answer, and while changes that had to wait for it are let in. So whoever has 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from random import Random
@@ -71,8 +71,11 @@ class Recorder(Protocol):
 
     # --- steps -------------------------------------------------------------------------------------
 
-    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
-        """The sink that objects of this collection are to go through, on their way into the given one."""
+    def sink(self, path: str, sink: Sink[T], read: Container[str]) -> Sink[T]:
+        """The sink that objects of this collection are to go through, on their way into the given one.
+
+        `read`: keys of annotations that plugins read.
+        """
 
     def hidden(self, path: str, reason: str, /) -> None:
         """We must not read this collection, for this reason; with an empty one we may again."""
@@ -146,7 +149,7 @@ class NotRecording:
     async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
         await changes()
 
-    def sink(self, path: str, sink: Sink[T]) -> Sink[T]:
+    def sink(self, path: str, sink: Sink[T], read: Container[str]) -> Sink[T]:
         return sink
 
     hidden = leading = timers = attempt = binding = bound = undone = released = evicted = activated = _ignore

@@ -7,8 +7,9 @@ leaves a copy of the whole object in one, which is left out).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -39,25 +40,27 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
     bound = list(cluster.assigned.values())
     waiting = [pod for pod in pending if pod.uid not in cluster.assigned]
     for row, node in nodes:
-        yield node_object(node, table.images.on_row(row))
+        yield node_object(node, table.images.on_row(row), cluster.read_annotations)
     for kind, things in others:
         for thing in things:
-            yield _other(kind, thing)
+            yield _other(kind, thing, cluster.read_annotations)
     names = table.resource_names.names
     for pod in (*bound, *waiting):
-        yield pod_object(pod, names)
+        yield pod_object(pod, names, {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)})
 
 
-def node_object(node: core.Node, images: tuple[core.ContainerImage, ...]) -> dict[str, Any]:
-    """A node, its images included."""
+def node_object(node: core.Node, images: tuple[core.ContainerImage, ...], read: Container[str] = ()) -> dict[str, Any]:
+    """A node, its images included. `read`: keys of annotations that plugins read."""
     full = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=images))
-    return _object("v1", "Node", full)
+    return _object("v1", "Node", full, read)
 
 
-def pod_object(pod: Pod, resource_names: list[str]) -> dict[str, Any]:
+def pod_object(
+    pod: Pod, resource_names: list[str], annotations: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """A pod, rebuilt from what is known of it. One that was resized in place shows a single container.
 
-    `resource_names`: by resource index.
+    `resource_names`: by resource index; `annotations`: those that plugins read.
     """
     spec = pod.shape.spec
     if pod.wire is not None:
@@ -75,8 +78,8 @@ def pod_object(pod: Pod, resource_names: list[str]) -> dict[str, Any]:
         "creationTimestamp": pod.created,
         "labels": pod.labels.labels,
     }
-    if pod.wire is not None:
-        metadata["annotations"] = shown_annotations(pod.wire.metadata)
+    shown_ones = shown_annotations(pod.wire.metadata) if pod.wire is not None else {}
+    metadata["annotations"] = {**shown_ones, **annotations}
     if pod.owner is not None:
         metadata["ownerReferences"] = [{**msgspec.to_builtins(pod.owner), "controller": True}]
     status: dict[str, Any] = {"phase": "Running" if pod.start_time else "Pending"}
@@ -109,9 +112,9 @@ def _resized(pod: Pod, spec: core.PodSpec, names: list[str]) -> core.PodSpec:
     return msgspec.structs.replace(spec, containers=(container,), init_containers=(), overhead={}, resources=None)
 
 
-def shown_annotations(meta: ObjectMeta) -> dict[str, str]:
-    """The annotations that may be shown."""
-    return {key: value for key, value in meta.annotations.items() if _is_shown(key)}
+def shown_annotations(meta: ObjectMeta, read: Container[str] = ()) -> dict[str, str]:
+    """The annotations that may be shown, and those that plugins read."""
+    return {key: value for key, value in meta.annotations.items() if key in read or _is_shown(key)}
 
 
 def _is_shown(key: str) -> bool:
@@ -119,17 +122,17 @@ def _is_shown(key: str) -> bool:
     return key != LAST_APPLIED and any(domain == known or domain.endswith(f".{known}") for known in TRUSTED_DOMAINS)
 
 
-def _other(kind: Kind[Any], thing: Any) -> dict[str, Any]:
-    shown = _object(kind.api_version, kind.name, thing)
+def _other(kind: Kind[Any], thing: Any, read: Container[str]) -> dict[str, Any]:
+    shown = _object(kind.api_version, kind.name, thing, read)
     if kind.name in _REPLICATED:
         # Its pods are among the objects; whoever reads this must make no more of them.
         shown.setdefault("spec", {})["replicas"] = 0
     return shown
 
 
-def _object(version: str, kind: str, thing: Any) -> dict[str, Any]:
+def _object(version: str, kind: str, thing: Any, read: Container[str]) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(thing)
-    annotations = shown_annotations(thing.metadata)
+    annotations = shown_annotations(thing.metadata, read)
     metadata = shown.get("metadata", {})
     metadata.pop("annotations", None)
     if annotations:

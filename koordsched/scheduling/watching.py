@@ -160,6 +160,7 @@ class Watches:
         """`accept`: the encodings to ask for (Accept header). `watch_list`: have first lists streamed where the server
         can do that."""
         self._transport = transport
+        self._read_annotations = cluster.read_annotations
         self._clock = clock
         self._rng = rng
         self._on_progress = on_progress
@@ -203,7 +204,7 @@ class Watches:
         raw_objects: RawObjects[T] | None = None,
     ) -> None:
         self.sinks[path] = sink
-        sink = self._recorder.sink(path, sink)
+        sink = self._recorder.sink(path, sink, self._read_annotations)
         decode: Decode[T] = Decoder(kind)
         if raw_objects is not None and self._inbox is not None:
             decode, sink = raw_objects.wrap(decode, self._inbox, sink, by_name=path != PODS)

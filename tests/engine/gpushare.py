@@ -7,11 +7,11 @@ be a partition of neighbours.
 import json
 
 import numpy as np
-from koordsched.cluster.accounting import ColumnAccountant
-from koordsched.framework.keyed import KeyedFilter
 
+from koordsched.cluster.accounting import ColumnAccountant
 from koordsched.cluster.events import ASSIGNED_POD, NODE, ActionType, ClusterEvent
 from koordsched.framework.interface import PreBind, Reserve, ShapePreFilter
+from koordsched.framework.keyed import KeyedFilter
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from koordsched.queue.hints import HintRegistration
 
@@ -29,7 +29,8 @@ class GpuBooks(ColumnAccountant):
         table = cluster.table
         self.facets = table.add_facet()
         self.total, self.used = table.column(np.int64), table.column(np.int64, width=MOST)
-        self.allocation = cluster.pod_facts.declare(ALLOCATED, parsed)
+        self.allocation = cluster.pod_facts.declare(ALLOCATED, parsed, json.dumps)
+        cluster.read_annotations.add(GPUS)
         cluster.add_accountant(self, reads=[self.allocation])
         table.on_node(lambda row, node: self.node_changed(table, row, node))
 
@@ -71,7 +72,7 @@ class GpuShare(KeyedFilter, ShapePreFilter, Reserve, PreBind):
 
     def pre_filter_shape(self, shape):
         request = shape.meta.annotations.get(REQUEST)
-        if request is not None and not (request.isdecimal() and 0 < int(request) <= MOST * WHOLE):
+        if request is not None and not (request.isdecimal() and len(request) <= 3 and 0 < int(request) <= MOST * WHOLE):
             return Status(Code.UNRESOLVABLE, (f"annotation {REQUEST} must be a number of hundredths",))
         return SKIP if request is None else SUCCESS
 
@@ -113,7 +114,7 @@ class GpuShare(KeyedFilter, ShapePreFilter, Reserve, PreBind):
         return SKIP if self.books.allocation.of(pod) is None else SUCCESS
 
     async def pre_bind(self, cycle, pod, node):
-        cycle.patch.annotate(ALLOCATED, json.dumps(self.books.allocation.of(pod)))
+        cycle.patch.annotate(ALLOCATED, self.books.allocation.text(self.books.allocation.of(pod)))
         return SUCCESS
 
 
