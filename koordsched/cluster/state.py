@@ -87,7 +87,7 @@ class ClusterState:
                 self.table.touch(pod.row, facets)
 
     def add_observer(self, observer: PodObserver) -> None:
-        """Registers an observer of all pods; it is told of those on nodes that are there already."""
+        """Registers an observer of all pods; it gets those that are on nodes already."""
         self._observers.append(observer)
         for pod in self.assigned.values():
             observer.pod_seen(pod, True)
@@ -98,7 +98,7 @@ class ClusterState:
 
     @property
     def observed(self) -> bool:
-        """Whether anybody wants to hear of pods that are not ours to schedule."""
+        """Whether there are observers, which need the pods of other schedulers, too."""
         return bool(self._observers)
 
     def on_event(self, listener: EventListener) -> None:
@@ -166,7 +166,7 @@ class ClusterState:
             observer.pod_gone(uid)
 
     def set_pod(self, pod: Pod) -> Pod | None:
-        """Takes over the API server's word on a pod that has a node; returns what was believed before.
+        """Takes over a pod with a node as the API server has it; returns the pod as it was known before.
 
         Confirms an assumed pod; if it is on another node than assumed, the API server is right.
         """

@@ -29,7 +29,7 @@ class Tally(NamedTuple):
     """Something that a filter counts of the pods on a row.
 
     `of`: how much a pod adds, which depends on nothing but its shape, namespace, labels and whether it is being
-    deleted. Tallies of the same `identity` count the same, whoever has them and whenever.
+    deleted. Tallies of the same `identity` count the same, in every filter and at any time.
     """
 
     identity: Hashable

@@ -55,7 +55,7 @@ class Verdicts:
     """The verdict on every row.
 
     `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
-    None as long as nobody asked; `evaluation`: the cached scores that go with `codes`, None when the codes
+    None until they are asked for; `evaluation`: the cached scores that go with `codes`, None when the codes
     are not those of the cache; `wider`: then perhaps the cache for a superset of the feasible rows. Without
     either, totals have to be computed for `rows`.
     """
@@ -289,9 +289,9 @@ class Filtering:
         return self._nominated_rows.nominated_on(row, pod)
 
     def worlds(self, cycle: CycleState, coming: Iterable[Pod]) -> ChainDryRun | None:
-        """The chain in many worlds at once; None if a filter takes part that can only be asked about one at a time.
+        """Dry runs of the chain on many rows at once; None if a filter takes part that has none.
 
-        `coming`: all pods that may appear in one of the worlds. `cycle` is one that `filter` ran in.
+        `coming`: all pods that may come to one of the rows. `cycle` is one that `filter` ran in.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
         filters = [step for step in plan.pod_filters if step[1].name not in cycle.skipped]
@@ -352,7 +352,7 @@ class Filtering:
     # --- nominated pods --------------------------------------------------------------------------
 
     def _promised(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
-        """(rows promised to others, the verdict on each as if those were there)."""
+        """(rows that other pods are nominated to, the verdict on each as if those were there)."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         if cycle.overlay:
             pass  # what is kept of nominated rows knows nothing of overlays
@@ -367,11 +367,11 @@ class Filtering:
     def _promised_worlds(
         self, cycle: CycleState, plan: ShapePlan, rows: RowArray, codes: Codes
     ) -> tuple[RowArray, Codes]:
-        """What the shape plugins say about promised rows, completed by what the other filters say."""
+        """The verdicts of the shape plugins on rows with nominated pods, completed by those of the other filters."""
         if len(rows):
             nominated = [self._nominated_rows.nominated_on(row, cycle.pod) for row in rows.tolist()]
             chain = self.worlds(cycle, [other for others in nominated for other in others])
-            assert chain is not None, "all filters can be asked about many worlds"
+            assert chain is not None, "all filters have dry runs"
             chain.refuse(codes, rows, chain.tallied(nominated))
             for i, others in enumerate(nominated) if chain.aside else ():
                 if chain.sets_aside(others):

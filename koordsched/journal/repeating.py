@@ -106,7 +106,7 @@ class Repeater(NotRecording):
     def draw(self, chance: Callable[[], D]) -> D:
         """What was drawn then; the same."""
         if self.lenient:
-            # Readings that nobody asks for now must not end up as chance.
+            # Readings that are not asked for now must not end up as chance.
             while not self._aside and self._stream.answer(Answer) is not None:
                 pass
         return self._answered(Drawn, chance)
@@ -157,7 +157,7 @@ class Repeater(NotRecording):
     def _meanwhile(self) -> AnyRecord | None:
         """Goes on to the next record of the attempt that waits, or to what comes after it, and returns that.
 
-        Raises CancelledError, as for whoever waits when a process ends, if the process ended there, or if a record
+        Raises CancelledError, as a task gets it when a process ends, if the process ended there, or if a record
         cannot be understood, which is the cause then.
         """
         self._waiting = True
@@ -252,7 +252,7 @@ def text_of(record: AnyRecord | None) -> str:
     if isinstance(record, Consulted):
         return question_text(record.asked)
     if isinstance(record, LetIn):
-        return "asks nobody, and has come to a decision"
+        return "asks no extender, and has come to a decision"
     if isinstance(record, Attempt):
         return f"nothing; the next pod is {record.pod}"
     if isinstance(record, Answer | Drawn):

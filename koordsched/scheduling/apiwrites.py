@@ -132,7 +132,7 @@ class ApiWrites:
                 response = await self._lanes.submit(Lane.BINDING, request)
                 break
             except (Conflict, TooManyRequests, ConnectionFailure) as error:
-                # A precondition of the server may have met a write of somebody else: the version does not matter.
+                # The server's precondition may have met another client's write: the version does not matter.
                 is_another = isinstance(error, Conflict) and error.is_about_uid
                 pause = next(waits, None)
                 if is_another or pause is None:

@@ -41,7 +41,7 @@ class BindingCycle:
     """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
 
     Who waits, on Permit or in PreBind for what others have to do, asks nothing of the API server meanwhile. If such
-    pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
+    pods held up others, a gang larger than the limit could never be complete, and volumes that are never provisioned would
     end all scheduling.
 
     `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
@@ -101,7 +101,7 @@ class BindingCycle:
         return list(self._tasks.values())
 
     def start(self, placement: AssumedPod) -> None:
-        """Takes the placement over; its outcome will be seen to."""
+        """Starts to bind the placement, in a task that also handles the outcome."""
         task = asyncio.get_running_loop().create_task(self._bind(placement))
         self._tasks[task] = placement
         self._running.value += 1
@@ -148,7 +148,7 @@ class BindingCycle:
             await self._relief()
 
     async def abandon(self) -> None:
-        """Ends what has not finished: the API server knows what became of it, and the next scheduler asks there."""
+        """Ends unfinished bindings: the API server knows their outcome, and the next scheduler asks there."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

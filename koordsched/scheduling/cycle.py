@@ -44,13 +44,13 @@ from koordsched.scheduling.reporter import Reporter
 _log = logging.getLogger(__name__)
 
 NO_PROMISE = override("")
-"""A node that was promised to the pod is not any more: so after every failure that preemption has no word in."""
+"""Clears the pod's nomination: so after every failure without a PostFilter."""
 
 
 class AssumedPod:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
-    `promised`: the node had been promised to it, perhaps by a word that its status does not tell of yet.
+    `promised`: the pod had been nominated to the node, perhaps by a write that its status does not show yet.
     """
 
     __slots__ = ("cycle", "feasible", "node", "profile", "promised", "queued", "row", "started", "waits")

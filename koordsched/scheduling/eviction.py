@@ -42,7 +42,7 @@ class PreemptionEvictions:
     """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
 
     A victim that was told to go is not told again for another preemptor that wants its room, too, nor for the same one
-    if something wakes that too early. Whoever counts on a victim tries again when its eviction fails.
+    if something wakes that too early. A preemptor that counts on a victim tries again when its eviction fails.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class PreemptionEvictions:
     async def _evict_all(
         self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
     ) -> None:
-        """`counted_on`: victims that were told for somebody else."""
+        """`counted_on`: victims whose eviction another preemptor started."""
         started = self._clock.monotonic()
         try:
             await self._evict_in_turn(preemptor, node, victims, counted_on)
@@ -232,7 +232,7 @@ class PreemptionEvictions:
         waiting = self._waiting.get(victim.uid)
         gives_up = waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR)
         gives_up = gives_up or self._cancel_binding(victim.uid)
-        # Somebody else may have bound it while it waited here, and then only its end makes room.
+        # Another scheduler may have bound it while it waited here, and then only its end makes room.
         is_bound = (self._placed(victim.uid) or victim).wire is None
         if gives_up and not is_bound:
             return False

@@ -1,4 +1,4 @@
-"""Writes in doubt: asked again, ever more slowly, until the API server has said what became of them."""
+"""Writes in doubt: their outcome is read from the API server, ever more slowly, until it is known."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class QuotaPreemption:
             return messages.NOT_ELIGIBLE_NEVER
         if hidden := why_not(self._handle.cluster):
             return hidden
-        # What was promised a moment ago counts, also if the pod's status does not tell of it yet.
+        # A nomination made a moment ago counts, also if the pod's status does not show it yet.
         row = self._handle.cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             own = claimant.quota if claimant is not None else None

@@ -22,7 +22,7 @@ _BUDGET = 64 << 20
 """Bytes that may be kept."""
 _NEVER = -1
 NO_BUDGET = 0
-"""Instead of the version of the budgets, where they protect nobody."""
+"""Instead of the version of the budgets, where they protect no pod."""
 
 _STAMPS = np.dtype([("changed", np.int64), ("nominations", np.int64), ("budgets", np.int64)])
 Stamps = npt.NDArray[np.void]

@@ -71,7 +71,7 @@ class Decision:
 
     @cached_property
     def _lockstep(self) -> Lockstep:
-        """Made when there is somebody to evict: most pods of a full cluster are as important as everybody else."""
+        """Made when there are potential victims: in a full cluster, most pods have the same priority."""
         return Lockstep(self._handle.cluster, self._handle.filtering, self._cycle)
 
     @cached_property
