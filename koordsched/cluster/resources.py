@@ -40,8 +40,9 @@ class ResourceName:
 class ResourceNames:
     """Resource names as small integers; cpu, memory and ephemeral-storage have fixed indices.
 
-    Users may ask for resources of any name. So an index is given back when its name is not referenced any more: by no node
-    that offers the resource and no pod that requests it. `names[index]` is the name, `index` the opposite.
+    Users may ask for resources of any name. So an index is given back when its name is not referenced any more,
+    neither by a node that offers the resource nor by a pod that requests it. `names[index]` is the name, `index` the
+    opposite.
     """
 
     __slots__ = ("_free", "_given_up", "_held", "_kept", "index", "names")

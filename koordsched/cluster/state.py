@@ -196,7 +196,7 @@ class ClusterState:
         if before is not None:
             self._detach(before)
             self.assumed.pop(uid, None)
-            self._tell_assigned(before, False)
+            self._notify_observers(before, False)
         return before
 
     def assume(self, pod: Pod, row: int) -> None:
@@ -207,7 +207,7 @@ class ClusterState:
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
         self._place(pod, row)
-        self._tell_assigned(pod, True)
+        self._notify_observers(pod, True)
 
     def forget(self, pod: Pod) -> bool:
         """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile."""
@@ -216,7 +216,7 @@ class ClusterState:
         self._detach(pod)
         del self.assumed[pod.uid]
         pod.node = ""
-        self._tell_assigned(pod, False)
+        self._notify_observers(pod, False)
         return True
 
     def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
@@ -244,7 +244,7 @@ class ClusterState:
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
 
-    def _tell_assigned(self, pod: Pod, assigned: bool) -> None:
+    def _notify_observers(self, pod: Pod, assigned: bool) -> None:
         for observer in self._observers:
             observer.pod_assigned(pod, assigned)
 
@@ -352,7 +352,7 @@ class ClusterState:
             raise ValueError(f"pod {pod.key} is on no node")
         order = tuple(self._on_row[pod.row])
         self._displace(pod)
-        self._tell_assigned(pod, False)
+        self._notify_observers(pod, False)
         return order
 
     def restore(self, pod: Pod, row: int, order: tuple[str, ...]) -> None:
@@ -360,7 +360,7 @@ class ClusterState:
         self._place(pod, row)
         pods = self._on_row[row]
         self._on_row[row] = {uid: pods[uid] for uid in order}
-        self._tell_assigned(pod, True)
+        self._notify_observers(pod, True)
 
     # --- what-ifs ----------------------------------------------------------------------------------
 
@@ -372,14 +372,14 @@ class ClusterState:
         are not logged, so cached verdicts neither see nor keep them; asking for cached verdicts inside, or recording a
         change of a row, raises RuntimeError.
         """
-        world = WhatIf(self._account)
+        hypothesis = WhatIf(self._account)
         self.table.hypothetical += 1
         try:
             for row, pod in add:
-                world.add(pod, row)
-            yield world
+                hypothesis.add(pod, row)
+            yield hypothesis
         finally:
-            world.undo()
+            hypothesis.undo()
             self.table.hypothetical -= 1
 
 

@@ -350,7 +350,7 @@ class Bind(Plugin):
 
 
 class PostBind(Plugin):
-    """Told after a pod was bound."""
+    """Called after a pod was bound."""
 
     @abstractmethod
     def post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:

@@ -1,4 +1,4 @@
-"""DynamicResources, standing in its place: dynamic resource allocation itself is not supported.
+"""DynamicResources without its function: dynamic resource allocation is not supported.
 
 A pod that uses resource claims is refused with a clear text instead of being placed without its devices.
 For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and

@@ -63,12 +63,12 @@ class FailureHandler:
         else:
             self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest, refusal=refusal)
             if nominating.mode is NominatingMode.OVERRIDE:
-                promised = self._queue.nominator.node_of(newest.uid)
+                nominated = self._queue.nominator.node_of(newest.uid)
                 self._queue.nominator.add(newest, nominating)
-                if promised not in ("", nominating.node):
+                if nominated not in ("", nominating.node):
                     self._queue.move_all(
                         ASSIGNED_DELETE,
-                        leaving(newest, promised),
+                        leaving(newest, nominated),
                         None,
                         max_priority=newest.priority,
                         exclude_uid=newest.uid,

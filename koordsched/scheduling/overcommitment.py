@@ -37,7 +37,7 @@ class OvercommitmentReports:
         self._reporter = reporter
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
-        self._told: dict[str, frozenset[str]] = {}
+        self._reported: dict[str, frozenset[str]] = {}
         """Node -> the resources that were reported in this episode."""
         self._counters = metrics.counters(
             "koordsched_node_overcommitments_total",
@@ -65,10 +65,10 @@ class OvercommitmentReports:
 
     def _settle(self, name: str) -> None:
         exceeded = self._found.on(name)
-        before = self._told.pop(name, frozenset())
+        before = self._reported.pop(name, frozenset())
         resources = frozenset(excess.resource for excess in exceeded)
         if resources:
-            self._told[name] = resources
+            self._reported[name] = resources
         if resources == before:
             return
         for excess in exceeded:

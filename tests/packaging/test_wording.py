@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2] / "koordsched"
 PACKAGES = tuple(sorted(path.parent.name for path in ROOT.glob("*/__init__.py")))
 BANNED = re.compile(
-    r"\b(whoever|nobody|somebody|anybody|whom|(?:became|becomes) of|told of|nothing to say|seen to|a word (?:in|on|about))\b",
+    r"\b(whoever|nobody|somebody|anybody|whom|(?:became|becomes) of|told of|nothing to say|seen to"
+    r"|a word (?:in|on|about))\b",
     re.I,
 )
 

@@ -39,10 +39,10 @@ HINTS = [
 class Flood:
     """A queue of equivalent pods: pods of one shape, namespace and set of labels."""
 
-    def __init__(self, pods=5, gates=None, twin_key=lambda pod: (pod.namespace, pod.labels)):
+    def __init__(self, pods=5, gates=None, equivalence_key=lambda pod: (pod.namespace, pod.labels)):
         self.clock = Clock(1000.0)
         self.queue = SchedulingQueue(
-            {PROFILE: QueueProfile(HintTable(HINTS), {"Gate": gates} if gates else {}, twin_key)},
+            {PROFILE: QueueProfile(HintTable(HINTS), {"Gate": gates} if gates else {}, equivalence_key)},
             clock=self.clock,
             sort_key=priority_sort,
             is_pending=lambda pod: True,
@@ -353,7 +353,7 @@ def test_pods_that_wait_for_objects_of_their_own_are_tried_one_by_one():
 
 
 def test_nobody_is_a_twin_unless_the_profile_says_so():
-    flood = Flood(3, twin_key=lambda pod: None)
+    flood = Flood(3, equivalence_key=lambda pod: None)
     assert flood.settle("Fit") == ["p0", "p1", "p2"]
     flood.clock.now += 20
     assert flood.queue.move_all(NODE_ADD) == 3

@@ -35,7 +35,7 @@ _PREFIX = "preemption: "
 
 
 class QuotaHoldings:
-    """What the victims of each row hold of the preemptor's quota, one dry run per row: `WorldHoldings`.
+    """What the victims of each row hold of the preemptor's quota, one dry run per row: `DryRunHoldings`.
 
     Amounts are exact, whatever their size.
     """
@@ -203,7 +203,7 @@ class QuotaPreemption:
     ) -> list[Candidate | int]:
         """The results for the rows, in lockstep but for those that have to be tried by themselves."""
         lockstep = Lockstep(self._handle.cluster, self._handle.filtering, cycle)
-        if lockstep.applies and not lockstep.sets_aside:
+        if lockstep.applies and not lockstep.any_one_by_one:
             return self._in_lockstep(lockstep, rows, lists, needed, counted)
         apart = [True] * len(rows)
         if lockstep.applies:

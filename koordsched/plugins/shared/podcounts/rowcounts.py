@@ -107,8 +107,8 @@ class DomainCounts:
             self._at_lowest = int(np.count_nonzero(counts == self._lowest))
         return self._lowest
 
-    def in_worlds(self, ids: npt.NDArray[np.int32], rows: RowArray, changes: Counts) -> tuple[Counts, Counts]:
-        """(the count of each row's domain, the lowest count of any domain) in worlds that differ from this one by so
+    def in_dry_runs(self, ids: npt.NDArray[np.int32], rows: RowArray, changes: Counts) -> tuple[Counts, Counts]:
+        """(the count of each row's domain, the lowest count of any domain) in dry runs that differ from what is by so
         many on that row. `ids`: the value numbers of the rows.
         """
         counted = self._domain_of.take(rows) != ABSENT
