@@ -1,6 +1,6 @@
 """The dry run on many nodes at once.
 
-Every row is a dry run of its own: in all of them all victims go, and in step k each row gets its k-th victim back and is
+Each row is a dry run of its own: in all of them all victims go, and in step k each row gets its k-th victim back and is
 filtered again. That is the same as the dry run node by node (`dryrun`). The shape plugins read the live table, which is
 stepped (`room`); what other filters count of the victims is stepped beside it (`framework.dryruns`).
 """
@@ -29,8 +29,8 @@ from koordsched.plugins.shared.preemption.victims import Mask, PotentialVictims
 class Outcome(NamedTuple):
     """`codes`: per row the code that refuses the pod even with all potential victims gone, or PASS.
 
-    bool[depth, rows], in the order of the potential victims: `victims` do not come back; `no_room`: the node would not take the
-    preemptor with them, whatever else speaks against them.
+    bool[depth, rows], in the order of the potential victims: `victims` do not come back; `no_room`: the node would not
+    take the preemptor with them, whatever else speaks against them.
     """
 
     codes: Codes
@@ -41,7 +41,8 @@ class Outcome(NamedTuple):
 class Lockstep:
     """Dry runs on arrays of rows, for the pod of one cycle.
 
-    `applies`: every filter that takes part has dry runs; otherwise none are made. That is so if shape plugins read nothing that pods change but room, host ports and the columns of `ColumnAccountant`s.
+    `applies`: every filter that takes part has dry runs; otherwise none are made. That is so if
+    shape plugins read nothing that pods change but room, host ports and the columns of `ColumnAccountant`s.
     `any_one_by_one`: some rows may need a what-if each, see `apart`.
     """
 
@@ -59,8 +60,8 @@ class Lockstep:
         self.any_one_by_one = self._chain is not None and bool(self._chain.one_by_one)
 
     def apart(self, potential: PotentialVictims, kinds: PodKinds) -> Mask:
-        """bool[rows]: where `on` must not be used, since pods may leave or are nominated that matter to a filter by more
-        than a tally.
+        """bool[rows]: where `on` must not be used, since pods that may leave or are nominated matter to a filter by
+        more than a tally.
         """
         chain = self._chain
         assert chain is not None, "applies"
