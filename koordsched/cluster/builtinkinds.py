@@ -64,7 +64,7 @@ POD_DISRUPTION_BUDGETS = Kind(
     "policy/v1",
     "poddisruptionbudgets",
     policy.PodDisruptionBudget,
-    need=Need((), no_pod, "nobody is preempted", holds_preemption=True),
+    need=Need((), no_pod, "no pod is preempted", holds_preemption=True),
 )
 PERSISTENT_VOLUMES = Kind(
     "v1",

@@ -1,4 +1,4 @@
-"""Which rows changed, in what somebody reads, since he looked last.
+"""Which rows changed since a reader looked last, in the facets that it reads.
 
 Every change of a row is stamped, per facet, with a serial number, and the most recent ones are also kept
 as a list. A reader that looks often reads the tail of the list (a handful of entries, whatever the size of
@@ -121,7 +121,7 @@ class ChangeLog:
         first, *others = _bits_of(facets)
         dirty = self._stamps[first, :rows] > serial
         if np.count_nonzero(dirty) * 4 > rows:
-            # Whoever asks does everything anew anyway: no need to look at the other facets.
+            # The caller computes everything anew: no need to look at the other facets.
             return self._all_rows[:rows]
         for bit in others:
             dirty |= self._stamps[bit, :rows] > serial

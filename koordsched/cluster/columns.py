@@ -130,7 +130,7 @@ class ValueColumn(Generic[T]):
     def _note(self, number: int) -> None:
         self.serial += 1
         self._changed.append(number)
-        # As many as there are values: whoever missed more does better to look at all values.
+        # As many as there are values: a reader that missed more does better to look at all values.
         kept = max(_CHANGES_KEPT, len(self.values))
         if len(self._changed) > 2 * kept:
             del self._changed[:-kept]

@@ -1,7 +1,7 @@
 """The other objects that plugins read: namespaces, services, volumes and the like, one store per kind.
 
 Stores are filled from outside (reflectors, or a dump); plugins read them and may subscribe to changes. A
-store that nobody asked for stays empty: the scheduler watches only kinds that an enabled plugin `wants`.
+store that no plugin asked for stays empty: the scheduler watches only kinds that an enabled plugin `wants`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Store(Generic[T]):
 
 
 class Objects:
-    """The stores of all kinds that somebody wants."""
+    """The stores of all kinds that an enabled plugin wants."""
 
     __slots__ = ("_stores",)
 

@@ -1,8 +1,8 @@
-"""Who wants to hear of every pod, wherever it is.
+"""Observers: callbacks for every pod, wherever it is.
 
-A `PodAccountant` (see `cluster.accounting`) is told of pods on rows of the node table, in what-ifs too. An observer
-is told of all unfinished pods: waiting ones (gated, unschedulable, of any scheduler), those on nodes, and
-those on nodes that we do not know; and only of what is so, never of what-ifs.
+A `PodAccountant` (see `cluster.accounting`) gets the pods on rows of the node table, in what-ifs too. An observer
+gets all unfinished pods: waiting ones (gated, unschedulable, of any scheduler), those on nodes, and those on nodes
+that we do not know; never those of what-ifs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nodes whose pods were promised more than there is.
+"""Nodes whose pods request more than the node has.
 
 We never do that, but others may: another scheduler that binds to the same nodes, a kubelet that reports less than
-before, somebody who sets spec.nodeName. It is found while accounting, by looking at nothing but what the pod or node
+before, a user who sets spec.nodeName. It is found while accounting, by looking at nothing but what the pod or node
 that changed has to do with; nodes are never searched for it.
 """
 

@@ -45,13 +45,13 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
     return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
 
 
-def leaving(pod: Pod, promised: str, row: int = -1) -> Pod:
-    """The pod as if it had been on the node promised to it, for the event that it is not, or not any more.
+def leaving(pod: Pod, nominated_node: str, row: int = -1) -> Pod:
+    """The pod as if it had been on the node it was nominated to, for the event that it leaves that node.
 
-    Whom the promise kept out may have the room. `row`: that of the node, if known.
+    Pods that the nomination kept out may take the room. `row`: that of the node, if known.
     """
     gone = copy(pod)
-    gone.node, gone.row = promised, row
+    gone.node, gone.row = nominated_node, row
     return gone
 
 

@@ -1,7 +1,7 @@
 """Columns of amounts that few rows have.
 
 Users make up names of resources, and there may be as many as there are nodes: as arrays they would take memory by the
-product of both. Here an amount takes memory only where there is one, and whoever reads many rows gets an array made for
+product of both. Here an amount takes memory only where there is one, and a reader of many rows gets an array made for
 the purpose.
 """
 

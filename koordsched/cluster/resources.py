@@ -24,7 +24,7 @@ _NANO_PER_MILLI = NANO // 1000
 
 
 class ResourceName:
-    """A resource name and its index, which is the name's for as long as somebody holds this object."""
+    """A resource name and its index, which is the name's for as long as this object is referenced."""
 
     __slots__ = ("__weakref__", "_given_up", "index", "name")
 
@@ -40,8 +40,9 @@ class ResourceName:
 class ResourceNames:
     """Resource names as small integers; cpu, memory and ephemeral-storage have fixed indices.
 
-    Users may ask for resources of any name. So an index is given back when nobody holds its name any more: no node
-    that offers the resource and no pod that requests it. `names[index]` is the name, `index` the opposite.
+    Users may ask for resources of any name. So an index is given back when its name is not referenced any more,
+    neither by a node that offers the resource nor by a pod that requests it. `names[index]` is the name, `index` the
+    opposite.
     """
 
     __slots__ = ("_free", "_given_up", "_held", "_kept", "index", "names")
@@ -290,7 +291,7 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
 def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[int, int], int, list[str]]:
     """A node's allocatable by resource index, its pod slots, and what could not be read.
 
-    Names without an index are left out: nobody asks for what they name. A garbage quantity counts as zero (nothing is
+    Names without an index are left out: no pod requests them. A garbage quantity counts as zero (nothing is
     placed on what we do not understand) and is reported.
     """
     amounts: dict[int, int] = {}

@@ -90,7 +90,7 @@ class ClusterState:
                 self.table.touch(pod.row, facets)
 
     def add_observer(self, observer: PodObserver) -> None:
-        """Registers an observer of all pods; it is told of those on nodes that are there already."""
+        """Registers an observer of all pods; it gets those that are on nodes already."""
         self._observers.append(observer)
         for pod in self.assigned.values():
             observer.pod_seen(pod, True)
@@ -101,7 +101,7 @@ class ClusterState:
 
     @property
     def observed(self) -> bool:
-        """Whether anybody wants to hear of pods that are not ours to schedule."""
+        """Whether there are observers, which need the pods of other schedulers, too."""
         return bool(self._observers)
 
     def on_event(self, listener: EventListener) -> None:
@@ -169,7 +169,7 @@ class ClusterState:
             observer.pod_gone(uid)
 
     def set_pod(self, pod: Pod) -> Pod | None:
-        """Takes over the API server's word on a pod that has a node; returns what was believed before.
+        """Takes over a pod with a node as the API server has it; returns the pod as it was known before.
 
         Confirms an assumed pod; if it is on another node than assumed, the API server is right.
         """
@@ -199,7 +199,7 @@ class ClusterState:
         if before is not None:
             self._detach(before)
             self.assumed.pop(uid, None)
-            self._tell_assigned(before, False)
+            self._notify_observers(before, False)
         return before
 
     def assume(self, pod: Pod, row: int) -> None:
@@ -210,7 +210,7 @@ class ClusterState:
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
         self._place(pod, row)
-        self._tell_assigned(pod, True)
+        self._notify_observers(pod, True)
 
     def forget(self, pod: Pod) -> bool:
         """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile."""
@@ -219,7 +219,7 @@ class ClusterState:
         self._detach(pod)
         del self.assumed[pod.uid]
         pod.node = ""
-        self._tell_assigned(pod, False)
+        self._notify_observers(pod, False)
         return True
 
     def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
@@ -247,7 +247,7 @@ class ClusterState:
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
 
-    def _tell_assigned(self, pod: Pod, assigned: bool) -> None:
+    def _notify_observers(self, pod: Pod, assigned: bool) -> None:
         for observer in self._observers:
             observer.pod_assigned(pod, assigned)
 
@@ -355,7 +355,7 @@ class ClusterState:
             raise ValueError(f"pod {pod.key} is on no node")
         order = tuple(self._on_row[pod.row])
         self._displace(pod)
-        self._tell_assigned(pod, False)
+        self._notify_observers(pod, False)
         return order
 
     def restore(self, pod: Pod, row: int, order: tuple[str, ...]) -> None:
@@ -363,7 +363,7 @@ class ClusterState:
         self._place(pod, row)
         pods = self._on_row[row]
         self._on_row[row] = {uid: pods[uid] for uid in order}
-        self._tell_assigned(pod, True)
+        self._notify_observers(pod, True)
 
     # --- what-ifs ----------------------------------------------------------------------------------
 
@@ -375,14 +375,14 @@ class ClusterState:
         are not logged, so cached verdicts neither see nor keep them; asking for cached verdicts inside, or recording a
         change of a row, raises RuntimeError.
         """
-        world = WhatIf(self._account)
+        hypothesis = WhatIf(self._account)
         self.table.hypothetical += 1
         try:
             for row, pod in add:
-                world.add(pod, row)
-            yield world
+                hypothesis.add(pod, row)
+            yield hypothesis
         finally:
-            world.undo()
+            hypothesis.undo()
             self.table.hypothetical -= 1
 
 

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
 from koordsched.config.errors import invalid, unsupported
-from koordsched.config.qualified_names import label_value_complaints, qualified_name_complaints
+from koordsched.config.qualified_names import label_value_errors, qualified_name_errors
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 
-def node_selector_complaints(selector: NodeSelector, path: str) -> list[str]:
+def node_selector_errors(selector: NodeSelector, path: str) -> list[str]:
     terms = enumerate(selector.node_selector_terms)
     return [complaint for i, term in terms for complaint in _term(term, f"{path}.nodeSelectorTerms[{i}]")]
 
 
-def preferred_terms_complaints(terms: Sequence[PreferredSchedulingTerm], path: str) -> list[str]:
+def preferred_terms_errors(terms: Sequence[PreferredSchedulingTerm], path: str) -> list[str]:
     counted = [(i, term.preference) for i, term in enumerate(terms) if term.weight]
     return [complaint for i, term in counted for complaint in _term(term, f"{path}[{i}]")]
 
@@ -39,8 +39,8 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> list[str]:
     if operator not in _OPERATORS:
         return [unsupported(f"{path}.operator", operator, _OPERATORS)]
     complaints = []
-    if key_complaints := qualified_name_complaints(requirement.key):
-        complaints.append(invalid(f"{path}.key", requirement.key, "; ".join(key_complaints)))
+    if key_errors := qualified_name_errors(requirement.key):
+        complaints.append(invalid(f"{path}.key", requirement.key, "; ".join(key_errors)))
     place = f"{path}.values"
     if operator in ("In", "NotIn") and not values:
         complaints.append(invalid(place, values or None, "for 'in', 'notin' operators, values set can't be empty"))
@@ -55,8 +55,8 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> list[str]:
                 detail = "for 'Gt', 'Lt' operators, the value must be an integer"
                 complaints.append(invalid(f"{place}[{i}]", value, detail))
     for i, value in enumerate(values):
-        if value_complaints := label_value_complaints(value):
-            complaints.append(invalid(f"{place}[{i}]", value, "; ".join(value_complaints)))
+        if value_errors := label_value_errors(value):
+            complaints.append(invalid(f"{place}[{i}]", value, "; ".join(value_errors)))
     return complaints
 
 

@@ -9,9 +9,9 @@ from koordsched.config import plugin_args as args
 from koordsched.config.duration import Duration
 from koordsched.config.errors import duplicate, forbidden, invalid, required, unsupported
 from koordsched.config.feature_gates import FeatureGates
-from koordsched.config.node_selector_validation import node_selector_complaints, preferred_terms_complaints
+from koordsched.config.node_selector_validation import node_selector_errors, preferred_terms_errors
 from koordsched.config.plugin_args_defaults import binding_conditions
-from koordsched.config.qualified_names import qualified_name_complaints
+from koordsched.config.qualified_names import qualified_name_errors
 
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _RATIO = "RequestedToCapacityRatio"
@@ -64,9 +64,9 @@ def node_affinity(given: args.NodeAffinityArgs, path: str, gates: FeatureGates) 
     place = f"{path}.addedAffinity"
     if given.added_affinity.required is not None:
         below = f"{place}.requiredDuringSchedulingIgnoredDuringExecution"
-        complaints += node_selector_complaints(given.added_affinity.required, below)
+        complaints += node_selector_errors(given.added_affinity.required, below)
     below = f"{place}.preferredDuringSchedulingIgnoredDuringExecution"
-    return complaints + preferred_terms_complaints(given.added_affinity.preferred, below)
+    return complaints + preferred_terms_errors(given.added_affinity.preferred, below)
 
 
 def balanced_allocation(given: args.NodeResourcesBalancedAllocationArgs, path: str, gates: FeatureGates) -> list[str]:
@@ -157,7 +157,7 @@ def volume_binding(given: args.VolumeBindingArgs, path: str, gates: FeatureGates
 
 
 def _label_name(name: str, path: str) -> list[str]:
-    return [invalid(path, name, complaint) for complaint in qualified_name_complaints(name)]
+    return [invalid(path, name, complaint) for complaint in qualified_name_errors(name)]
 
 
 def _shape(points: Sequence[args.UtilizationShapePoint], path: str) -> list[str]:

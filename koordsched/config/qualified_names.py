@@ -10,7 +10,7 @@ _LABEL_VALUE = f"({_NAME})?"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
-def qualified_name_complaints(name: str) -> list[str]:
+def qualified_name_errors(name: str) -> list[str]:
     """Complaints about `[dns-prefix/]name`, the form of label keys and resource names."""
     prefix, slash, local = name.rpartition("/")
     if prefix.count("/"):
@@ -20,7 +20,7 @@ def qualified_name_complaints(name: str) -> list[str]:
     if slash and not prefix:
         complaints.append("prefix part must be non-empty")
     elif slash:
-        complaints += [f"prefix part {complaint}" for complaint in _subdomain_complaints(prefix)]
+        complaints += [f"prefix part {complaint}" for complaint in _subdomain_errors(prefix)]
     if not local:
         return [*complaints, "name part must be non-empty"]
     if len(local.encode()) > 63:
@@ -30,7 +30,7 @@ def qualified_name_complaints(name: str) -> list[str]:
     return complaints
 
 
-def label_value_complaints(value: str) -> list[str]:
+def label_value_errors(value: str) -> list[str]:
     complaints = []
     if len(value.encode()) > 63:
         complaints.append("must be no more than 63 bytes")
@@ -43,7 +43,7 @@ def label_value_complaints(value: str) -> list[str]:
 def is_extended_resource(name: str) -> bool:
     """A resource outside kubernetes.io that a quota can name (`pkg/apis/core/v1/helper`, IsExtendedResourceName)."""
     native = "/" not in name or "kubernetes.io/" in name
-    return not native and not name.startswith("requests.") and not qualified_name_complaints(f"requests.{name}")
+    return not native and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
 
 
 _CHARACTERS = (
@@ -51,7 +51,7 @@ _CHARACTERS = (
 )
 
 
-def _subdomain_complaints(name: str) -> list[str]:
+def _subdomain_errors(name: str) -> list[str]:
     complaints = []
     if len(name.encode()) > 253:
         complaints.append("must be no more than 253 bytes")

@@ -11,7 +11,7 @@ import msgspec
 from koordsched.config.catalog import PluginCatalog
 from koordsched.config.errors import aggregate, duplicate, invalid, required
 from koordsched.config.feature_gates import FeatureGates
-from koordsched.config.qualified_names import is_extended_resource, qualified_name_complaints
+from koordsched.config.qualified_names import is_extended_resource, qualified_name_errors
 from koordsched.config.wire import (
     API_VERSION,
     Extender,
@@ -28,12 +28,12 @@ _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version 
 
 def validate(configuration: KubeSchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates) -> None:
     """Raises ConfigError that names every broken rule."""
-    complaints = list(_complaints(configuration, catalog, gates))
+    complaints = list(_validation_errors(configuration, catalog, gates))
     if complaints:
         raise aggregate(complaints)
 
 
-def _complaints(given: KubeSchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates) -> Iterator[str]:
+def _validation_errors(given: KubeSchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates) -> Iterator[str]:
     if given.client_connection.burst < 0:
         yield invalid("clientConnection.burst", given.client_connection.burst, "must be non-negative")
     if given.leader_election.leader_elect:
@@ -155,7 +155,7 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:
             yield invalid(f"{path}.weight", extender.weight, "must have a positive weight applied to it")
         for j, resource in enumerate(extender.managed_resources):
             place = f"{path}.managedResources[{j}].name"
-            complaints = qualified_name_complaints(resource.name)
+            complaints = qualified_name_errors(resource.name)
             yield from (invalid(place, resource.name, complaint) for complaint in complaints)
             if not complaints and not is_extended_resource(resource.name):
                 yield invalid(place, resource.name, "is an invalid extended resource name")

@@ -1,9 +1,9 @@
-"""Worlds: what filters say about rows to which pods have come, or which they have left, each row in a world of its own.
+"""Dry runs: the verdicts on rows to which pods have come, or which they have left, each row independent of the others.
 
-The same change on two rows is two hypothetical clusters. shape plugins read their own row alone, so that all rows of
+The same change on two rows is two dry runs. Shape plugins read their own row alone, so that all rows of
 the live table can be changed at once for them. What a `DryRunFilter` reads of other rows it knows as sums of counts: it
-is told by how much these differ on the row in question, and holds everything else as it is. So a dry run of preemption,
-or a look at all promised nodes, is a few operations on arrays instead of one what-if after the other.
+gets by how much these differ on the row in question, and holds everything else as it is. So a dry run of preemption,
+or a look at all nominated nodes, is a few operations on arrays instead of one what-if after the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tally(NamedTuple):
     """Something that a filter counts of the pods on a row.
 
     `of`: how much a pod adds, which depends on nothing but its shape, namespace, labels and whether it is being
-    deleted. Tallies of the same `identity` count the same, whoever has them and whenever.
+    deleted. Tallies of the same `identity` count the same, in every filter and at any time.
     """
 
     identity: Hashable
@@ -40,12 +40,12 @@ class FilterDryRun(ABC):
     """The answers of one filter, for the pod of one cycle; valid until anything changes."""
 
     tallies: Sequence[Tally] = ()
-    aside: Tally | None = None
-    """Pods that are more than numbers to it: a row to which one comes, or which one leaves, has to be asked about by
-    itself, in a what-if.
+    one_by_one: Tally | None = None
+    """Counts the pods that matter to the filter by more than a tally: a row to which one comes, or which one leaves,
+    needs a what-if, one row at a time; None if there are no such pods.
     """
-    eases: Tally | None = None
-    """The same, but that one leaves makes a difference only where things are `in_doubt`."""
+    one_by_one_in_doubt: Tally | None = None
+    """The same, but a pod that leaves makes a difference only where the verdict is `in_doubt`."""
 
     @abstractmethod
     def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
@@ -55,40 +55,50 @@ class FilterDryRun(ABC):
         """
 
     def in_doubt(self, table: NodeTable, rows: RowArray) -> npt.NDArray[np.bool_]:
-        """bool[rows]: where another verdict is possible without some of the pods that `eases` counts. Default: where
-        it refuses now.
+        """bool[rows]: where another verdict is possible without some of the pods that `one_by_one_in_doubt` counts.
+
+        Default: where it refuses now.
         """
         codes = self.filter(table, rows, ())
         return np.zeros(len(rows), dtype=np.bool_) if codes is None else np.asarray(codes != PASS)
 
 
 class DryRunFilter(PodFilter):
-    """A filter that can answer for many worlds at once."""
+    """A filter that can answer for many dry runs at once."""
 
     @abstractmethod
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """The same verdicts as `filter` in what-ifs. `coming`: all pods that may appear in one of the worlds."""
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """The same verdicts as `filter` in what-ifs. `coming`: all pods that may come to one of the rows."""
 
 
 class PodIndependent(FilterDryRun):
-    """A filter to which other pods do not matter, other than those that are set aside."""
+    """A filter to which other pods do not matter, other than those that are dry-run one by one."""
 
     def __init__(
-        self, plugin: PodFilter, cycle: CycleState, pod: Pod, *, aside: Tally | None = None, eases: Tally | None = None
+        self,
+        plugin: PodFilter,
+        cycle: CycleState,
+        pod: Pod,
+        *,
+        one_by_one: Tally | None = None,
+        one_by_one_in_doubt: Tally | None = None,
     ) -> None:
         self._plugin = plugin
         self._cycle = cycle
         self._pod = pod
-        self.aside = aside
-        self.eases = eases
+        self.one_by_one = one_by_one
+        self.one_by_one_in_doubt = one_by_one_in_doubt
 
     def filter(self, table: NodeTable, rows: RowArray, changes: Sequence[Amounts]) -> Codes | None:
-        """As ever."""
+        """The verdicts of the plugin itself."""
         return self._plugin.filter(self._cycle, self._pod, table, rows)
 
 
 class ChainDryRun:
-    """All filters of a pod. `tallies`: of all of them, in order; `aside`: of the pods that one of them sets aside."""
+    """All filters of a pod.
+
+    `tallies`: of all of them, in order; `one_by_one`: of the pods whose rows need a what-if each.
+    """
 
     def __init__(
         self,
@@ -96,12 +106,17 @@ class ChainDryRun:
         table: NodeTable,
         steps: Sequence[tuple[FilterDryRun, Callable[[Codes], npt.NDArray[np.bool_]]]],
     ) -> None:
-        """`steps`: the worlds of each filter, and which rows reach it by the codes so far."""
+        """`steps`: the dry run of each filter, and which rows reach it by the codes so far."""
         self._plan = plan
         self._table = table
         self._steps = steps
-        self.tallies: tuple[Tally, ...] = tuple(tally for worlds, _ in steps for tally in worlds.tallies)
-        self.aside = tuple(tally for worlds, _ in steps for tally in (worlds.aside, worlds.eases) if tally is not None)
+        self.tallies: tuple[Tally, ...] = tuple(tally for dry_run, _ in steps for tally in dry_run.tallies)
+        self.one_by_one = tuple(
+            tally
+            for dry_run, _ in steps
+            for tally in (dry_run.one_by_one, dry_run.one_by_one_in_doubt)
+            if tally is not None
+        )
 
     def tallied(self, pods: Sequence[Sequence[Pod]]) -> list[Amounts]:
         """Per tally, how much the pods of each group add to it."""
@@ -118,19 +133,19 @@ class ChainDryRun:
                     sums[k][i] += amount
         return sums
 
-    def sets_aside(self, pods: Iterable[Pod]) -> bool:
-        """Whether one of these pods is set aside."""
-        return any(tally.of(pod) for pod in pods for tally in self.aside)
+    def any_one_by_one(self, pods: Iterable[Pod]) -> bool:
+        """Whether one of these pods makes its row need a what-if."""
+        return any(tally.of(pod) for pod in pods for tally in self.one_by_one)
 
     def apart(self, rows: RowArray, leaves: Callable[[Tally], npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
-        """Which rows have to be asked about by themselves. `leaves`: where pods that a tally counts may leave."""
+        """Which rows need a what-if each. `leaves`: where pods that a tally counts may leave."""
         apart: npt.NDArray[np.bool_] = np.zeros(len(rows), dtype=np.bool_)
-        for worlds, _ in self._steps:
-            if worlds.aside is not None:
-                apart |= leaves(worlds.aside)
-            eased = np.flatnonzero(leaves(worlds.eases)) if worlds.eases is not None else ()
-            if len(eased):
-                apart[eased] |= worlds.in_doubt(self._table, rows[eased])
+        for dry_run, _ in self._steps:
+            if dry_run.one_by_one is not None:
+                apart |= leaves(dry_run.one_by_one)
+            at = np.flatnonzero(leaves(dry_run.one_by_one_in_doubt)) if dry_run.one_by_one_in_doubt is not None else ()
+            if len(at):
+                apart[at] |= dry_run.in_doubt(self._table, rows[at])
         return apart
 
     def nodes(self, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
@@ -140,16 +155,16 @@ class ChainDryRun:
     def refuse(self, codes: Codes, rows: RowArray, changes: Sequence[Amounts]) -> None:
         """Adds to the codes of shape plugins what the others say with these changes to their tallies."""
         start = 0
-        for worlds, reached_by in self._steps:
-            own = changes[start : start + len(worlds.tallies)]
-            start += len(worlds.tallies)
+        for dry_run, reached_by in self._steps:
+            own = changes[start : start + len(dry_run.tallies)]
+            start += len(dry_run.tallies)
             at = np.flatnonzero(reached_by(codes))
             if not len(at):
                 continue
             if len(at) == len(rows):
-                verdicts = worlds.filter(self._table, rows, own)
+                verdicts = dry_run.filter(self._table, rows, own)
             else:
-                verdicts = worlds.filter(self._table, rows[at], [change[at] for change in own])
+                verdicts = dry_run.filter(self._table, rows[at], [change[at] for change in own])
             if verdicts is not None:
                 rejected = verdicts != PASS
                 codes[at[rejected]] = verdicts[rejected]

@@ -55,7 +55,7 @@ class Verdicts:
     """The verdict on every row.
 
     `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
-    None as long as nobody asked; `evaluation`: the cached scores that go with `codes`, None when the codes
+    None until they are asked for; `evaluation`: the cached scores that go with `codes`, None when the codes
     are not those of the cache; `wider`: then perhaps the cache for a superset of the feasible rows. Without
     either, totals have to be computed for `rows`.
     """
@@ -224,11 +224,11 @@ class Filtering:
             if self._run(filters, cycle, codes, None):
                 feasible = int(np.count_nonzero(codes == PASS))
                 verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
-        promised, as_promised = self._promised(cycle, plan, pre.skipped)
-        broken = (as_promised != PASS) & (as_promised != verdicts.codes[promised])
+        to_others, as_nominated = self._as_nominated(cycle, plan, pre.skipped)
+        broken = (as_nominated != PASS) & (as_nominated != verdicts.codes[to_others])
         if broken.any():
             codes = verdicts.codes.copy()
-            codes[promised[broken]] = as_promised[broken]
+            codes[to_others[broken]] = as_nominated[broken]
             feasible = int(np.count_nonzero(codes == PASS))
             verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
         return verdicts
@@ -288,10 +288,10 @@ class Filtering:
         """The pods of at least this pod's priority nominated to a row, itself left out."""
         return self._nominated_rows.nominated_on(row, pod)
 
-    def worlds(self, cycle: CycleState, coming: Iterable[Pod]) -> ChainDryRun | None:
-        """The chain in many worlds at once; None if a filter takes part that can only be asked about one at a time.
+    def chain_dry_run(self, cycle: CycleState, coming: Iterable[Pod]) -> ChainDryRun | None:
+        """Dry runs of the chain on many rows at once; None if a filter takes part that has none.
 
-        `coming`: all pods that may appear in one of the worlds. `cycle` is one that `filter` ran in.
+        `coming`: all pods that may come to one of the rows. `cycle` is one that `filter` ran in.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
         filters = [step for step in plan.pod_filters if step[1].name not in cycle.skipped]
@@ -299,7 +299,7 @@ class Filtering:
         for position, plugin in filters:
             if not isinstance(plugin, DryRunFilter):
                 return None
-            steps.append((plugin.worlds(cycle, cycle.pod, coming), partial(self._reaching, position)))
+            steps.append((plugin.dry_run(cycle, cycle.pod, coming), partial(self._reaching, position)))
         return ChainDryRun(plan, self._cluster.table, steps)
 
     def _chain(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
@@ -351,30 +351,30 @@ class Filtering:
 
     # --- nominated pods --------------------------------------------------------------------------
 
-    def _promised(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
-        """(rows promised to others, the verdict on each as if those were there)."""
+    def _as_nominated(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
+        """(rows that other pods are nominated to, the verdict on each as if those were there)."""
         filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
         if cycle.overlay:
             pass  # what is kept of nominated rows knows nothing of overlays
         elif not filters:
             return self._nominated_rows.codes(cycle.pod, plan)
         elif all(isinstance(plugin, DryRunFilter) for plugin in filters):
-            return self._promised_worlds(cycle, plan, *self._nominated_rows.codes(cycle.pod, plan))
-        promised = self._nominated_rows.to_others(cycle.pod)
-        codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in promised]
-        return np.array([row for row, _ in promised], dtype=np.intp), np.array(codes, dtype=np.int32)
+            return self._dry_run_nominated(cycle, plan, *self._nominated_rows.codes(cycle.pod, plan))
+        to_others = self._nominated_rows.to_others(cycle.pod)
+        codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in to_others]
+        return np.array([row for row, _ in to_others], dtype=np.intp), np.array(codes, dtype=np.int32)
 
-    def _promised_worlds(
+    def _dry_run_nominated(
         self, cycle: CycleState, plan: ShapePlan, rows: RowArray, codes: Codes
     ) -> tuple[RowArray, Codes]:
-        """What the shape plugins say about promised rows, completed by what the other filters say."""
+        """The verdicts of the shape plugins on rows with nominated pods, completed by those of the other filters."""
         if len(rows):
             nominated = [self._nominated_rows.nominated_on(row, cycle.pod) for row in rows.tolist()]
-            chain = self.worlds(cycle, [other for others in nominated for other in others])
-            assert chain is not None, "all filters can be asked about many worlds"
+            chain = self.chain_dry_run(cycle, [other for others in nominated for other in others])
+            assert chain is not None, "all filters have dry runs"
             chain.refuse(codes, rows, chain.tallied(nominated))
-            for i, others in enumerate(nominated) if chain.aside else ():
-                if chain.sets_aside(others):
+            for i, others in enumerate(nominated) if chain.one_by_one else ():
+                if chain.any_one_by_one(others):
                     codes[i] = self._with_nominated(cycle, plan, cycle.skipped, int(rows[i]), others)
         return rows, codes
 

@@ -96,7 +96,7 @@ class Count(Protocol):
 
 
 def uncounted(metric: str, *labels: str) -> None:
-    """For evaluations that nobody scrapes."""
+    """For evaluations without metrics."""
 
 
 @dataclass(slots=True)

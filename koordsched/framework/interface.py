@@ -154,7 +154,7 @@ class ShapePreFilter(Plugin):
 
     @abstractmethod
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
-        """SUCCESS, SKIP (the filter has nothing to say), a rejection, or a set of nodes."""
+        """SUCCESS, SKIP (the filter does not apply), a rejection, or a set of nodes."""
 
 
 class ShapeFilter(Plugin):
@@ -192,7 +192,7 @@ class PodFilter(Plugin):
     """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
 
     def skips(self, pod: Pod) -> bool:
-        """Whether this filter has nothing to say about the pod, known without a PreFilter. Default: False."""
+        """Whether this filter does not apply to the pod, known without a PreFilter. Default: False."""
         return False
 
     @abstractmethod
@@ -274,7 +274,7 @@ class ShapeScore(Plugin):
     normalization: ClassVar[Normalization] = Normalization.NONE
 
     def skips(self, shape: PodShape) -> bool:
-        """Whether this plugin has nothing to say about pods of this shape (PreScore's Skip)."""
+        """Whether this plugin does not score pods of this shape (PreScore's Skip)."""
         return False
 
     def epoch(self, shape: PodShape) -> Hashable:
@@ -292,7 +292,7 @@ class PodScore(Plugin):
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether `pre_score` would say SKIP whatever rows are feasible.
 
-        When all abstain, the cached totals decide and nobody has to look at the rows. Default: False.
+        When all abstain, the cached totals decide without a look at the rows. Default: False.
         """
         return False
 
@@ -350,7 +350,7 @@ class Bind(Plugin):
 
 
 class PostBind(Plugin):
-    """Told after a pod was bound."""
+    """Called after a pod was bound."""
 
     @abstractmethod
     def post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:

@@ -1,4 +1,4 @@
-"""Room promised to nominated pods: the verdict on their rows as if they were there already.
+"""Room of nominated pods: the verdict on their rows as if they were there already.
 
 Hundreds of pods may be nominated while their victims go, and every cycle has to respect all of them (core spec 3.6,
 step 6). Where only shape plugins take part, a verdict depends on the shape, the row and who is nominated there, so it
@@ -59,7 +59,7 @@ class _Verdicts:
 
 
 class NominatedRows:
-    """The rows promised to others, for the pods of one profile."""
+    """The rows that other pods are nominated to, for the pods of one profile."""
 
     def __init__(self, cluster: ClusterState, nominations: Nominations) -> None:
         self._cluster = cluster
@@ -102,11 +102,11 @@ class NominatedRows:
         return np.flatnonzero(self.stamps(pod.priority))
 
     def to_others(self, pod: Pod) -> Promised:
-        """The promised rows with those nominated there."""
+        """The rows with the pods nominated to each."""
         return [(row, others) for row in self.rows(pod).tolist() if (others := self.nominated_on(row, pod))]
 
     def codes(self, pod: Pod, plan: ShapePlan) -> tuple[RowArray, Codes]:
-        """(promised rows, the verdict on each as if the nominated pods were there, by the shape plugins alone)."""
+        """(rows, the verdict on each as if the pods nominated to it were there, by the shape plugins alone)."""
         stamps = self.stamps(pod.priority)
         rows = np.flatnonzero(stamps)
         if not len(rows):
@@ -132,9 +132,9 @@ class NominatedRows:
         return rows, codes
 
     def _evaluated(self, plan: ShapePlan, rows: RowArray, nominated: list[list[Pod]]) -> Codes:
-        """The verdicts with these pods on the rows; every row is a world of its own, so all are asked at once.
+        """The verdicts with these pods on the rows; every row is a dry run of its own, so all are asked at once.
 
-        _NONE_LEFT where nobody but the pod itself is nominated.
+        _NONE_LEFT where no other pod is nominated.
         """
         at: slice | RowArray = slice(int(rows[0]), int(rows[0]) + 1) if len(rows) == 1 else rows
         coming = [(row, other) for row, others in zip(rows.tolist(), nominated, strict=True) for other in others]

@@ -1,4 +1,4 @@
-"""Nominated pods, as filtering needs them: room promised to a pod that is not there yet."""
+"""Nominated pods, as filtering needs them: each has room on a node where it is not yet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Overlay: rows that read differently for one pod, such as nodes with a reservation that the pod may use.
 
-It is one world in which these rows are different, unlike a dry run, where each row is a world of its own. A PreFilter
+It is one hypothesis in which all these rows differ, unlike dry runs, where each row is one of its own. A PreFilter
 plugin says which pods count as away from a row, and which as there. The runtime applies this through the accountants
 while it filters and scores the pod, so that every plugin sees it. Only these rows leave the cached verdicts, and what
 is found about them is never kept.

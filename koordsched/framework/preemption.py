@@ -1,4 +1,4 @@
-"""A successful preemption that others may still have a word in, before anybody is evicted."""
+"""A successful preemption that extenders may still change, before any pod is evicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Victims(NamedTuple):
 
 
 class PreemptionOffer(PostFilterResult):
-    """The result, as long as nobody objects.
+    """The result, unless an extender objects.
 
     `candidates()`: every node where preemption is possible, with its victims; `choose(candidates)`: the result if only
     these are left, with these victims. Both read the table, hence only before it changes.

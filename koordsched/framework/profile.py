@@ -77,7 +77,7 @@ class Profile:
         for name in dict.fromkeys(name for names in spec.points.values() for name in names):
             factory = registry.get(name)
             if factory is None:
-                continue  # known, but not built yet: whoever loads the configuration warns about it
+                continue  # known, but not built yet: loading the configuration warns about it
             try:
                 self.plugins[name] = factory(spec.args.get(name), handle)
             except ValueError as error:

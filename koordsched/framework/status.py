@@ -82,7 +82,7 @@ NO_NODE = 1
 
 
 class HeldReason:
-    """The number of a reason, which is the reason's for as long as somebody holds this object."""
+    """The number of a reason, which is the reason's for as long as this object is referenced."""
 
     __slots__ = ("__weakref__", "_given_up", "number")
 
@@ -97,7 +97,7 @@ class HeldReason:
 class ReasonTable:
     """Interns reasons. PASS stands for a node that passes, NO_NODE for a row without a node.
 
-    Texts that users have a word in (names of claims, of resources) come without end: who makes such verdicts holds
+    There is no limit to texts with words of users (names of claims, of resources): a plugin with such verdicts holds
     their reasons for as long as the verdicts live, and the numbers are given out again afterwards.
     """
 

@@ -34,12 +34,12 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         pending=tuple(pod.uid for pod in scheduler.pending_pods()),
         assumed=tuple((uid, pod.node) for uid, pod in cluster.assumed.items()),
         bindings=tuple(placement.pod.uid for placement in bindings),
-        to_nominated=tuple(placement.pod.uid for placement in bindings if placement.promised),
+        to_nominated=tuple(placement.pod.uid for placement in bindings if placement.nominated_here),
         nominated=tuple(
             (pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)
         ),
         evicting=scheduler.evictions.running,
-        victims=scheduler.evictions.told,
+        victims=scheduler.evictions.victims,
         unreadable=scheduler.unreadable.reasons,
     )
 
@@ -97,7 +97,7 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
             if uid in wires:
                 sink.upsert(wires[uid])
         elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
-            placement.promised = uid in checkpoint.to_nominated
+            placement.nominated_here = uid in checkpoint.to_nominated
             placements[uid] = placement
     for node in reversed(gone):
         scheduler.cluster.remove_node(node)

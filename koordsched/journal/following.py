@@ -103,7 +103,7 @@ class Follower(ReplayedScheduler):
             return
         pod, nominator = queued.pod, self.scheduler.queue.nominator
         profile = self.scheduler.profiles[pod.shape.scheduler_name]
-        cycle, promised = CycleState(pod), nominator.node_of(pod.uid) == record.node
+        cycle, nominated = CycleState(pod), nominator.node_of(pod.uid) == record.node
         with Transaction(cluster, nominator) as transaction:
             try:
                 status = transaction.place(cycle, profile, row)
@@ -116,7 +116,7 @@ class Follower(ReplayedScheduler):
             nominator.delete(pod.uid)
             cluster.assume(pod, row)
         self._placements[pod.uid] = AssumedPod(
-            cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible, promised
+            cycle, profile, queued, row, record.node, {}, self._time.latest, record.feasible, nominated
         )
 
     def _evicting(self, record: Evicting) -> None:

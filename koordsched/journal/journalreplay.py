@@ -78,7 +78,7 @@ class JournalReplay(ABC):
     def step(self, record: Step | Outcome) -> None:
         """A record of a change, a step or a decision."""
 
-    def aside(self) -> AbstractContextManager[None]:
+    def unrecorded_questions(self) -> AbstractContextManager[None]:
         """Inside, the scheduler may be asked questions that are not in the journal."""
         return nullcontext()
 
@@ -86,7 +86,7 @@ class JournalReplay(ABC):
         """What the scheduler makes of a pending pod at this moment; None if there is no such pod."""
         if self.replayed is None or (pod := self.replayed.scheduler.pending_pod(uid)) is None:
             return None
-        with self.aside():
+        with self.unrecorded_questions():
             scheduler = self.replayed.scheduler
             profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
             return with_advice(profile, cluster, pod, explain(profile, cluster, pod))

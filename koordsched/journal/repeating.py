@@ -68,7 +68,7 @@ class Repeater(NotRecording):
         self._stream = stream
         self._go_on = go_on
         self._waiting = False
-        self._aside = False
+        self._unrecorded = False
         self._latest = 0.0
         self.wall_offset = 0.0
         """Wall clock minus monotonic clock of the recorded process, seconds."""
@@ -80,13 +80,13 @@ class Repeater(NotRecording):
         self.ties = 0
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def unrecorded_questions(self) -> Iterator[None]:
         """Inside, questions are not those of the recording: they get the time of the latest step, and no chance."""
-        self._aside = True
+        self._unrecorded = True
         try:
             yield
         finally:
-            self._aside = False
+            self._unrecorded = False
 
     def at(self, monotonic: float) -> None:
         """A step of this time begins."""
@@ -106,13 +106,13 @@ class Repeater(NotRecording):
     def draw(self, chance: Callable[[], D]) -> D:
         """What was drawn then; the same."""
         if self.lenient:
-            # Readings that nobody asks for now must not end up as chance.
-            while not self._aside and self._stream.answer(Answer) is not None:
+            # Readings that are not asked for now must not end up as chance.
+            while not self._unrecorded and self._stream.answer(Answer) is not None:
                 pass
         return self._answered(Drawn, chance)
 
     def _answered(self, kind: type[Answer | Drawn], question: Callable[[], A]) -> A:
-        if not self._aside:
+        if not self._unrecorded:
             answer = self._stream.answer(kind)
             if answer is not None:
                 return cast(A, answer.value)
@@ -157,7 +157,7 @@ class Repeater(NotRecording):
     def _meanwhile(self) -> AnyRecord | None:
         """Goes on to the next record of the attempt that waits, or to what comes after it, and returns that.
 
-        Raises CancelledError, as for whoever waits when a process ends, if the process ended there, or if a record
+        Raises CancelledError, as a task gets it when a process ends, if the process ended there, or if a record
         cannot be understood, which is the cause then.
         """
         self._waiting = True
@@ -246,13 +246,13 @@ def text_of(record: AnyRecord | None) -> str:
     if isinstance(record, Evicting):
         return f"preempts {', '.join(key for _, key in record.victims)} on {record.node}"
     if isinstance(record, Refused):
-        promised = f"; nominated to {record.nominated}" if record.nominated else ""
+        nominated = f"; nominated to {record.nominated}" if record.nominated else ""
         by = f" [{', '.join(record.plugins)}]" if record.plugins else ""
-        return f"{record.reason}: {record.message}{by}{promised}"
+        return f"{record.reason}: {record.message}{by}{nominated}"
     if isinstance(record, Consulted):
         return question_text(record.asked)
     if isinstance(record, LetIn):
-        return "asks nobody, and has come to a decision"
+        return "asks no extender, and has come to a decision"
     if isinstance(record, Attempt):
         return f"nothing; the next pod is {record.pod}"
     if isinstance(record, Answer | Drawn):

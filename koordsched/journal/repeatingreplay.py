@@ -80,7 +80,7 @@ class RepeatingReplay(JournalReplay):
         self._repeater.at(header.monotonic)
         setting = setting_of(header, self._catalog)
         self._repeater.lenient = _is_read_meanwhile(setting.resolved)
-        with self._repeater.aside() if header.continues else nullcontext():
+        with self._repeater.unrecorded_questions() if header.continues else nullcontext():
             self._scheduler = RepeatingScheduler(setting, self._registry, self._clock, self._repeater)
         return self._scheduler
 
@@ -98,6 +98,6 @@ class RepeatingReplay(JournalReplay):
             return False
         return self.advance(Limit())
 
-    def aside(self) -> AbstractContextManager[None]:
+    def unrecorded_questions(self) -> AbstractContextManager[None]:
         """Inside, questions are not those of the recording."""
-        return self._repeater.aside()
+        return self._repeater.unrecorded_questions()

@@ -204,7 +204,7 @@ class RepeatingScheduler(ReplayedScheduler):
 
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
         """Begins with a checkpoint."""
-        with self._repeater.aside():
+        with self._repeater.unrecorded_questions():
             super().restore(checkpoint, objects)
         self._repeater.lenient = True
 

@@ -1,8 +1,8 @@
-"""DynamicResources, standing in its place: dynamic resource allocation itself is not supported.
+"""DynamicResources without its function: dynamic resource allocation is not supported.
 
 A pod that uses resource claims is refused with a clear text instead of being placed without its devices.
-For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and its
-words in the message when no node fits.
+For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and
+its name in the message when no node fits.
 """
 
 from __future__ import annotations

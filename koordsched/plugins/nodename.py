@@ -22,8 +22,8 @@ REASON = "node(s) didn't match the requested node name"
 class NodeName(PodFilter):
     """Refuses the nodes that are not spec.nodeName, if the pod has one.
 
-    Such a pod counts as placed and never comes to a scheduling cycle; it does when somebody asks where else
-    it would fit.
+    Such a pod counts as placed and never comes to a scheduling cycle; only `explain` evaluates it, to show where
+    else it would fit.
     """
 
     name = "NodeName"

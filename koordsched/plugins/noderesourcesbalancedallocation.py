@@ -95,27 +95,27 @@ class NodeResourcesBalancedAllocation(ShapeScore):
 class _Before:
     """What the nodes' balance is before the pod, for two resources."""
 
-    __slots__ = ("_offset", "_standing")
+    __slots__ = ("_offset", "_utilization")
 
     def __init__(self, indices: Sequence[int]) -> None:
-        self._standing = NodeUtilization([(index, False) for index in indices], _EXACT, _used)
+        self._utilization = NodeUtilization([(index, False) for index in indices], _EXACT, _used)
         self._offset: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
     def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int16] | None:
         """The scores of all rows; None where the general way has to be gone."""
-        standing = self._standing
-        renewed = standing.refresh(table)
-        if not standing.usable:
+        utilization = self._utilization
+        renewed = utilization.refresh(table)
+        if not utilization.usable:
             return None
         self._renew(renewed)
-        after = [used + request for used, (_, request) in zip(standing.base, balanced, strict=True)]
-        scores = self._balances(after, standing.capacity)
+        after = [used + request for used, (_, request) in zip(utilization.base, balanced, strict=True)]
+        scores = self._balances(after, utilization.capacity)
         scores += self._offset
         scores >>= 1
         return scores
 
     def _renew(self, rows: Rows | list[int]) -> None:
-        used, capacity = self._standing.base, self._standing.capacity
+        used, capacity = self._utilization.base, self._utilization.capacity
         if isinstance(rows, list):
             for row in rows:
                 fractions = [

@@ -120,7 +120,7 @@ class VolumeZone(PreFilter, DryRunFilter):
             outside |= ~_inside(topology, table, rows)
         return refused(constrained & outside, self._code)
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Other pods do not matter."""
         return PodIndependent(self, cycle, pod)
 

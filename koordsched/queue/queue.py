@@ -47,7 +47,7 @@ class QueueProfile(Generic[P]):
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
-    twin_key: EquivalenceKey[P] = lambda pod: None
+    equivalence_key: EquivalenceKey[P] = lambda pod: None
 
 
 class SchedulingQueue(Generic[P]):
@@ -101,7 +101,7 @@ class SchedulingQueue(Generic[P]):
         """Takes pods of this scheduler name, too. To be called before there are any."""
         self._tables[name] = profile.hints
         self._gates[name] = Gate(profile.pre_enqueue)
-        self._equivalence_keys[name] = profile.twin_key
+        self._equivalence_keys[name] = profile.equivalence_key
         self._interesting.clear()
 
     # Watch events of pending pods

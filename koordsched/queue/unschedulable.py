@@ -27,7 +27,7 @@ EquivalenceKey: TypeAlias = Callable[[P], Hashable | None]
 class UnschedulablePods(Generic[P]):
     """Pods that wait for an event, or for a PreEnqueue plugin to let them in.
 
-    `tables` and `twin_keys` by profile. `counters` follow equivalent pods whose plugins change while they rest.
+    `tables` and `equivalence_keys` by profile. `counters` follow equivalent pods whose plugins change while they rest.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class UnschedulablePods(Generic[P]):
             self._join(queued)
             return
         queued.place = Place.UNSCHEDULABLE
-        if refusal is None or not self._join_twins(queued, refusal):
+        if refusal is None or not self._join_equivalent_pods(queued, refusal):
             self._waiting[queued.key] = queued
             self._join(queued)
 
@@ -163,7 +163,7 @@ class UnschedulablePods(Generic[P]):
         """None also for a pod that is nominated to a node."""
         return None if pod.nominated_node else self._equivalence_keys[pod.shape.scheduler_name](pod)
 
-    def _join_twins(self, queued: QueuedPod[P], refusal: Refusal) -> bool:
+    def _join_equivalent_pods(self, queued: QueuedPod[P], refusal: Refusal) -> bool:
         """Let a pod rest among its equivalent pods; False if it has none."""
         pod = queued.pod
         ordered = sorted(refusal.plugins)

@@ -180,7 +180,7 @@ def _text(plugin: str, pod: Pod, cluster: ClusterState, row: int) -> str:
 
 
 def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray) -> int:
-    """The first of the rows that would take the pod without the pods on it, each row a world of its own; -1 if none."""
+    """The first of the rows that would take the pod without the pods on it, each row for itself; -1 if none."""
     filtering = profile.filtering
     if not len(rows):
         return -1
@@ -212,10 +212,10 @@ def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: Cycl
 def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, row: int) -> bool:
     filters = profile.filtering.pod_filters(cycle)
     gone: list[Pod] = []
-    with cluster.what_if() as world:
+    with cluster.what_if() as hypothesis:
         try:
             for other in list(cluster.pods_on(row).values()):
-                world.remove(other, row)
+                hypothesis.remove(other, row)
                 gone.append(other)
                 for plugin in filters:
                     plugin.remove_pod(cycle, cycle.pod, other, row)

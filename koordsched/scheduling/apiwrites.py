@@ -35,8 +35,8 @@ from koordsched.cluster.kinds import HasMetadata, Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
-from koordsched.scheduling.settling import brief_pauses, pauses, settle_eviction
 from koordsched.scheduling.virtualpods import VirtualPodWriters
+from koordsched.scheduling.writeretries import brief_pauses, evict_until_certain, pauses
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class ApiWrites:
                 response = await self._lanes.submit(Lane.BINDING, request)
                 break
             except (Conflict, TooManyRequests, ConnectionFailure) as error:
-                # A precondition of the server may have met a write of somebody else: the version does not matter.
+                # The server's precondition may have met another client's write: the version does not matter.
                 is_another = isinstance(error, Conflict) and error.is_about_uid
                 pause = next(waits, None)
                 if is_another or pause is None:
@@ -220,8 +220,10 @@ class ApiWrites:
         }
         patch = orjson.dumps({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         delete = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}})
-        await settle_eviction(self._lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH))
-        await settle_eviction(self._lanes, Request("DELETE", _pod_path(pod), delete))
+        await evict_until_certain(
+            self._lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
+        )
+        await evict_until_certain(self._lanes, Request("DELETE", _pod_path(pod), delete))
 
 
 def _contains(thing: object, changes: object) -> bool:

@@ -41,8 +41,8 @@ class BindingCycle:
     """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
 
     Who waits, on Permit or in PreBind for what others have to do, asks nothing of the API server meanwhile. If such
-    pods held up others, a gang larger than the limit could never be complete, and volumes that nobody provisions would
-    end all scheduling.
+    pods held up others, a gang larger than the limit could never be complete, and volumes that are never provisioned
+    would end all scheduling.
 
     `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
     `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
@@ -101,7 +101,7 @@ class BindingCycle:
         return list(self._tasks.values())
 
     def start(self, placement: AssumedPod) -> None:
-        """Takes the placement over; its outcome will be seen to."""
+        """Starts to bind the placement, in a task that also handles the outcome."""
         task = asyncio.get_running_loop().create_task(self._bind(placement))
         self._tasks[task] = placement
         self._running.value += 1
@@ -148,7 +148,7 @@ class BindingCycle:
             await self._relief()
 
     async def abandon(self) -> None:
-        """Ends what has not finished: the API server knows what became of it, and the next scheduler asks there."""
+        """Ends unfinished bindings: the API server knows their outcome, and the next scheduler asks there."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -299,18 +299,18 @@ class BindingCycle:
                 nominating=override(""),
             )
         else:
-            promise = override(placement.node if self._keeps_promise(placement, status) else "")
-            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=promise)
+            nominating = override(placement.node if self._keeps_nomination(placement, status) else "")
+            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=nominating)
 
-    def _keeps_promise(self, placement: AssumedPod, status: Status) -> bool:
-        """Whether the node stays promised to a pod whose binding failed.
+    def _keeps_nomination(self, placement: AssumedPod, status: Status) -> bool:
+        """Whether a pod whose binding failed stays nominated to the node.
 
         Nothing speaks against the node if it was only the binding that was refused. If others took the room that was
         made for the pod there, it would make pods go elsewhere, over and over.
         """
         newest = self._failures.newest(placement.pod)
         shown = newest is not None and newest.nominated_node == placement.node
-        return (shown or placement.promised) and any(
+        return (shown or placement.nominated_here) and any(
             status.plugin == bind.name for bind in placement.profile.bind_plugins
         )
 

@@ -43,17 +43,17 @@ from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
 
-NO_PROMISE = override("")
-"""A node that was promised to the pod is not any more: so after every failure that preemption has no word in."""
+NO_NOMINATION = override("")
+"""Clears the pod's nomination: so after every failure without a PostFilter."""
 
 
 class AssumedPod:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
-    `promised`: the node had been promised to it, perhaps by a word that its status does not tell of yet.
+    `nominated_here`: the pod had been nominated to the node, perhaps by a write that its status does not show yet.
     """
 
-    __slots__ = ("cycle", "feasible", "node", "profile", "promised", "queued", "row", "started", "waits")
+    __slots__ = ("cycle", "feasible", "node", "nominated_here", "profile", "queued", "row", "started", "waits")
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class AssumedPod:
         waits: dict[str, float],
         started: float,
         feasible: int,
-        promised: bool = False,
+        nominated_here: bool = False,
     ) -> None:
         self.cycle = cycle
         self.profile = profile
@@ -75,7 +75,7 @@ class AssumedPod:
         self.waits = waits
         self.started = started
         self.feasible = feasible
-        self.promised = promised
+        self.nominated_here = nominated_here
 
     @property
     def pod(self) -> Pod:
@@ -261,7 +261,7 @@ class SchedulingCycle:
         """Assume, Reserve, Permit; any refusal takes everything back."""
         cycle, profile, pod = attempt.cycle, attempt.profile, attempt.pod
         node = self._cluster.table.names[row]
-        promised = self._queue.nominator.node_of(pod.uid)
+        nominated = self._queue.nominator.node_of(pod.uid)
         waits: dict[str, float] = {}
         with Transaction(self._cluster, self._queue.nominator) as transaction:
             began = self._clock()
@@ -275,22 +275,22 @@ class SchedulingCycle:
             if status.ok or status.code is Code.WAIT:
                 transaction.commit()
         if status.ok or status.code is Code.WAIT:
-            if promised and promised != node:
-                self._leave(pod, promised)
+            if nominated and nominated != node:
+                self._leave(pod, nominated)
             self._queue.placed(queued)
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
                 self._waiting.add(pod, waits)
             feasible = attempt.verdicts.feasible
-            return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, promised == node)
+            return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, nominated == node)
         if status.code.rejects:
             plugins = frozenset((status.plugin,))
             return partial(self._reject, queued, profile, started, one_node_error(status), plugins)
         return partial(self._fail, queued, profile, started, status.message)
 
-    def _leave(self, pod: Pod, promised: str) -> None:
+    def _leave(self, pod: Pod, nominated: str) -> None:
         """A pod goes to another node than it was nominated to."""
-        gone = leaving(pod, promised, self._cluster.table.row_of.get(promised, -1))
+        gone = leaving(pod, nominated, self._cluster.table.row_of.get(nominated, -1))
         self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
     async def _post_filter(self, attempt: Attempt, consultation: Consultation | None) -> PostFilterResult:
@@ -341,7 +341,7 @@ class SchedulingCycle:
         message: str,
         plugins: frozenset[str] = NO_PLUGINS,
         pending: frozenset[str] = NO_PLUGINS,
-        nominating: NominatingInfo = NO_PROMISE,
+        nominating: NominatingInfo = NO_NOMINATION,
         refusal: Refusal | None = None,
     ) -> None:
         self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
@@ -357,4 +357,4 @@ class SchedulingCycle:
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
         self._metrics.attempt("error", profile.name, self._clock() - started)
-        self._failures.handle(queued, message, reason=SCHEDULER_ERROR, nominating=NO_PROMISE)
+        self._failures.handle(queued, message, reason=SCHEDULER_ERROR, nominating=NO_NOMINATION)

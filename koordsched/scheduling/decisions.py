@@ -86,7 +86,7 @@ class Decisions:
             top = _best(table, choice, chains)
             after = self._monotonic()
             self._next_detail = after + (after - now) / DETAIL_SHARE
-        # Names only: a pod's wire object must not live on because somebody might ask about it.
+        # Names only: a pod's wire object must not live on for the sake of the debug pages.
         self._ring.append(
             (
                 pod.namespace,

@@ -2,7 +2,7 @@
 
 The shape decides everything that plugins do by (shape, row). Plugins of the other family look at more of a pod: its
 namespace and labels, its owner, its quota. What it is they say with `GroupBy` in the hints that they register. Where
-one that has a word in the evaluation of a shape tells pods apart by anything else (claims, the pod itself), or does not
+one that takes part in the evaluation of a shape tells pods apart by anything else (claims, the pod itself), or does not
 say by what, no two pods of that shape are equivalent pods.
 """
 
@@ -35,7 +35,7 @@ class EquivalenceKeys:
         self._hints = hints
 
     def of(self, pod: Pod) -> Hashable | None:
-        """Equal for pods of one shape that are equivalent pods; None for a pod that is nobody's equivalent pod."""
+        """Equal for pods of one shape that are equivalent pods; None for a pod that has none."""
         distinctions = pod.shape.compiled(self, self._compile)
         if distinctions is None or not all(plugin.skips(pod) for plugin in distinctions.silent):
             return None

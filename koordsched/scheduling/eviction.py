@@ -25,7 +25,7 @@ REASON = "preempting to accommodate a higher priority pod"
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Seconds before a preemptor is activated for which the API server keeps refusing to evict; the first time none."""
 
-_FEW_TOLD = 64
+_FEW_EVICTIONS = 64
 
 Launch = Callable[[Coroutine[Any, Any, None]], None]
 """Has some work done in the background."""
@@ -41,8 +41,8 @@ class EvictionWrites(Protocol):
 class PreemptionEvictions:
     """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
 
-    A victim that was told to go is not told again for another preemptor that wants its room, too, nor for the same one
-    if something wakes that too early. Whoever counts on a victim tries again when its eviction fails.
+    A victim whose eviction was started is not evicted again for another preemptor that wants its room, too, nor for the
+    same one if something wakes that too early. A preemptor that counts on a victim tries again when its eviction fails.
     """
 
     def __init__(
@@ -75,28 +75,28 @@ class PreemptionEvictions:
         self._failures: dict[str, int] = {}
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: dict[str, _Told] = {}
-        """By uid, the victims that were told to go; those that are known to be going are forgotten now and then."""
-        self._most_told = _FEW_TOLD
+        self._evictions: dict[str, _Eviction] = {}
+        """By the victim's uid; those of victims that are known to be going are forgotten now and then."""
+        self._most_evictions = _FEW_EVICTIONS
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
         return uid in self._running
 
     def evicting(self, uid: str) -> bool:
-        """Whether this pod was told to go, though the API server may not say so yet."""
-        told = self._told.get(uid)
-        if told is None:
+        """Whether the eviction of this pod was started, though the API server may not say so yet."""
+        eviction = self._evictions.get(uid)
+        if eviction is None:
             return False
         pod = self._placed(uid)
         if pod is None or pod.deleting:
             return False
         # One that was not bound yet only lost its place; it may be on its way to the next.
-        return pod is told.victim or (told.victim.wire is None and pod.node == told.victim.node)
+        return pod is eviction.victim or (eviction.victim.wire is None and pod.node == eviction.victim.node)
 
     def displaced(self, uid: str) -> None:
-        """This pod lost its place before it was bound: from the next one, on whichever node, it was not told to go."""
-        self._told.pop(uid, None)
+        """This pod lost its place before it was bound: its eviction does not hold for the next node it gets."""
+        self._evictions.pop(uid, None)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -104,14 +104,14 @@ class PreemptionEvictions:
         return tuple(sorted(self._running))
 
     @property
-    def told(self) -> tuple[tuple[str, str], ...]:
-        """(victim, preemptor), by uid, of the victims that were told to go and are not known to be going."""
-        return tuple((uid, told.preemptor) for uid, told in self._told.items() if self.evicting(uid))
+    def victims(self) -> tuple[tuple[str, str], ...]:
+        """(victim, preemptor), by uid, of the victims whose eviction was started and that are not known to be going."""
+        return tuple((uid, eviction.preemptor) for uid, eviction in self._evictions.items() if self.evicting(uid))
 
-    def resume(self, preemptors: Iterable[str], told: Iterable[tuple[Pod, str]]) -> None:
-        """Evictions for these preemptors (uids) are running, and these victims were told, for which preemptor."""
+    def resume(self, preemptors: Iterable[str], victims: Iterable[tuple[Pod, str]]) -> None:
+        """Evictions for these preemptors (uids) are running; `victims`: with the uid of the preemptor."""
         self._running.update(preemptors)
-        self._told.update((victim.uid, _Told(victim, preemptor)) for victim, preemptor in told)
+        self._evictions.update((victim.uid, _Eviction(victim, preemptor)) for victim, preemptor in victims)
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
@@ -125,15 +125,15 @@ class PreemptionEvictions:
                 # The room they were waiting for goes to a more important pod.
                 self._queue.nominator.delete(other.uid)
                 self._reporter.nominate(other, "")
-        counted_on = [self._told[victim.uid] for victim in remaining if self.evicting(victim.uid)]
-        to_tell = [_Told(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
-        self._told.update((told.victim.uid, told) for told in to_tell)
-        if len(self._told) > self._most_told:
-            self._told = {uid: told for uid, told in self._told.items() if self.evicting(uid)}
-            self._most_told = 2 * len(self._told) + _FEW_TOLD
-        if to_tell:
+        counted_on = [self._evictions[victim.uid] for victim in remaining if self.evicting(victim.uid)]
+        new = [_Eviction(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
+        self._evictions.update((eviction.victim.uid, eviction) for eviction in new)
+        if len(self._evictions) > self._most_evictions:
+            self._evictions = {uid: eviction for uid, eviction in self._evictions.items() if self.evicting(uid)}
+            self._most_evictions = 2 * len(self._evictions) + _FEW_EVICTIONS
+        if new:
             self._running.add(preemptor.uid)
-        self._launch(self._evict_all(preemptor, node, to_tell, counted_on))
+        self._launch(self._evict_all(preemptor, node, new, counted_on))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -147,9 +147,11 @@ class PreemptionEvictions:
             self._running.discard(uid)
 
     def activate(self, uid: str, preemptor: Pod | None) -> None:
-        """The preemptor of this uid is to be tried now, if it is still there, and may tell its victims again."""
+        """The preemptor of this uid is to be tried now, if it is still there, and may evict its victims again."""
         self._recorder.activated(uid)
-        self._told = {victim: told for victim, told in self._told.items() if told.preemptor != uid}
+        self._evictions = {
+            victim: eviction for victim, eviction in self._evictions.items() if eviction.preemptor != uid
+        }
         if preemptor is not None:
             self._queue.activate([preemptor])
 
@@ -159,9 +161,9 @@ class PreemptionEvictions:
             await asyncio.wait(self._tasks)
 
     async def _evict_all(
-        self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
+        self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]
     ) -> None:
-        """`counted_on`: victims that were told for somebody else."""
+        """`counted_on`: victims whose eviction another preemptor started."""
         started = self._clock.monotonic()
         try:
             await self._evict_in_turn(preemptor, node, victims, counted_on)
@@ -174,17 +176,17 @@ class PreemptionEvictions:
             outcome = "error"
         finally:
             self.over(preemptor.uid)
-            for told in victims:
-                told.settle(WriteFailed(f"{told.victim.key} was not evicted"))
+            for eviction in victims:
+                eviction.finish(WriteFailed(f"{eviction.victim.key} was not evicted"))
         self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._clock.monotonic() - started)
         self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
 
     async def _evict_in_turn(
-        self, preemptor: Pod, node: str, victims: Sequence[_Told], counted_on: Sequence[_Told]
+        self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]
     ) -> None:
         results = await asyncio.gather(
-            *(self._evict(told, preemptor, node) for told in victims[:-1]),
-            *(told.succeeds() for told in counted_on),
+            *(self._evict(eviction, preemptor, node) for eviction in victims[:-1]),
+            *(eviction.succeeds() for eviction in counted_on),
             return_exceptions=True,
         )
         for result in results:
@@ -199,7 +201,7 @@ class PreemptionEvictions:
             await self._evict(last, preemptor, node)
         else:
             # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
-            last.settle(None)
+            last.finish(None)
             self.activate(preemptor.uid, preemptor)
 
     def _try_again(self, preemptor: Pod) -> None:
@@ -217,14 +219,14 @@ class PreemptionEvictions:
         pause = min(_FIRST_PAUSE * 2.0 ** min(before - 1, 8), _LONGEST_PAUSE)
         asyncio.get_running_loop().call_later(pause, self.activate, preemptor.uid, preemptor)
 
-    async def _evict(self, told: _Told, preemptor: Pod, node: str) -> None:
-        victim = told.victim
+    async def _evict(self, eviction: _Eviction, preemptor: Pod, node: str) -> None:
+        victim = eviction.victim
         try:
             deleted = await self._make_go(victim, preemptor)
         except WriteFailed as error:
-            told.settle(error)
+            eviction.finish(error)
             raise
-        told.settle(None)
+        eviction.finish(None)
         self._reporter.preempted(victim, preemptor, node, deleted=deleted)
 
     async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
@@ -232,7 +234,7 @@ class PreemptionEvictions:
         waiting = self._waiting.get(victim.uid)
         gives_up = waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR)
         gives_up = gives_up or self._cancel_binding(victim.uid)
-        # Somebody else may have bound it while it waited here, and then only its end makes room.
+        # Another scheduler may have bound it while it waited here, and then only its end makes room.
         is_bound = (self._placed(victim.uid) or victim).wire is None
         if gives_up and not is_bound:
             return False
@@ -241,25 +243,25 @@ class PreemptionEvictions:
         return True
 
 
-class _Told:
-    """A victim that is told to go, for the preemptor of that uid, and what came of it."""
+class _Eviction:
+    """The eviction of a victim, for the preemptor of that uid, and its outcome."""
 
-    __slots__ = ("_outcome", "_settled", "preemptor", "victim")
+    __slots__ = ("_finished", "_outcome", "preemptor", "victim")
 
     def __init__(self, victim: Pod, preemptor: str) -> None:
         self.victim = victim
         self.preemptor = preemptor
-        self._settled = asyncio.Event()
+        self._finished = asyncio.Event()
         self._outcome: WriteFailed | None = None
 
-    def settle(self, outcome: WriteFailed | None) -> None:
-        """This came of it; the first word counts."""
-        if not self._settled.is_set():
+    def finish(self, outcome: WriteFailed | None) -> None:
+        """Sets the outcome, None for success; the first one counts."""
+        if not self._finished.is_set():
             self._outcome = outcome
-            self._settled.set()
+            self._finished.set()
 
     async def succeeds(self) -> None:
         """Returns when the victim goes. Raises WriteFailed if it does not."""
-        await self._settled.wait()
+        await self._finished.wait()
         if self._outcome is not None:
             raise self._outcome

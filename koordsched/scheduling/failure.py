@@ -51,30 +51,30 @@ class FailureHandler:
         nominating: NominatingInfo = NOOP,
         refusal: Refusal | None = None,
     ) -> None:
-        """`plugins` rejected the pod (none: an error); `nominating` says what becomes of its nomination.
+        """`plugins` rejected the pod (none: an error); `nominating` says how its nomination changes.
 
         `refusal`: the same, if it holds for the pod's equivalent pods.
         """
         self._recorder.refused(queued, message, reason, plugins, pending_plugins, nominating)
         newest = self._pending.newest(queued.pod)
         if newest is None:
-            # Deleted meanwhile, or somebody gave it a node: nothing to retry.
+            # Deleted meanwhile, or another scheduler gave it a node: nothing to retry.
             self._queue.done(queued.pod.uid)
         else:
             self._queue.add_unschedulable_if_not_present(queued, plugins, pending_plugins, pod=newest, refusal=refusal)
             if nominating.mode is NominatingMode.OVERRIDE:
-                promised = self._queue.nominator.node_of(newest.uid)
+                nominated = self._queue.nominator.node_of(newest.uid)
                 self._queue.nominator.add(newest, nominating)
-                if promised not in ("", nominating.node):
+                if nominated not in ("", nominating.node):
                     self._queue.move_all(
                         ASSIGNED_DELETE,
-                        leaving(newest, promised),
+                        leaving(newest, nominated),
                         None,
                         max_priority=newest.priority,
                         exclude_uid=newest.uid,
                     )
             else:
-                # Its status may not yet tell of a promise made a moment ago.
+                # Its status may not yet show a nomination made a moment ago.
                 self._queue.nominator.update(newest, newest)
         pod = newest or queued.pod
         self._reporter.failed(pod, message)

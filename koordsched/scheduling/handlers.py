@@ -1,6 +1,6 @@
 """Watch events to cluster state and queue (core spec 3.2).
 
-These are sinks: whoever watches calls them, one object at a time, between scheduling cycles. Bad objects
+These are sinks: the watches call them, one object at a time, between scheduling cycles. Bad objects
 are reported where their owner looks and otherwise left alone.
 """
 
@@ -105,7 +105,7 @@ class PodHandler:
         self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
         """uid -> what is wrong with a pending pod that cannot be understood."""
         self._foreign: dict[str, ObjectKey] = {}
-        """By uid, pending pods of other schedulers, kept only while somebody wants to hear of them."""
+        """By uid, pending pods of other schedulers, kept only while there are observers."""
 
     def is_new(self, wire: core.Pod) -> bool:
         """Whether the pod was not known before: as one that waits, or as one that has its node for certain."""

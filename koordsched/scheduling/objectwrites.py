@@ -14,8 +14,8 @@ from koordsched.client.transport import MERGE_PATCH, Request
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
-from koordsched.scheduling.settling import settle, settle_eviction
 from koordsched.scheduling.virtualpods import VirtualPodWriters
+from koordsched.scheduling.writeretries import evict_until_certain, write_until_certain
 
 
 class ObjectWrites:
@@ -29,7 +29,7 @@ class ObjectWrites:
         """Creates the object (JSON); False if there is one of that name already."""
         collection = f"/{kind.api}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else kind.path
         try:
-            await settle(self._lanes, Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
+            await write_until_certain(self._lanes, Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
         except AlreadyExists:
             return False
         except ClientError as error:
@@ -41,7 +41,7 @@ class ObjectWrites:
         body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
         path = kind.object_path(meta.namespace, meta.name)
         try:
-            await settle(self._lanes, Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+            await write_until_certain(self._lanes, Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
         except ClientError as error:
             raise WriteFailed(str(error)) from error
 
@@ -57,4 +57,4 @@ class ObjectWrites:
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
-        await settle_eviction(self._lanes, Request("POST", path, orjson.dumps(body)))
+        await evict_until_certain(self._lanes, Request("POST", path, orjson.dumps(body)))

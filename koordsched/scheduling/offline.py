@@ -55,7 +55,7 @@ class _NoEvictions:
         return False
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
-        """Nobody is evicted offline."""
+        """Evicts no pod: offline there is no API server."""
 
 
 class _OfflineVirtualPods:

@@ -1,6 +1,6 @@
-"""Tells of nodes that are over-committed: in the log, in metrics, and in an Event on the node.
+"""Reports nodes that are over-committed: in the log, in metrics, and in an Event on the node.
 
-An episode begins when a node that was in order is not any more and ends when it is again. Only what lasts is told of:
+An episode begins when a node that was in order is not any more and ends when it is again. Only what lasts is reported:
 watches of pods and nodes are independent, so for a moment a node may seem to hold a pod that is gone already.
 """
 
@@ -23,11 +23,11 @@ from koordsched.observability.metrics import Metrics
 _log = logging.getLogger(__name__)
 
 SETTLED = 3.0
-"""Seconds that an over-commitment lasts before it is told of."""
+"""Seconds that an over-commitment lasts before it is reported."""
 
 
 class OvercommitmentReports:
-    """`tick` is to be called about once a second by whoever acts; a standby says nothing."""
+    """The leader calls `tick` about once a second; a standby reports nothing."""
 
     def __init__(
         self, cluster: ClusterState, reporter: EventRecorder, metrics: Metrics, monotonic: Callable[[], float]
@@ -37,8 +37,8 @@ class OvercommitmentReports:
         self._reporter = reporter
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
-        self._told: dict[str, frozenset[str]] = {}
-        """Node -> the resources that were told of in this episode."""
+        self._reported: dict[str, frozenset[str]] = {}
+        """Node -> the resources that were reported in this episode."""
         self._counters = metrics.counters(
             "koordsched_node_overcommitments_total",
             "Times that the pods on a node were found to request more of a resource than it has.",
@@ -52,7 +52,7 @@ class OvercommitmentReports:
         )
 
     def tick(self) -> None:
-        """Tells of what has lasted long enough. Costs nothing while nothing changes."""
+        """Reports what has lasted long enough. Costs nothing while nothing changes."""
         changed = self._found.take_changed()
         if not changed and not self._due:
             return
@@ -65,10 +65,10 @@ class OvercommitmentReports:
 
     def _settle(self, name: str) -> None:
         exceeded = self._found.on(name)
-        before = self._told.pop(name, frozenset())
+        before = self._reported.pop(name, frozenset())
         resources = frozenset(excess.resource for excess in exceeded)
         if resources:
-            self._told[name] = resources
+            self._reported[name] = resources
         if resources == before:
             return
         for excess in exceeded:

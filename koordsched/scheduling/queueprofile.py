@@ -1,4 +1,4 @@
-"""A profile as the queue sees it: whom its plugins keep out, what wakes whom, and who are equivalent pods."""
+"""A profile as the queue sees it: its PreEnqueue plugins, its queueing hints, and which pods are equivalent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
     """What the queue has to know of a profile. `extended`: there are extenders, whose refusals any event may end."""
     registrations = _registrations(profile)
     if extended:
-        # What an extender waits for nobody knows.
+        # It is unknown what an extender waits for.
         registrations.extend(every_event(EXTENDER))
     hints = HintTable(registrations, times)
     return QueueProfile(

@@ -1,10 +1,10 @@
 """What a journal hears of: everything that enters the state decisions rest on, and every decision.
 
 Between two scheduling cycles the state changes only by what is told here, in the order in which it takes effect:
-changes of objects, the timers of the queue, and what becomes of bindings and evictions. Within a step the outside is
+changes of objects, the timers of the queue, and the outcomes of bindings and evictions. Within a step the outside is
 asked for nothing but the time and chance, through `Recorder.clock` and `Recorder.chance`, and what HTTP extenders say,
 through `Recorder.consult`. An attempt that consults them is the one step within which others happen: while it waits for
-an answer, and while changes that had to wait for it are let in. So whoever has all of it can repeat every decision;
+an answer, and while changes that had to wait for it are let in. So a reader of all of it can repeat every decision;
 `koordsched.journal` writes it down and does.
 """
 
@@ -46,7 +46,7 @@ class Question:
 
 
 class Recorder(Protocol):
-    """Told before each step what it is, and within it what came of it."""
+    """Called before each step with what it is, and within it with the outcome."""
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
@@ -129,9 +129,9 @@ class Recorder(Protocol):
 
 
 class NotRecording:
-    """Nobody listens."""
+    """Records nothing."""
 
-    def _ignore(self, *told: object) -> None:
+    def _ignore(self, *recorded: object) -> None:
         pass
 
     def ask(self, question: Callable[[], A]) -> A:

@@ -65,7 +65,7 @@ TIME_SLICE = 0.005
 """Seconds of scheduling after which watches and writes get their turn."""
 
 FUTILE_SLICE = 0.0005
-"""The same for attempts that place nothing, where namespaces take turns: nobody waits for what comes of these."""
+"""The same for attempts that place nothing, where namespaces take turns: no placement waits for their outcome."""
 
 FUTILE_ROUNDS = 8
 """How often the event loop goes round then: a pod's way from the watch to its binding takes several rounds, each of
@@ -287,7 +287,7 @@ class Scheduler:
         """Schedules until cancelled.
 
         Ends with an exception group when scheduling, a watch or the queue's timers do: without them pods would wait for
-        ever, and nobody would hear of it.
+        ever, unreported.
         """
         await self.wait_synced()
         self._recorder.leading(True)
@@ -365,7 +365,7 @@ class Scheduler:
         return True
 
     async def _run_timers(self) -> None:
-        """Back-off ends on whole seconds (core spec 3.3), of a clock that nobody can set."""
+        """Back-off ends on whole seconds (core spec 3.3), of a clock that cannot be set."""
         while True:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)

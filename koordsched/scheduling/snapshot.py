@@ -32,7 +32,7 @@ _REPLICATED = ("ReplicaSet", "StatefulSet", "ReplicationController")
 def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, Any]]:
     """Every object, as JSON values: nodes, then what else plugins read, then pods.
 
-    What is there is decided at the first step; whoever takes it step by step may see a later state of single objects.
+    Which objects there are is decided at the first step; later steps may show a later state of single objects.
     """
     table = cluster.table
     nodes = [(row, node) for row, node in enumerate(table.nodes) if node is not None]
@@ -125,7 +125,7 @@ def _is_shown(key: str) -> bool:
 def _other(kind: Kind[Any], thing: Any, read: Container[str]) -> dict[str, Any]:
     shown = _object(kind.api_version, kind.name, thing, read)
     if kind.name in _REPLICATED:
-        # Its pods are among the objects; whoever reads this must make no more of them.
+        # Its pods are among the objects; a controller that reads this must make no more of them.
         shown.setdefault("spec", {})["replicas"] = 0
     return shown
 

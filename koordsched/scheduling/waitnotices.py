@@ -19,7 +19,7 @@ _FEW = 64
 
 
 class _Wait:
-    __slots__ = ("message", "plugin", "pod", "reason", "since", "told")
+    __slots__ = ("message", "plugin", "pod", "reason", "reported", "since")
 
     def __init__(self, pod: Pod, plugin: str, reason: str, message: str, since: float) -> None:
         self.pod = pod
@@ -27,7 +27,7 @@ class _Wait:
         self.reason = reason
         self.message = message
         self.since = since
-        self.told = False
+        self.reported = False
 
 
 class WaitNotices:
@@ -55,7 +55,7 @@ class WaitNotices:
             return
         known.pod, known.plugin = pod, plugin
         if (known.reason, known.message) != (reason, message):
-            known.reason, known.message, known.told = reason, message, False
+            known.reason, known.message, known.reported = reason, message, False
 
     def end(self, pod: Pod, plugin: str) -> None:
         """The pod does not wait for this plugin any more."""
@@ -63,7 +63,7 @@ class WaitNotices:
         if known is None or known.plugin != plugin:
             return
         del self._waits[pod.uid]
-        if known.told:
+        if known.reported:
             self._reporter.waiting(pod, "", "")
 
     def tick(self) -> None:
@@ -71,8 +71,8 @@ class WaitNotices:
         due = self._clock() - AFTER
         self._forget_the_gone()
         for wait in self._waits.values():
-            if not wait.told and wait.since <= due:
-                wait.told = True
+            if not wait.reported and wait.since <= due:
+                wait.reported = True
                 self._reporter.waiting(wait.pod, wait.reason, wait.message)
 
     def _forget_the_gone(self) -> None:

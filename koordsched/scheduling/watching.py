@@ -1,7 +1,7 @@
 """What is watched, and where it goes: one reflector per kind of object that a decision may rest on.
 
 Nothing is scheduled before the initial list of every one of them has been handled. A kind that the server
-does not have counts as empty; what becomes of one that it does not let us see, `unreadable` says. Readiness names both
+does not have counts as empty; for one that it does not let us see, see `unreadable`. Readiness names both
 while they keep anything from going on.
 """
 

@@ -120,7 +120,7 @@ def test_a_resource_that_many_nodes_have_is_an_array_again():
     assert (amounts[3], amounts[1499], amounts[5], int(amounts.sum())) == (8, 8, 4, 816)
 
 
-def test_resources_that_nobody_has_can_be_read_in_a_table_that_grew():
+def test_resources_that_no_node_has_can_be_read_in_a_table_that_grew():
     made = table(1500, lambda i: {"ex.com/gpu": 8} if i == 1400 else {})
     unknown = made.resource_names.intern("ex.com/unknown")
     made.ensure_resource(unknown)

@@ -100,7 +100,7 @@ def test_only_the_dirty_row_is_asked_again():
     assert len(asked) == 1
 
 
-def test_a_heartbeat_or_a_foreign_facet_asks_nobody():
+def test_a_heartbeat_or_a_foreign_facet_asks_no_plugin():
     offline = scheduler([node("n0"), node("n1"), pod("p", container(cpu="1"))])
     profile = offline.profiles["default-scheduler"]
     shape = offline.pending["default/p"].shape

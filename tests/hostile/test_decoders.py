@@ -138,7 +138,7 @@ def test_any_selector(value):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(spoilt(RICH_POD), min_size=1, max_size=6), st.lists(spoilt(RICH_NODE), max_size=3))
-def test_spoilt_objects_harm_nobody_else(pods, nodes):
+def test_spoilt_objects_harm_no_others(pods, nodes):
     """The scheduler has read them, has not stumbled, and has placed a sound pod."""
 
     async def main():

@@ -269,7 +269,7 @@ class SlowDisk(Segments):
         super().write(data)
 
 
-def test_a_slow_disk_holds_up_nobody(tmp_path, caplog):
+def test_a_slow_disk_holds_up_no_step(tmp_path, caplog):
     segments = SlowDisk(tmp_path / "journal", encode(HEADER))
     segments.gate = threading.Event()
     writer = JournalWriter(segments, most_waiting=1 << 20, pause=0.01)

@@ -132,7 +132,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", fresh_seeds("storms", 20))
-def test_nobody_is_lost_in_a_storm(seed):
+def test_no_pod_is_lost_in_a_storm(seed):
     async def main():
         storm = Storm(seed)
         async with scheduler_on(storm.embedded, fault=storm.fault) as running:

@@ -274,8 +274,8 @@ def test_node_resources_fit_inside_a_what_if():
     plugin = bench.plugin("NodeResourcesFit")
     wanted = pod("p", container(cpu="2"))
     victim = next(iter(bench.cluster.assigned.values()))
-    with bench.cluster.what_if() as world:
-        world.remove(victim, victim.row)
+    with bench.cluster.what_if() as hypothesis:
+        hypothesis.remove(victim, victim.row)
         assert bench.filter(plugin, wanted) == {"empty": None, "used": None}
     with bench.cluster.what_if(add=[(0, bench.pod(pod("n", container(cpu="3"))))]):
         assert bench.filter(plugin, wanted)["empty"] == ("Unschedulable", "Insufficient cpu")

@@ -307,8 +307,8 @@ def test_counters_of_many_terms_look_at_new_pods_when_they_are_asked(monkeypatch
     assert counter.by_row.tolist() == [20 * (1 + 2 + 3), 0]
     bench.add(pod("q", labels={"app": "a2"}, on="n2"))
     assert counter.by_row.tolist() == [20 * (1 + 2 + 3), 3]
-    with bench.cluster.what_if() as world:
-        world.add(bench.pod(pod("r", labels={"app": "a99"})), 1)
+    with bench.cluster.what_if() as hypothesis:
+        hypothesis.add(bench.pod(pod("r", labels={"app": "a99"})), 1)
         assert index.used(counter).by_row.tolist() == [120, 103]
     assert index.used(counter).by_row.tolist() == [120, 3]
 

@@ -27,13 +27,13 @@ def running(name, on, **requests):
     return item
 
 
-def kept(standing, table):
+def kept(utilization, table):
     """(capacity, base) per row that has a node, of each resource."""
-    standing.refresh(table)
+    utilization.refresh(table)
     alive = np.flatnonzero(table.alive.data[: table.size])
     return [
         (capacity[alive].tolist(), base[alive].tolist())
-        for capacity, base in zip(standing.capacity, standing.base, strict=True)
+        for capacity, base in zip(utilization.capacity, utilization.base, strict=True)
     ]
 
 
@@ -51,20 +51,20 @@ def in_table(table):
 
 def test_follows_pods_and_nodes_that_come_change_and_go(bench):
     table = bench.cluster.table
-    standing = NodeUtilization([(CPU, False), (MEMORY, True)], EXACT, less_twice)
-    assert standing.refresh(table) == table.all_rows
+    utilization = NodeUtilization([(CPU, False), (MEMORY, True)], EXACT, less_twice)
+    assert utilization.refresh(table) == table.all_rows
 
     def check():
-        assert kept(standing, table) == in_table(table)
-        assert standing.usable
+        assert kept(utilization, table) == in_table(table)
+        assert utilization.usable
 
     check()
     bench.add(running("a", "n3", cpu="1"))
-    assert standing.refresh(table) == [table.row_of["n3"]]
+    assert utilization.refresh(table) == [table.row_of["n3"]]
     check()
     for i in range(40):  # more than come as a list, fewer than make it start anew
         bench.add(running(f"b{i}", f"n{i % 5}", cpu="100m", memory="1Gi"))
-    assert isinstance(standing.refresh(table), np.ndarray)
+    assert isinstance(utilization.refresh(table), np.ndarray)
     check()
     bench.cluster.remove_pod("a")
     bench.cluster.remove_node("n7")
@@ -86,15 +86,15 @@ def test_follows_pods_and_nodes_that_come_change_and_go(bench):
 )
 def test_is_not_used_where_it_would_be_wrong_and_is_used_again_afterwards(bench, cpu, memory):
     table = bench.cluster.table
-    standing = NodeUtilization([(CPU, False), (MEMORY, True)], EXACT, less_twice)
-    standing.refresh(table)
-    assert standing.usable
+    utilization = NodeUtilization([(CPU, False), (MEMORY, True)], EXACT, less_twice)
+    utilization.refresh(table)
+    assert utilization.usable
     bench.add(node("n9", cpu=cpu, memory=memory))
-    standing.refresh(table)
-    assert not standing.usable
+    utilization.refresh(table)
+    assert not utilization.usable
     bench.add(node("n9", cpu="4", memory="8Gi"))
-    assert kept(standing, table) == in_table(table)
-    assert standing.usable
+    assert kept(utilization, table) == in_table(table)
+    assert utilization.usable
 
 
 @pytest.mark.parametrize("name", ["NodeResourcesFit", "NodeResourcesBalancedAllocation"])

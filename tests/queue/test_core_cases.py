@@ -118,7 +118,7 @@ def test_core_case_20_unschedulable_pods_are_flushed_after_five_minutes_gated_on
     assert queue.pop() is None
 
 
-def test_core_case_21_an_event_nobody_registered_moves_and_records_nothing() -> None:
+def test_core_case_21_an_unregistered_event_moves_and_records_nothing() -> None:
     queue = make_queue(HINTS)
     queue.add(Pod("flying"))
     flying = pop(queue)
@@ -160,7 +160,7 @@ def test_core_case_29_foreign_pods_are_never_queued() -> None:
     assert queue.counters.incoming == {}
 
 
-def test_core_case_29_an_update_without_change_events_wakes_nobody() -> None:
+def test_core_case_29_an_update_without_change_events_wakes_no_pod() -> None:
     queue = make_queue(HINTS)
     queued = reject(queue, Pod("p"), "NodeResourcesFit")
     assert queue.update(queued.pod, Pod("p"), []) is Place.UNSCHEDULABLE

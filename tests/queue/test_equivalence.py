@@ -39,10 +39,10 @@ HINTS = [
 class Flood:
     """A queue of equivalent pods: pods of one shape, namespace and set of labels."""
 
-    def __init__(self, pods=5, gates=None, twin_key=lambda pod: (pod.namespace, pod.labels)):
+    def __init__(self, pods=5, gates=None, equivalence_key=lambda pod: (pod.namespace, pod.labels)):
         self.clock = Clock(1000.0)
         self.queue = SchedulingQueue(
-            {PROFILE: QueueProfile(HintTable(HINTS), {"Gate": gates} if gates else {}, twin_key)},
+            {PROFILE: QueueProfile(HintTable(HINTS), {"Gate": gates} if gates else {}, equivalence_key)},
             clock=self.clock,
             sort_key=priority_sort,
             is_pending=lambda pod: True,
@@ -127,7 +127,7 @@ def test_who_is_different_is_evaluated(pod):
     assert flood.queue.refusal_of_equivalent(flood.queue.pop()) is None
 
 
-def test_a_promise_that_the_status_does_not_show_yet_makes_a_pod_nobodys_twin():
+def test_a_nomination_that_the_status_does_not_show_yet_makes_a_pod_equivalent_to_no_other():
     flood = Flood(2)
     nominated, other = flood.queue.pop(), flood.queue.pop()
     flood.queue.add_unschedulable_if_not_present(nominated, {"Fit"})
@@ -202,7 +202,7 @@ def helped_in_flight(flood, probe):
 @pytest.mark.parametrize(
     "ends", [rejected_differently, failed, deleted_in_flight, dropped, changed_in_flight, helped_in_flight]
 )
-def test_whatever_else_becomes_of_the_scout_sends_the_next(ends):
+def test_any_other_outcome_of_the_first_pod_sends_the_next(ends):
     flood = Flood().rest()
     flood.queue.move_all(NODE_ADD)
     ends(flood, flood.queue.pop())
@@ -220,7 +220,7 @@ def test_what_refused_an_old_version_says_nothing_about_the_new_one():
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])
-def test_a_scout_that_is_lost_before_its_turn_is_replaced(change):
+def test_a_first_pod_that_is_lost_before_its_turn_is_replaced(change):
     flood = Flood().rest()
     flood.queue.move_all(NODE_ADD)
     probe = flood.queue.get("default/p0")
@@ -244,7 +244,7 @@ def test_what_rests_and_changes_while_another_is_tried_is_tried_itself():
     assert flood.active() == ["p0", "p3"]
 
 
-def test_the_same_pod_in_a_new_version_stays_a_twin():
+def test_the_same_pod_in_a_new_version_stays_equivalent():
     flood = Flood().rest()
     old = flood.queue.get("default/p0").pod
     assert flood.queue.update(old, replace(old), [ClusterEvent(ev.UNSCHEDULABLE_POD, A.UPDATE)]) is Place.UNSCHEDULABLE
@@ -252,7 +252,7 @@ def test_the_same_pod_in_a_new_version_stays_a_twin():
     assert flood.active() == ["p0"]
 
 
-def test_the_rest_waits_for_what_refused_the_scout():
+def test_the_rest_waits_for_what_refused_the_first_pod():
     flood = Flood().rest("Fit")
     flood.queue.move_all(NODE_ADD)
     assert flood.settle("Taints") == ["p0"]
@@ -333,7 +333,7 @@ def test_five_minutes_count_from_the_latest_evaluation_of_any():
     assert flood.queue.pop().flushed
 
 
-def test_gated_scouts_pass_the_turn_on():
+def test_gated_first_pods_pass_the_turn_on():
     held = set()
     flood = Flood(5, gates=lambda pod: "held" if pod.name in held else None).rest()
     held |= {"p0", "p1", "p2"}
@@ -352,8 +352,8 @@ def test_pods_that_wait_for_objects_of_their_own_are_tried_one_by_one():
     assert flood.active() == ["p1"]
 
 
-def test_nobody_is_a_twin_unless_the_profile_says_so():
-    flood = Flood(3, twin_key=lambda pod: None)
+def test_no_pods_are_equivalent_unless_the_profile_says_so():
+    flood = Flood(3, equivalence_key=lambda pod: None)
     assert flood.settle("Fit") == ["p0", "p1", "p2"]
     flood.clock.now += 20
     assert flood.queue.move_all(NODE_ADD) == 3

@@ -90,7 +90,7 @@ def test_answers_of_the_rejecting_plugins(
     assert queued.place is place
 
 
-def test_one_call_answers_for_all_twins() -> None:
+def test_one_call_answers_for_all_equivalent_pods() -> None:
     hint = Hint(QUEUE)
     queue = make_queue([HintRegistration("P", NODE, hint, Scope.SHAPE)])
     pods = [Pod(f"p{i}", namespace=f"ns{i % 3}") for i in range(100)]
@@ -123,14 +123,14 @@ def test_pods_of_one_shape_rejected_by_different_plugins_are_asked_apart() -> No
     assert (by_p.place, by_q.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
 
 
-def test_twins_that_wait_for_something_of_their_own_are_asked_apart() -> None:
+def test_equivalent_pods_that_wait_for_something_of_their_own_are_asked_apart() -> None:
     queue = make_queue([HintRegistration("P", NODE, Hint(QUEUE), Scope.SHAPE)])
     rejected, pending = reject(queue, Pod("a"), "P"), reject(queue, Pod("b"), pending=["P"])
     assert queue.move_all(NODE) == 2
     assert (rejected.place, pending.place) == (Place.BACKOFF, Place.ACTIVE)
 
 
-def test_a_pod_that_changed_shape_no_longer_shares_its_twins_answer() -> None:
+def test_a_pod_that_changed_shape_no_longer_shares_the_answer() -> None:
     def only_y(pod: Pod, old: Any, new: Any) -> QueueingHint:
         return QUEUE if pod.shape.name == "y" else SKIP
 

@@ -335,7 +335,7 @@ def test_events_of_what_rejected_a_pod_do_not_count_while_it_is_gated() -> None:
     assert volumes.gated
 
 
-def test_a_gated_twin_does_not_hide_one_that_waits() -> None:
+def test_a_gated_equivalent_pod_does_not_hide_one_that_waits() -> None:
     held = Held()
     queue = make_queue(GATED_HINTS, pre_enqueue={"G": held})
     gate_after_rejection(queue, held, Pod("gated"), "Fit", FREED)

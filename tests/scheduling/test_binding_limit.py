@@ -57,7 +57,7 @@ def delete(embedded, name):
     embedded.registry.delete(embedded.resource("Pod"), "default", name, grace_period_seconds=0)
 
 
-def test_a_crowd_that_waits_on_permit_keeps_nobody_else_out(picky):
+def test_a_crowd_that_waits_on_permit_keeps_no_other_pod_out(picky):
     async def main():
         embedded = cluster(10)
         async with scheduler_on(embedded) as running:
@@ -123,7 +123,7 @@ def test_a_gang_larger_than_the_limit_gets_together(picky):
     run(main())
 
 
-def test_volumes_that_nobody_provisions_keep_nobody_else_out():
+def test_volumes_that_are_not_provisioned_keep_no_other_pod_out():
     async def main():
         embedded = cluster(1)
         embedded.insert(LATE)

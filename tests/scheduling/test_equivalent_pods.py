@@ -68,7 +68,7 @@ async def evaluated(embedded, running, things):
     ids=["equal", "labels", "other-label", "namespace", "size", "priority", "tolerations", "owner", "owners", "claims"],
 )
 @pytest.mark.parametrize("configuration", [None, QUOTAS], ids=["default", "quotas"])
-def test_twins(first, second, alike, configuration):
+def test_equivalent_pods(first, second, alike, configuration):
     async def main():
         embedded = Embedded()
         embedded.insert(node("n", cpu="4"))
@@ -78,7 +78,7 @@ def test_twins(first, second, alike, configuration):
     run(main())
 
 
-def test_each_twin_is_told_and_counted_as_if_it_had_been_evaluated():
+def test_each_equivalent_pod_is_reported_and_counted_as_if_it_had_been_evaluated():
     async def main():
         embedded = Embedded()
         embedded.insert(node("n", cpu="4"))
@@ -127,7 +127,7 @@ def test_those_that_rest_keep_their_word_and_get_their_turn():
     run(main())
 
 
-def test_each_twin_finds_victims_of_its_own():
+def test_each_equivalent_pod_finds_victims_of_its_own():
     async def main():
         embedded = Embedded()
         for i in range(3):

@@ -270,7 +270,7 @@ def test_a_pod_bound_by_somebody_else_is_theirs():
     run(main())
 
 
-def test_bad_objects_get_a_message_and_harm_nobody():
+def test_bad_objects_get_a_message_and_harm_no_others():
     async def main():
         embedded = Embedded()
         broken = node("broken")

@@ -72,7 +72,7 @@ def _is_not_promised_any_more(embedded):
 
 
 @pytest.mark.parametrize("over", [_ends, _is_not_promised_any_more])
-def test_room_promised_to_a_pod_that_never_preempts_is_nobody_elses_until_the_promise_ends(over):
+def test_a_nominated_pod_that_never_preempts_keeps_its_room_until_the_nomination_ends(over):
     """Also if that pod cannot go there any more, as when a taint came while its last scheduler was about to bind it."""
 
     async def main():

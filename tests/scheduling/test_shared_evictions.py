@@ -103,7 +103,7 @@ def test_a_victim_on_its_way_out_is_not_told_again_for_the_next_preemptor():
     run(main())
 
 
-def test_a_more_important_preemptor_needs_nobody_else_to_go():
+def test_a_more_important_preemptor_needs_no_other_victim():
     async def main():
         embedded = full_node(2)
         evictions = SlowEvictions()

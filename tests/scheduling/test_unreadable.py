@@ -97,7 +97,7 @@ def path_of(scheduler, resource):
 
 
 @pytest.mark.parametrize("resource", PREFERENCES)
-def test_nobody_waits_for_what_is_only_preferred(resource):
+def test_no_pod_waits_for_what_is_only_preferred(resource):
     async def main():
         embedded = world(resource)
         async with scheduling(embedded) as scheduler:
@@ -168,7 +168,7 @@ def test_a_refusal_that_passes_quickly_costs_little():
     run(main())
 
 
-def test_nobody_is_preempted_while_budgets_must_not_be_read():
+def test_no_pod_is_preempted_while_budgets_must_not_be_read():
     async def main():
         embedded = world("poddisruptionbudgets.policy")
         embedded.insert(pod("low", container(cpu="3"), on="alder"))

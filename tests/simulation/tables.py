@@ -22,7 +22,7 @@ def _left_over(scheduler):
         "status unwritten": status.unwritten,
         "status remembered of pods that do not wait": sorted(set(status._written) - pending),
         "preemptors whose victims are being told": evictions.running,
-        "victims told and not going": evictions.told,
+        "victims told and not going": evictions.victims,
         "notices of waiting": sorted(set(scheduler._notices._waits) ^ gated),
     }
     return [f"{what}: {left}" for what, left in remains.items() if left]

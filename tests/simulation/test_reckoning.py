@@ -43,7 +43,7 @@ def _holder(priority, **spec):
         "room for both",
     ],
 )
-def test_room_that_stays_promised_is_nobody_elses_by_preemption(cpu, holder, expected):
+def test_preemption_leaves_the_room_of_lasting_nominations(cpu, holder, expected):
     """`cpu` of the node, on which one pod may have to go and another one may not."""
     things = [
         node("alder", cpu=str(cpu), taints=[("spot",)]),

@@ -1,4 +1,4 @@
-"""The plugin: whether preemption may help, where, and whom it costs."""
+"""The plugin: whether preemption may help, on which nodes, and which victims it costs."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class DefaultPreemption(PreEnqueue, PostFilter):
             return "not eligible due to preemptionPolicy=Never."
         if hidden := why_not(self._handle.cluster):
             return hidden
-        # What was promised a moment ago counts, also if the pod's status does not tell of it yet.
+        # A nomination made a moment ago counts, also if the pod's status does not show it yet.
         row = self._handle.cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             evicting = self._handle.evictions.evicting
@@ -133,8 +133,8 @@ class DefaultPreemption(PreEnqueue, PostFilter):
     def _search(self, cycle: CycleState, codes: Codes) -> tuple[_Candidates, Counter[str], list[str], frozenset[str]]:
         """Candidates among the nodes refused in a way that fewer pods may cure.
 
-        Texts count why others are none; errors name those where the pod would fit with nobody evicted; last come the
-        plugins that refuse it with everybody evicted, none if a node would not help the pod anyway.
+        Texts count why others are none; errors name those where the pod would fit with no pod evicted; last come the
+        plugins that refuse it with all potential victims evicted, none if a node would not help the pod anyway.
         """
         texts: Counter[str] = Counter()
         errors: list[str] = []

@@ -10,7 +10,7 @@ Everything of the plugin is in this folder. `DECLARATION`, at the end, is what t
 * Scheduling: `plugin` is the plugin; `admission` refuses pods, `preemption` makes room inside a quota at the cost of
   `victims`, `hints` wakes pods when there is `room` or there are `prospects` of victims, `messages` and `explanation`
   say why.
-* `controller` writes objects while this scheduler leads: built-in quotas, status, complaints, quotas of profiles,
+* `controller` writes objects while the scheduler leads: built-in quotas, status, validation events, quotas of profiles,
   evictions; and has the metrics.
 * `webhook` has the rules of the admission webhooks as pure functions.
 * `reports` has the pages of the HTTP server, the command `koordsched quota tree`, and the table of a refusal.
@@ -24,7 +24,7 @@ What `controller` and `reports` read:
                                  system) included, abstract roots of other trees not
     books.quota(name)            one of them, or None
     books.objects(name)          the ElasticQuota objects of that name, the one in force first; others are duplicates
-    books.complaints()           {(namespace, name): (text, ...)}: what is wrong with each ElasticQuota object, for
+    books.validation_errors()    {(namespace, name): (text, ...)}: what is wrong with each ElasticQuota object, for
                                  events and conditions; empty when all is well
     books.unknown_names()        {name: number of pods}: labels that name no quota; such pods are in the default quota
     books.quota_of(pod)          the Quota a pod belongs to now; None only with gate DisableDefaultQuota
@@ -50,7 +50,7 @@ unchanged.
 
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
-from koordsched.plugins.elasticquota.args import ElasticQuotaArgs, complaints, with_defaults
+from koordsched.plugins.elasticquota.args import ElasticQuotaArgs, validate, with_defaults
 from koordsched.plugins.elasticquota.controller.loops import ElasticQuotaController
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
 from koordsched.plugins.elasticquota.reports.pages import PAGES
@@ -61,7 +61,7 @@ DECLARATION = Declaration(
     factory=ElasticQuota,
     entry=entry(
         "preFilter postFilter reserve",
-        ArgsKind(ElasticQuotaArgs, with_defaults, complaints, by_constructor=True),
+        ArgsKind(ElasticQuotaArgs, with_defaults, validate, by_constructor=True),
     ),
     controller=ElasticQuotaController,
     pages=PAGES,

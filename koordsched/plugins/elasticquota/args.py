@@ -65,8 +65,8 @@ def with_defaults(given: ElasticQuotaArgs, gates: FeatureGates) -> ElasticQuotaA
     )
 
 
-def complaints(given: ElasticQuotaArgs, path: str, gates: FeatureGates) -> list[str]:
-    """Upstream asks this in the plugin's constructor, and stops at the first complaint."""
+def validate(given: ElasticQuotaArgs, path: str, gates: FeatureGates) -> list[str]:
+    """Upstream asks this in the plugin's constructor, and stops at the first error."""
     for field, bounds in (
         ("defaultQuotaGroupMax", given.default_quota_group_max),
         ("systemQuotaGroupMax", given.system_quota_group_max),

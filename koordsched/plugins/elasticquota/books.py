@@ -135,7 +135,7 @@ class QuotaBooks:
         """What the pod requests."""
         return requested(pod, overhead=self.settings.pod_overhead)
 
-    def complaints(self) -> dict[tuple[str, str], tuple[str, ...]]:
+    def validation_errors(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """What is wrong with each ElasticQuota object, by namespace and name."""
         found: dict[tuple[str, str], tuple[str, ...]] = {}
         for name, objects in self._objects.items():

@@ -17,7 +17,7 @@ from koordsched.plugins.elasticquota.arithmetic.quota import Definition
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an object says: the definition, the namespaces whose pods belong to it, and complaints."""
+    """What an object says: the definition, the namespaces whose pods belong to it, and validation errors."""
 
     definition: Definition
     namespaces: frozenset[str]

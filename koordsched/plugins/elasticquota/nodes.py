@@ -22,7 +22,7 @@ class NodeTotals:
         table.on_removal(self._node_removed)
 
     def _node_changed(self, row: int, node: core.Node) -> None:
-        # A node on its way out is no promise any more, whenever we hear of it.
+        # A node that is being deleted offers no resources any more.
         written = node.status.allocatable if node.metadata.deletion_timestamp is None else {}
         before = self._on.get(row)
         if before is not None and before[0] == written:

@@ -35,7 +35,7 @@ _PREFIX = "preemption: "
 
 
 class QuotaHoldings:
-    """What the victims of each row hold of the preemptor's quota, one dry run per row: `WorldHoldings`.
+    """What the victims of each row hold of the preemptor's quota, one dry run per row: `DryRunHoldings`.
 
     Amounts are exact, whatever their size.
     """
@@ -128,7 +128,7 @@ class QuotaPreemption:
             return messages.NOT_ELIGIBLE_NEVER
         if hidden := why_not(self._handle.cluster):
             return hidden
-        # What was promised a moment ago counts, also if the pod's status does not tell of it yet.
+        # A nomination made a moment ago counts, also if the pod's status does not show it yet.
         row = self._handle.cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
         if row is not None and self._handle.reasons[int(codes[row])].code is not Code.UNRESOLVABLE:
             own = claimant.quota if claimant is not None else None
@@ -203,7 +203,7 @@ class QuotaPreemption:
     ) -> list[Candidate | int]:
         """The results for the rows, in lockstep but for those that have to be tried by themselves."""
         lockstep = Lockstep(self._handle.cluster, self._handle.filtering, cycle)
-        if lockstep.applies and not lockstep.sets_aside:
+        if lockstep.applies and not lockstep.any_one_by_one:
             return self._in_lockstep(lockstep, rows, lists, needed, counted)
         apart = [True] * len(rows)
         if lockstep.applies:

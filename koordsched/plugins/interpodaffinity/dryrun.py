@@ -1,4 +1,4 @@
-"""Required terms in many hypothetical worlds at once (see `framework.worlds`)."""
+"""Required terms in many dry runs at once (see `framework.dryruns`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koordsched.plugins.shared.podcounts.rowcounts import Counts, RowCounts
 Ids = npt.NDArray[np.int32]
 
 
-class AffinityWorlds(FilterDryRun):
+class AffinityDryRun(FilterDryRun):
     """One tally for the pods that required affinity is about, one per anti-affinity term, and one per label key for
     the terms by which pods on nodes keep this one away.
 
@@ -123,7 +123,7 @@ def _any_there(counts: Counts | None, ids: Ids, change: Amounts) -> Mask:
 
 def _selected(term: CountedTerm) -> Tally:
     """The pods that a term is about, terminating ones included."""
-    return Tally((AffinityWorlds, term.pods), term.times)
+    return Tally((AffinityDryRun, term.pods), term.times)
 
 
 def _objecting(key: str, pod: Pod, terms_of_others: ExistingTerms) -> Tally:
@@ -132,4 +132,4 @@ def _objecting(key: str, pod: Pod, terms_of_others: ExistingTerms) -> Tally:
     def count(other: Pod) -> int:
         return sum(times for found, times in terms_of_others.objections(other, pod) if found == key)
 
-    return Tally((AffinityWorlds, pod.namespace, pod.labels, key, terms_of_others.namespaces.version), count)
+    return Tally((AffinityDryRun, pod.namespace, pod.labels, key, terms_of_others.namespaces.version), count)

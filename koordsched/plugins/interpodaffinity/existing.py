@@ -223,7 +223,7 @@ def _binding(term: Term | None) -> TypeGuard[Term]:
         check(term.requirements)
         check(term.by_labels or ())
     except SelectorError:
-        return False  # the API server accepts no such selector; a pod that has one anyway binds nobody else
+        return False  # the API server accepts no such selector; a pod that has one anyway restricts no other pod
     return True
 
 
@@ -238,7 +238,7 @@ class _TermsByNamespace(dict[str, tuple[TermCounts, ...]]):
         """With so many, those of which no pod is left are forgotten."""
 
     def forget_unused(self) -> None:
-        """Keeps the terms that some pod has. Others are found again for as long as somebody looks at their counts."""
+        """Keeps the terms that some pod has. Others are found again for as long as their counts are looked at."""
         for namespace in [n for n, terms in self.items() if not any(term.total for term in terms)]:
             del self[namespace]
         self.look_at = max(_NAMESPACES_KEPT, 2 * len(self))

@@ -20,7 +20,7 @@ from koordsched.framework.dryruns import DryRunFilter
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import MAX_SCORE, CycleState, PodScore, PreFilter, PreFilterResult, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
-from koordsched.plugins.interpodaffinity.dryrun import AffinityWorlds
+from koordsched.plugins.interpodaffinity.dryrun import AffinityDryRun
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms, TermKind
 from koordsched.plugins.interpodaffinity.hints import AffinityHints
 from koordsched.plugins.interpodaffinity.incoming import IncomingCompiler, IncomingTerms
@@ -118,9 +118,9 @@ class InterPodAffinity(PreFilter, DryRunFilter, PodScore):
                 codes = _refuse(codes, unwelcome, self._code_existing)
         return codes
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> AffinityWorlds:
-        """See `framework.worlds`."""
-        return AffinityWorlds(
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> AffinityDryRun:
+        """See `framework.dryruns`."""
+        return AffinityDryRun(
             self._state(cycle, pod).terms,
             pod,
             coming,

@@ -136,7 +136,7 @@ class TermMatcher:
         return self.query.equalities
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-        """Whether a pod of that namespace with these labels is meant; labels that nobody knows (None) may be any."""
+        """Whether a pod of that namespace with these labels is meant; unknown labels (None) may be any."""
         if namespace not in self.listed:
             if self._by_labels is None:
                 return False

@@ -36,7 +36,7 @@ class TermSet:
         self._by_key: dict[str, ScopedWeights[_Scope]] = {}
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
-        """Whether any term means a pod of that namespace with these labels; labels nobody knows (None) may be any."""
+        """Whether any term means a pod of that namespace with these labels; unknown labels (None) may be any."""
         self._follow(namespace_labels)
         if self._all is None:
             self._all = ScopedWeights(member for members in self._terms.values() for member in members)

@@ -128,7 +128,7 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
         return QueueingHint.QUEUE if shrunk else QueueingHint.SKIP
 
     def _after_pod_left_elsewhere(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """Room on another node than the one that the pod was promised counts if it is enough.
+        """Room on another node than the one that the pod is nominated to counts if it is enough.
 
         Not by what the event freed but by what is free now: if that is too little, whatever makes it more is an event
         of its own. Nor would it help to preempt there: who waits for victims makes no others.
@@ -138,7 +138,7 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
     def _has_room(self, pod: Pod, node: str) -> bool:
         """Whether the pod's requests fit beside the pods there and those of its priority or more that are to come.
 
-        The pod itself is not promised this node.
+        The pod itself is not nominated to this node.
         """
         table = self._table
         row = table.row_of.get(node)

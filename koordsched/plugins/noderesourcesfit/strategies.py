@@ -93,7 +93,7 @@ class Strategy(ABC):
     def score_rows(self, resources: Sequence[ScoredResource], table: NodeTable, rows: Rows) -> Scores:
         """The same for each row."""
         if isinstance(rows, slice) and rows == table.all_rows:
-            found = self._score_standing(resources, table)
+            found = self._score_utilization(resources, table)
             if found is not None:
                 return found
         total = np.zeros(count_of(rows), dtype=np.int64)
@@ -116,7 +116,7 @@ class Strategy(ABC):
         # Where nothing counts the total is 0, so any divisor will do.
         return self.means(total, max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1))
 
-    def _score_standing(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
+    def _score_utilization(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
         """The same for all rows, from what is kept up; None where nothing is, or it cannot be used."""
         return None
 
@@ -136,7 +136,7 @@ class Linear(Strategy):
     """
 
     def __init__(self) -> None:
-        self._standings: dict[tuple[tuple[int, bool], ...], NodeUtilization] = {}
+        self._utilizations: dict[tuple[tuple[int, bool], ...], NodeUtilization] = {}
 
     @abstractmethod
     def base(self, used: Any, capacity: Any) -> Any:
@@ -146,18 +146,18 @@ class Linear(Strategy):
     def of_base(self, base: Floats, request: int, capacity: Floats) -> Floats:
         """0..100 for one resource of many nodes, yet to be truncated."""
 
-    def _score_standing(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
+    def _score_utilization(self, resources: Sequence[ScoredResource], table: NodeTable) -> Scores | None:
         key = tuple((resource.index, resource.nonzero) for resource in resources)
-        standing = self._standings.get(key)
-        if standing is None:
-            standing = self._standings[key] = NodeUtilization(key, _EXACT, self.base)
-        standing.refresh(table)
-        if not standing.usable or any(resource.request >= _EXACT for resource in resources):
+        utilization = self._utilizations.get(key)
+        if utilization is None:
+            utilization = self._utilizations[key] = NodeUtilization(key, _EXACT, self.base)
+        utilization.refresh(table)
+        if not utilization.usable or any(resource.request >= _EXACT for resource in resources):
             return None
         weights = sum(resource.weight for resource in resources)
         kind = np.int16 if weights * MAX_SCORE <= _MAX_INT16 else np.int64
         total: Amounts | None = None
-        for resource, base, capacity in zip(resources, standing.base, standing.capacity, strict=True):
+        for resource, base, capacity in zip(resources, utilization.base, utilization.capacity, strict=True):
             score: Amounts = self.of_base(base, resource.request, capacity).astype(kind)
             if resource.weight != 1:
                 score *= resource.weight

@@ -55,13 +55,13 @@ def _takes_part(shape: PodShape) -> bool:
     return uses_claims(shape) or any(is_migratable(volume) for volume in shape.spec.volumes)
 
 
-class _LimitWorlds(PodIndependent):
+class _LimitDryRun(PodIndependent):
     """A volume that stays attached when the last pod that uses it leaves counts twice, so that one more who leaves may
     be one too many.
     """
 
-    def __init__(self, plugin: NodeVolumeLimits, cycle: CycleState, pod: Pod, *, eases: Tally) -> None:
-        super().__init__(plugin, cycle, pod, eases=eases)
+    def __init__(self, plugin: NodeVolumeLimits, cycle: CycleState, pod: Pod, *, one_by_one_in_doubt: Tally) -> None:
+        super().__init__(plugin, cycle, pod, one_by_one_in_doubt=one_by_one_in_doubt)
         self._limits = plugin
 
     def in_doubt(self, table: NodeTable, rows: RowArray) -> Mask:
@@ -148,9 +148,9 @@ class NodeVolumeLimits(PreFilter, DryRunFilter):
                 found[volume] = None
         return list(found)
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """Pods with volumes that count are set aside; without them there are fewer, but for shared ones."""
-        return _LimitWorlds(self, cycle, pod, eases=_WITH_VOLUMES)
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """Pods with volumes that count are dry-run one by one; without them there are fewer, but for shared ones."""
+        return _LimitDryRun(self, cycle, pod, one_by_one_in_doubt=_WITH_VOLUMES)
 
     def in_use(self, pod: Pod, table: NodeTable, rows: RowArray) -> Mask:
         """Where a pod uses one of this pod's volumes."""

@@ -1,4 +1,4 @@
-"""Hard constraints in many hypothetical worlds at once (see `framework.worlds`)."""
+"""Hard constraints in many dry runs at once (see `framework.dryruns`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.podcounts.query import PodQuery
 
 
-class SpreadWorlds(FilterDryRun):
+class SpreadDryRun(FilterDryRun):
     """One tally per constraint: the pods it counts. `skew` and `label` are the codes of its two refusals."""
 
     def __init__(self, constraints: Sequence[Constraint], pod: Pod, index: PodIndex, *, skew: int, label: int) -> None:
@@ -37,7 +37,7 @@ class SpreadWorlds(FilterDryRun):
             found: Codes = np.zeros(len(rows), dtype=np.int32)
             domains = constraint.domains(self._index)
             if domains is not None:
-                own, lowest = domains.in_worlds(ids, rows, change)
+                own, lowest = domains.in_dry_runs(ids, rows, change)
                 if len(domains.present) < constraint.min_domains:
                     lowest = np.zeros_like(lowest)
                 itself = 1 if constraint.selects(self._pod.labels.labels) else 0
@@ -53,4 +53,4 @@ def _tally(query: PodQuery | None) -> Tally:
     def count(pod: Pod) -> int:
         return int(query is not None and not pod.deleting and query.matches(pod.namespace, pod.labels.labels))
 
-    return Tally((SpreadWorlds, query), count)
+    return Tally((SpreadDryRun, query), count)

@@ -23,7 +23,7 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import MAX_SCORE, CycleState, PodScore, PreFilter, PreFilterResult, Scores
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.podtopologyspread.constraints import SOFT, Constraint, Spread, SpreadCompiler
-from koordsched.plugins.podtopologyspread.dryrun import SpreadWorlds
+from koordsched.plugins.podtopologyspread.dryrun import SpreadDryRun
 from koordsched.plugins.podtopologyspread.hints import SpreadHints
 from koordsched.plugins.podtopologyspread.owners import OwnerSelectors
 from koordsched.plugins.shared.matching.rows import Mask
@@ -119,10 +119,10 @@ class PodTopologySpread(PreFilter, DryRunFilter, PodScore):
                 codes = found if codes is None else np.where(codes == PASS, found, codes)
         return codes
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> SpreadWorlds:
-        """See `framework.worlds`."""
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> SpreadDryRun:
+        """See `framework.dryruns`."""
         hard = self._state(cycle, pod).spread.hard
-        return SpreadWorlds(hard, pod, self._index, skew=self._code_skew, label=self._code_label)
+        return SpreadDryRun(hard, pod, self._index, skew=self._code_skew, label=self._code_label)
 
     def _violations(self, constraint: Constraint, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         ids = table.label_column(constraint.key).ids.data.take(rows)

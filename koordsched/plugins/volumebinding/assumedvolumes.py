@@ -1,4 +1,4 @@
-"""What is promised to a pod on the node that was chosen for it: assumed at once, written before the pod is bound.
+"""The volumes and claims of a pod on the node chosen for it: assumed at once, written before the pod is bound.
 
 Source: upstream `volumebinding/binder.go` AssumePodVolumes, component-helpers `pv_helpers.go` GetBindVolumeToClaim.
 """
@@ -37,14 +37,14 @@ class Provision:
 
 @dataclass(slots=True)
 class AssumedVolumes:
-    """All promises to one pod."""
+    """All that is assumed for one pod."""
 
     bindings: list[Binding] = field(default_factory=list)
     provisions: list[Provision] = field(default_factory=list)
 
 
 class VolumeAssumptions:
-    """Makes promises and takes them back."""
+    """Makes assumptions and takes them back."""
 
     def __init__(self, volumes: Assumed[PersistentVolume], claims: Assumed[PersistentVolumeClaim]) -> None:
         self._volumes = volumes
@@ -73,7 +73,7 @@ class VolumeAssumptions:
     def undo(self, made: AssumedVolumes) -> None:
         """Takes the assumptions back; what was written stays written, and the next attempt finds it.
 
-        What was found assumed already stays: it is the promise to another pod that shares the claim.
+        What was found assumed already stays: it was assumed for another pod that shares the claim.
         """
         for binding in made.bindings:
             if binding.volume is not binding.before:

@@ -44,18 +44,18 @@ Problems = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class VolumeChoice:
-    """For one claim, a volume that is meant for it and where that can be used, or free volumes row by row."""
+    """For one claim, a volume pre-bound to it and where that can be used, or free volumes row by row."""
 
     demand: Demand
     found: Mask
-    promised: PersistentVolume | None = None
+    prebound: PersistentVolume | None = None
     assigned: Assignment | None = None
 
     def on(self, row: int) -> PersistentVolume | None:
         """The volume that the claim gets on a row; None if one has to be provisioned."""
         if self.assigned is not None:
             return self.assigned.on(row)
-        return self.promised if self.found[row] else None
+        return self.prebound if self.found[row] else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class Placer:
             suits &= usable
 
     def _choose(self, demands: list[Demand]) -> list[VolumeChoice]:
-        """A volume for each open claim on each row: one meant for it, or else the smallest free one left over."""
+        """A volume for each open claim on each row: one pre-bound to it, or else the smallest free one left over."""
         choices: dict[int, VolumeChoice] = {}
         by_class: dict[str, list[int]] = {}
         for number, demand in enumerate(demands):
-            promised = self._volumes.promised_to(demand)
-            if promised is not None:
-                where = self._volumes.within_affinity(promised, self._table.all_rows)
-                choices[number] = VolumeChoice(demand, where, promised)
+            prebound = self._volumes.prebound_to(demand)
+            if prebound is not None:
+                where = self._volumes.within_affinity(prebound, self._table.all_rows)
+                choices[number] = VolumeChoice(demand, where, prebound)
             else:
                 by_class.setdefault(demand.class_name, []).append(number)
         for class_name, numbers in by_class.items():

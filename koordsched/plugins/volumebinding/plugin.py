@@ -46,7 +46,7 @@ from koordsched.queue.hints import HintRegistration
 
 
 class VolumeBooks:
-    """What is believed of claims and volumes; one per cluster, so that profiles see each other's promises."""
+    """What is assumed of claims and volumes; one per cluster, so that profiles see each other's assumptions."""
 
     def __init__(self, cluster: ClusterState) -> None:
         objects = cluster.objects
@@ -123,7 +123,7 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         problems = self._placing(state).problems[rows]
         return self._code_of[problems] if problems.any() else None
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Other pods do not matter."""
         return PodIndependent(self, cycle, pod)
 
@@ -163,7 +163,7 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
-        """Takes the promises back. Annotations and references that were written stay."""
+        """Takes the assumptions back. Annotations and references that were written stay."""
         state: _CycleState | None = cycle.state.get(self)
         if state is not None and state.assumed_volumes is not None:
             self._books.reservations.undo(state.assumed_volumes)

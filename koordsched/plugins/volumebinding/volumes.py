@@ -33,7 +33,7 @@ class Volumes:
         self._selectors = NodeSelectors()
         self._terms: dict[str, tuple[NodeSelector, NodeTerms]] = {}
         self._free: dict[str, FreeVolumes] = {}
-        self._promised: dict[ClaimKey, dict[str, None]] = {}
+        self._prebound: dict[ClaimKey, dict[str, None]] = {}
         volumes.subscribe(self._changed)
 
     def get(self, name: str) -> PersistentVolume | None:
@@ -68,10 +68,10 @@ class Volumes:
         """The free volumes of a class; None if there are none."""
         return self._free.get(class_name)
 
-    def promised_to(self, demand: Demand) -> PersistentVolume | None:
-        """A volume that is meant for the claim already and would do."""
+    def prebound_to(self, demand: Demand) -> PersistentVolume | None:
+        """A volume that is pre-bound to the claim (claimRef) and would do."""
         meta = demand.claim.metadata
-        for name in sorted(self._promised.get((meta.namespace, meta.name), ())):
+        for name in sorted(self._prebound.get((meta.namespace, meta.name), ())):
             volume = self.get(name)
             if (
                 volume is not None
@@ -102,18 +102,18 @@ class Volumes:
         if reference is None:
             return
         key = (reference.namespace, reference.name)
-        names = self._promised.setdefault(key, {})
+        names = self._prebound.setdefault(key, {})
         if present:
             names[volume.metadata.name] = None
             return
         names.pop(volume.metadata.name, None)
         if not names:
-            del self._promised[key]
+            del self._prebound[key]
 
     def _add_free(self, volume: PersistentVolume) -> None:
         size = capacity_of(volume)
         if size is None:
-            return  # nothing is promised of what we do not understand
+            return  # its capacity is unknown: it is never chosen
         name = class_of_volume(volume)
         free = self._free.get(name)
         if free is None:

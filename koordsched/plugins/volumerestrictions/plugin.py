@@ -110,9 +110,9 @@ class VolumeRestrictions(PreFilter, DryRunFilter):
             return np.where(conflicts, self._code_disk, self._code_single_pod).astype(np.int32)
         return refused(conflicts, self._code_disk)
 
-    def worlds(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """Pods with disks or claims are set aside; without them there are fewer conflicts."""
-        return PodIndependent(self, cycle, pod, eases=_WITH_VOLUMES)
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """Pods with disks or claims are dry-run one by one; without them there are fewer conflicts."""
+        return PodIndependent(self, cycle, pod, one_by_one_in_doubt=_WITH_VOLUMES)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """New nodes, pods that free a disk or claim, and claims that were missing."""

@@ -9,9 +9,9 @@ GOOD = {"cpu": 10}
 ROOT = "koordinator-root-quota"
 
 
-def complaints(world, name="bad", namespace="quotas"):
+def validation_errors(world, name="bad", namespace="quotas"):
     """What is said of an object."""
-    return world.books.complaints().get((namespace, name), ())
+    return world.books.validation_errors().get((namespace, name), ())
 
 
 @pytest.mark.parametrize(
@@ -36,29 +36,32 @@ def complaints(world, name="bad", namespace="quotas"):
 )
 def test_what_is_wrong_is_said_and_the_others_go_on(thing, expected):
     world = World(node("n", cpu=100), quota("good", GOOD, GOOD), thing)
-    found = complaints(world)
+    found = validation_errors(world)
     assert len(found) == 1
     for text in expected:
         assert text in found[0]
-    assert set(world.books.complaints()) == {("quotas", "bad")}
+    assert set(world.books.validation_errors()) == {("quotas", "bad")}
     new = pod("new", {"cpu": 4}, "good")
     world.put(new)
     assert world.refusal(new) is None
     world.put(quota("bad", GOOD))
-    assert world.books.complaints() == {}
+    assert world.books.validation_errors() == {}
 
 
 def test_trees():
     world = World(node("n", cpu=100), gates=("MultiQuotaTree",))
     world.put(quota("east", GOOD, tree_id="e", is_root="true", is_parent="true", total_resource='{"cpu": "ten"}'))
-    assert ["total-resource cannot be read" in complaints(world, "east")[0], len(complaints(world, "east"))] == [
+    assert [
+        "total-resource cannot be read" in validation_errors(world, "east")[0],
+        len(validation_errors(world, "east")),
+    ] == [
         True,
         2,
     ]
     world.put(quota("west", GOOD, tree_id="e", is_root="true", is_parent="true", total_resource={"cpu": "5"}))
-    assert complaints(world, "west") == ("tree e has another root, east, whose total counts",)
+    assert validation_errors(world, "west") == ("tree e has another root, east, whose total counts",)
     world.put(quota("lost", GOOD, parent="east"))
-    assert complaints(world, "lost") == (
+    assert validation_errors(world, "lost") == (
         f"parent east is in another quota tree ('e', not ''): treated as a child of {ROOT}",
     )
     assert world.quota("lost").parent is world.books.trees.default_tree.root
@@ -73,7 +76,7 @@ def test_cycle_of_three_keeps_what_hangs_below():
     world.put(quota("c", GOOD, is_parent="true"))
     assert [world.quota(name).parent.name for name in ("a", "b", "c", "leaf")] == ["b", "c", ROOT, "b"]
     assert world.quota("c").used == amounts(cpu=3)
-    assert world.books.complaints() == {}
+    assert world.books.validation_errors() == {}
 
 
 def test_one_name_in_two_namespaces():
@@ -82,11 +85,13 @@ def test_one_name_in_two_namespaces():
     for order in ((first, second), (second, first)):
         world = World(node("n", cpu=100), *order)
         assert world.quota("q").max == amounts(cpu=4)
-        assert complaints(world, "q", "a") == ("a quota of this name is in namespace z already; that one counts",)
-        assert complaints(world, "q", "z") == ()
+        assert validation_errors(world, "q", "a") == (
+            "a quota of this name is in namespace z already; that one counts",
+        )
+        assert validation_errors(world, "q", "z") == ()
         world.remove(first)
         assert world.quota("q").max == amounts(cpu=8)
-        assert world.books.complaints() == {}
+        assert world.books.validation_errors() == {}
 
 
 def test_quota_deleted_while_pods_use_it():

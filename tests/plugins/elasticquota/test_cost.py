@@ -188,7 +188,7 @@ def test_room_in_one_tree_is_not_believed_in_another():
     assert not admission.admits_at_once(world.put(pod("much", {"cpu": 40}, "q")))
 
 
-def test_tallies_do_not_pile_up_where_nobody_looks(monkeypatch):
+def test_tallies_do_not_pile_up_where_they_are_not_read(monkeypatch):
     monkeypatch.setattr(tree_module, "MOST_UNSETTLED", 5)
     world = World(node("n", cpu=100), quota("q", {"cpu": 100}))
     tree = world.quota("q").tree

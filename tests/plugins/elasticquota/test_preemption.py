@@ -35,7 +35,7 @@ def test_a_pod_that_fits_its_quota_but_no_node_evicts_its_own_only():
     assert (node_name, evicted) == ("", [])
 
 
-def test_nobody_is_evicted_in_vain():
+def test_no_pod_is_evicted_in_vain():
     world = World(node("n", cpu=100), quota("q", {"cpu": 8}), args=BY_MAX)
     world.put(pod("low", {"cpu": 2}, "q", on="n"))
     world.put(pod("equal", {"cpu": 6}, "q", on="n", priority=9))
@@ -105,7 +105,7 @@ def test_never_and_terminating():
         assert message.endswith(end or f"No victims found on node n for preemptor pod {waiting['metadata']['name']}.")
 
 
-def test_a_pod_refused_by_its_quota_makes_nobody_leave_for_the_nodes_sake():
+def test_a_pod_refused_by_its_quota_evicts_no_pod_for_the_nodes_sake():
     world = World(node("n", cpu=10), quota("q", {"cpu": 4}), args=BY_MAX, post_filter=BOTH_PREEMPT)
     world.put(pod("same", {"cpu": 4}, "q", on="n", priority=9))
     world.put(pod("stranger", {"cpu": 6}, on="n"))

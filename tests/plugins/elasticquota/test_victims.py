@@ -72,7 +72,7 @@ def test_what_the_victims_of_each_node_hold():
     assert held == {rows["n1"]: amounts(cpu=5), rows["n2"]: amounts(cpu=4)}
 
 
-def test_nobody_goes_for_a_pod_that_never_preempts_or_in_the_default_quota_where_that_is_spared():
+def test_no_victims_for_a_pod_that_never_preempts_or_in_the_default_quota_where_that_is_spared():
     world = world_with(pod("mine", {"cpu": 2}, "q", on="n1"), pod("anybody", {"cpu": 2}, on="n1"))
     meek = world.pod(pod("meek", {"cpu": 1}, "q", priority=9, preemptionPolicy="Never"))
     assert of(world).by_row(meek, world.quota("q")) == {}

@@ -91,13 +91,13 @@ def test_terms_that_a_what_if_took_away_come_back_as_they_were():
     for each in on_node:
         bench.cluster.set_pod(each)
     before = [terms._terms_of(each) for each in on_node]
-    with bench.cluster.what_if() as world:
+    with bench.cluster.what_if() as hypothesis:
         for each in on_node:
-            world.remove(each, each.row)
+            hypothesis.remove(each, each.row)
         assert [term.total for found in before for term in found] == [0] * 128
         another = bench.pod(pod("p", namespace="another", affinity=affinity))
         assert another.shape is on_node[0].shape
-        world.add(another, 0)
+        hypothesis.add(another, 0)
         assert len(another.shape.compiled(terms, dict)) == 1, "the others are not kept any more"
     after = [terms._terms_of(each) for each in on_node]
     assert [term.total for found in after for term in found] == [1] * 128

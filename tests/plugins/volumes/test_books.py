@@ -160,10 +160,10 @@ def test_what_ifs_leave_the_books_as_they_were():
     before = columns(cluster, history.attached)
     rows = [row for row in cluster.table.row_of.values() if cluster.pods_on(row)]
     assert rows
-    with cluster.what_if() as world:
+    with cluster.what_if() as hypothesis:
         for row in rows:
             for other in list(cluster.pods_on(row).values()):
-                world.remove(other, row)
+                hypothesis.remove(other, row)
         used = {name: driver.count.data.copy() for name, driver in history.attached._drivers.items()}
         attached = {}
         for (kind, _), item in history.objects.items():

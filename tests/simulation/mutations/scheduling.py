@@ -94,7 +94,7 @@ def changes_of_waiting_pods_move_nothing(original):
 
 
 @mutation(SchedulingQueue, "move_all")
-def the_end_of_pods_wakes_nobody(original):
+def the_end_of_pods_wakes_no_pod(original):
     def move_all(self, event, *objects, **more):
         return 0 if event == ASSIGNED_DELETE else original(self, event, *objects, **more)
 

@@ -46,8 +46,8 @@ def place(tally: Tally, count: int) -> None:
 
 def enter(tally: Tally) -> None:
     """Takes what the quotas do not know yet of a tally to its quota, and to those above."""
-    asked, placed = tally.asked - tally.told_asked, tally.placed - tally.told_placed
-    tally.told_asked, tally.told_placed = tally.asked, tally.placed
+    asked, placed = tally.asked - tally.counted_asked, tally.placed - tally.counted_placed
+    tally.counted_asked, tally.counted_placed = tally.asked, tally.placed
     tree = tally.quota.tree
     if asked:
         with tree.timed(ENTER_REQUESTS):

@@ -132,7 +132,7 @@ class Quota:
 
     @property
     def child_request(self) -> Amounts:
-        """What its pods and children request, before min counts; not told of a root."""
+        """What its pods and children request, before min counts; empty for a root."""
         if self.is_root:
             return EMPTY
         self.tree.settle()

@@ -101,9 +101,9 @@ class QuotaTree:
         only_more = True
         reserves = False
         for tally in tallies:
-            less = tally.asked < tally.told_asked or tally.placed < tally.told_placed
+            less = tally.asked < tally.counted_asked or tally.placed < tally.counted_placed
             # What runs is guaranteed, and with the floor the share may grow.
-            raised = self.guarantees and tally.placed > tally.told_placed
+            raised = self.guarantees and tally.placed > tally.counted_placed
             only_more = only_more and not less and not raised
             reserves = reserves or not tally.quota.takes_part
             self._enter(tally)

@@ -93,7 +93,7 @@ Steps = Generator[None, None, T]
 
 def reporting(books: QuotaBooks) -> Steps[Report]:
     """The report in steps, so that others get their turn; what is reported last may be newer than what came first."""
-    problems = books.complaints()
+    problems = books.validation_errors()
     trees = []
     for _, tree in sorted(books.trees.trees.items()):
         one = yield from _tree(books, tree, problems)

@@ -152,10 +152,10 @@ def check_self(quota: ElasticQuota) -> None:
             raise Refused(f"resourceKey {key} of quota {name} {shown}")
 
 
-def _no_negatives(amounts: Amounts, complaint: str) -> None:
+def _no_negatives(amounts: Amounts, problem: str) -> None:
     negative = sorted(key for key, amount in amounts.items() if amount < 0)
     if negative:
-        raise Refused(f"{complaint}[{' '.join(negative)}]")
+        raise Refused(f"{problem}[{' '.join(negative)}]")
 
 
 def _watched_fields(quota: ElasticQuota) -> tuple[object, ...]:

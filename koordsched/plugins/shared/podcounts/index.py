@@ -1,7 +1,7 @@
 """Counters of existing pods by namespace and labels.
 
 Pods with equal labels in one namespace form a group; a counter is made from the groups it selects and from
-then on told of every pod that comes or goes, through the group, so that an event costs what it concerns.
+then on follows every pod that comes or goes, through the group, so that an event costs what it concerns.
 Groups and counters find each other through equality requirements (`app=web`), which nearly all selectors have.
 """
 
@@ -172,7 +172,7 @@ class PodIndex:
         return counter
 
     def _look_at_new_groups(self, counter: Counter) -> None:
-        """Queries by the thousand are put to new groups when somebody asks, not whenever a pod comes."""
+        """Thousands of queries are put to new groups when they are asked for, not whenever a pod comes."""
         for group in reversed(self._in_order):
             if group.number <= counter.newest_group:
                 break
@@ -227,7 +227,7 @@ class PodIndex:
             del self._counters[(counter.pods, counter.count_deleting)]
             self._other_counters.pop(counter, None)
             counter.dropped = True
-            counter.clear()  # whoever asked for it keeps it, to ask again
+            counter.clear()  # its users keep it, to ask again
         for group in self._in_order:
             for counter in group.counters.keys() & gone:
                 del group.counters[counter]

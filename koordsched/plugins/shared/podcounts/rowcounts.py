@@ -1,4 +1,4 @@
-"""Counts per node, and per domain of the topology keys that somebody asked about."""
+"""Counts per node, and per domain of the topology keys that were asked for."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class DomainCounts:
             self._at_lowest = int(np.count_nonzero(counts == self._lowest))
         return self._lowest
 
-    def in_worlds(self, ids: npt.NDArray[np.int32], rows: RowArray, changes: Counts) -> tuple[Counts, Counts]:
-        """(the count of each row's domain, the lowest count of any domain) in worlds that differ from this one by so
+    def in_dry_runs(self, ids: npt.NDArray[np.int32], rows: RowArray, changes: Counts) -> tuple[Counts, Counts]:
+        """(the count of each row's domain, the lowest count of any domain) in dry runs that differ from what is by so
         many on that row. `ids`: the value numbers of the rows.
         """
         counted = self._domain_of.take(rows) != ABSENT
@@ -136,7 +136,7 @@ class DomainCounts:
 class RowCounts:
     """How many there are on each row. `total` is their sum.
 
-    As long as nobody asks for all rows, only those that have any are kept: most counts that pods make are of very few.
+    Until all rows are asked for, only those that have any are kept: most counts that pods make are of very few.
     """
 
     __slots__ = ("__weakref__", "_by_row", "_domains", "_few", "_topology", "total")
@@ -199,7 +199,7 @@ class RowCounts:
         return _OBJECT_BYTES + rows + sum(domains.nbytes for domains in self._domains.values())
 
     def clear(self) -> None:
-        """Gives the arrays up; nobody may count on these counts any more."""
+        """Gives the arrays up; the counts must not be used any more."""
         self._by_row = None
         self._few.clear()
         self._domains.clear()

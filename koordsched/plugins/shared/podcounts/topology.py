@@ -1,4 +1,4 @@
-"""What of the nodes decides about domains: when labels and taints changed, and which nodes count for whom."""
+"""What of the nodes decides about domains: when labels and taints changed, and which nodes count for which pods."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Budgets:
     """The budgets of a cluster (`ClusterState.shared(Budgets)`).
 
     `version` grows when what they protect, or how many disruptions they allow, changes; most updates of their
-    status do neither. Source: upstream `preemption.go` filterPodsWithPDBViolation: an empty selector protects nobody,
+    status do neither. Source: upstream `preemption.go` filterPodsWithPDBViolation: an empty selector protects no pod,
     nor does a budget count a pod whose eviction it has already been charged for (status.disruptedPods).
     """
 
@@ -133,7 +133,7 @@ class Budgets:
     def broken_in(
         self, potential: PotentialVictims, kinds: PodKinds, pods_of: Callable[[int], Sequence[Pod]]
     ) -> Mask | None:
-        """bool[depth, rows]: `broken_by` for every row of a crew; None if no budget is broken anywhere.
+        """bool[depth, rows]: `broken_by` for every row of the potential victims; None if no budget is broken anywhere.
 
         `pods_of(i)`: the pods of the row at position i.
         """
@@ -166,7 +166,7 @@ def _state(group: _Group) -> int:
 
 
 def _compiled(wire: PodDisruptionBudget, before: _Budget | None) -> _Budget | None:
-    """The same as before unless the selector changed; None if it protects nobody."""
+    """The same as before unless the selector changed; None if it protects no pod."""
     selector = wire.spec.selector
     if selector is None:
         return None
@@ -175,5 +175,5 @@ def _compiled(wire: PodDisruptionBudget, before: _Budget | None) -> _Budget | No
     try:
         compiled = compile_selector(selector)
     except SelectorError:
-        return None  # the API server refuses such selectors; nobody is protected by one
+        return None  # the API server refuses such selectors; they protect no pod
     return None if compiled.empty else _Budget(selector, compiled)

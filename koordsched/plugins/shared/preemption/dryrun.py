@@ -36,16 +36,16 @@ class DryRun:
         pod = cycle.pod
         filters = self._filtering.pod_filters(cycle)
         gone: list[Pod] = []
-        with self._cluster.what_if() as world:
+        with self._cluster.what_if() as hypothesis:
 
             def remove(other: Pod) -> None:
-                world.remove(other, row)
+                hypothesis.remove(other, row)
                 for plugin in filters:
                     plugin.remove_pod(cycle, pod, other, row)
                 gone.append(other)
 
             def put_back(other: Pod) -> None:
-                world.add(other, row)
+                hypothesis.add(other, row)
                 for plugin in filters:
                     plugin.add_pod(cycle, pod, other, row)
                 gone.remove(other)

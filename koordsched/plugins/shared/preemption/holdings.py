@@ -1,6 +1,6 @@
 """What a preemptor needs besides a node, and its victims hold: a share of a quota.
 
-Both speak of hypothetical worlds in which first all potential victims of a node are gone, and what the preemptor needs
+Both are about dry runs in which first all potential victims of a node are gone, and what the preemptor needs
 is there; then they come back one by one.
 """
 
@@ -14,7 +14,7 @@ from koordsched.plugins.shared.preemption.victims import Mask
 
 
 class Holdings(Protocol):
-    """The books of one world."""
+    """The books of one dry run."""
 
     def spare(self, pod: Pod) -> bool:
         """Whether the preemptor would still have what it needs with this one back."""
@@ -23,11 +23,11 @@ class Holdings(Protocol):
         """This one is back."""
 
 
-class WorldHoldings(Protocol):
-    """The books of as many worlds as a crew has rows. `at`: positions among these; `step`: in the crew's order."""
+class DryRunHoldings(Protocol):
+    """The books of one dry run per row. `at`: positions among these; `step`: in the order of the potential victims."""
 
     def spare(self, step: int, at: RowArray) -> Mask:
-        """In which of these worlds the preemptor would still have what it needs with the pod of a step back."""
+        """In which of these dry runs the preemptor would still have what it needs with the pod of a step back."""
 
     def put_back(self, step: int, at: RowArray) -> None:
-        """The pods of a step are back in these worlds."""
+        """The pods of a step are back in these dry runs."""

@@ -22,7 +22,7 @@ _BUDGET = 64 << 20
 """Bytes that may be kept."""
 _NEVER = -1
 NO_BUDGET = 0
-"""Instead of the version of the budgets, where they protect nobody."""
+"""Instead of the version of the budgets, where they protect no pod."""
 
 _STAMPS = np.dtype([("changed", np.int64), ("nominations", np.int64), ("budgets", np.int64)])
 Stamps = npt.NDArray[np.void]
@@ -58,17 +58,17 @@ class RememberedRuns:
         self._nominations = nominations
         self._runs = ShapeCache(lambda shape: _Runs(table.size), _BUDGET)
 
-    def stamps(self, pod: Pod, promises: npt.NDArray[np.int64], budgets: npt.NDArray[np.int64]) -> Stamps:
-        """By row, what a dry run for the pod depends on. `promises`: the stamps of what is promised there; `budgets`:
+    def stamps(self, pod: Pod, nominations: npt.NDArray[np.int64], budgets: npt.NDArray[np.int64]) -> Stamps:
+        """By row, what a dry run for the pod depends on. `nominations`: the stamps of nominations; `budgets`:
         their version or NO_BUDGET.
 
-        What is promised to the pod itself is different for other pods of its shape: that row is never remembered.
+        The pod's own nomination is different for other pods of its shape: that row is never remembered.
         """
         table = self._table
         stamps: Stamps = np.zeros(table.size, dtype=_STAMPS)
         stamps["changed"] = table.log.latest[: table.size]
         stamps["budgets"] = budgets
-        stamps["nominations"] = promises
+        stamps["nominations"] = nominations
         own = table.row_of.get(self._nominations.node_of(pod.uid))
         if own is not None:
             stamps["changed"][own] = _NEVER

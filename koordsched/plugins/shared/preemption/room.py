@@ -17,7 +17,7 @@ from koordsched.cluster.ports import shape_ports
 from koordsched.plugins.shared.preemption.kinds import KindArray, PodKinds
 from koordsched.plugins.shared.preemption.victims import PotentialVictims
 
-Promised = Sequence[tuple[int, Sequence[Pod]]]
+Nominated = Sequence[tuple[int, Sequence[Pod]]]
 """Positions among the rows, and the pods nominated there."""
 
 
@@ -75,17 +75,17 @@ class Room:
         pod: Pod,
         potential: PotentialVictims,
         kinds: PodKinds,
-        promised: Promised,
+        nominated: Nominated,
         accountants: Sequence[ColumnAccountant],
         *,
         ports: bool,
     ) -> None:
-        """`promised`: to be there as well; `ports`: whether host ports matter."""
+        """`nominated`: to be there as well; `ports`: whether host ports matter."""
         self._table = table
         self._potential = potential
         self._examples = kinds.examples
         # Before anything is asked by kind: these pods may be of new kinds.
-        self._promised = [(i, [kinds.of(other)]) for i, others in promised for other in others]
+        self._nominated = [(i, [kinds.of(other)]) for i, others in nominated for other in others]
         resources = [index for index, _ in pod.requests.amounts if index < len(table.requested)]
         columns = [table.pods_count, *(table.requested[index] for index in resources)]
         weights = [kinds.ones, *(kinds.amounts(index) for index in resources)]
@@ -99,13 +99,13 @@ class Room:
         self._ports_done: list[tuple[int, Pod, int]] = []
 
     def enter(self) -> None:
-        """All potential victims are gone, and the promised pods are there."""
+        """All potential victims are gone, and the nominated pods are there."""
         rows = self._potential.rows
         for books in self._books:
             books.leave(self._potential.kinds)
         for of_step in self._potential.kinds:
             self._change_ports(rows, of_step, -1)
-        for i, kind in self._promised:
+        for i, kind in self._nominated:
             self._change(rows[i : i + 1], np.array(kind, dtype=np.int32), 1)
 
     def step(self, step: int, at: RowArray, sign: int) -> None:

@@ -71,7 +71,7 @@ class Decision:
 
     @cached_property
     def _lockstep(self) -> Lockstep:
-        """Made when there is somebody to evict: most pods of a full cluster are as important as everybody else."""
+        """Made when there are potential victims: in a full cluster, most pods have the same priority."""
         return Lockstep(self._handle.cluster, self._handle.filtering, self._cycle)
 
     @cached_property
@@ -91,7 +91,7 @@ class Decision:
             return self._one_by_one(rows), missing
         if self._lasting:
             return self._remembered_or_new(rows), missing
-        if not self._lockstep.sets_aside:
+        if not self._lockstep.any_one_by_one:
             return self._in_lockstep(rows, None), missing
         apart = self._lockstep.apart(self._table.potential(rows, self._pod.priority, self._now), self._table.kinds)
         return _merged(rows, apart, self._one_by_one(rows[apart]), self._in_lockstep(rows[~apart], None)), missing
@@ -111,8 +111,8 @@ class Decision:
 
     def _remembered_or_new(self, rows: RowArray) -> Found:
         pod, remembered = self._pod, self._remembered
-        promises = self._handle.filtering.nomination_stamps(pod)
-        stamps = remembered.stamps(pod, promises, self._budget_versions(rows))
+        nominations = self._handle.filtering.nomination_stamps(pod)
+        stamps = remembered.stamps(pod, nominations, self._budget_versions(rows))
         known, verdicts = remembered.of(pod, rows, stamps)
         old = Found(rows[known], verdicts[known], self._remembered_on(rows[known]))
         return old if known.all() else _merged(rows, known, old, self._in_lockstep(rows[~known], stamps))

@@ -69,7 +69,7 @@ class VictimTable:
         self._firsts: OrderedDict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]] = OrderedDict()
 
     def _forget_the_gone(self) -> None:
-        """Afterwards `kinds` is another object: take it after the crew whose kinds it is to explain."""
+        """Afterwards `kinds` is another object: take it after the potential victims whose kinds it is to explain."""
         if len(self.kinds) > _KINDS_SPARE + 2 * len(self._cluster.assigned):
             self._forget()
 

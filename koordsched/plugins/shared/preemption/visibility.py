@@ -7,5 +7,5 @@ from koordsched.cluster.state import ClusterState
 
 
 def why_not(cluster: ClusterState) -> str:
-    """Why nobody may be preempted now, "" if the budgets can be seen."""
+    """Why no pod may be preempted now, "" if the budgets can be seen."""
     return "not allowed to read pod disruption budgets." if cluster.objects.of(POD_DISRUPTION_BUDGETS).hidden else ""

@@ -73,7 +73,7 @@ def belongs_to(claim: PersistentVolumeClaim, pod: Pod) -> bool:
 
 
 def not_owner(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """The text for a claim that has the name of an ephemeral volume's but belongs to somebody else."""
+    """The text for a claim that has the name of an ephemeral volume's but another owner."""
     return f"PVC {pod.namespace}/{claim.metadata.name} was not created for pod {pod.key} (pod is not owner)"
 
 

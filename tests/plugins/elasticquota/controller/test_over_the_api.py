@@ -77,7 +77,7 @@ def test_built_in_quotas_with_the_bounds_of_the_arguments():
     run(main())
 
 
-def test_bad_quotas_are_told_and_harm_nobody():
+def test_bad_quotas_are_reported_and_harm_no_others():
     async def main():
         async with quota_cluster([NODE]) as (cluster, _):
             cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})

@@ -51,7 +51,7 @@ class Counting(Writes):
 
 def test_status_is_written_in_turns_and_coalesced():
     found = ledger()
-    assert found.books.complaints() == {}
+    assert found.books.validation_errors() == {}
 
     async def main():
         writes = Counting()

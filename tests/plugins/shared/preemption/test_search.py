@@ -93,7 +93,7 @@ class Cluster:
     def comer(self, name):
         """A small pod that is about to be on some node, often one that others are about."""
         made = self.state.plain(name, 0, 10)
-        made["spec"].pop("volumes", None)  # such pods are set aside
+        made["spec"].pop("volumes", None)  # such pods are dry-run one by one
         if self.rng.random() < 0.4:
             made["spec"]["affinity"] = self.state.repelling()
         made["metadata"]["labels"] = {"app": self.rng.choice(APPS), "tier": "front"}
@@ -247,7 +247,7 @@ def test_pods_come_to_every_row_in_a_world_of_its_own(seed):
         filtering.filter(cycle)
         rows = np.array([cluster.cluster.table.row_of[name] for name in cluster.names])
         coming = [[cluster.comer(f"c{i}-{row}-{k}") for k in range(cluster.rng.randrange(4))] for row in rows.tolist()]
-        chain = filtering.worlds(cycle, [other for others in coming for other in others])
+        chain = filtering.chain_dry_run(cycle, [other for others in coming for other in others])
         with cluster.cluster.what_if(add=[(row, o) for row, os in zip(rows, coming, strict=True) for o in os]):
             codes = chain.nodes(rows)
         chain.refuse(codes, rows, chain.tallied(coming))

@@ -1,4 +1,4 @@
-"""Writes in doubt: asked again, ever more slowly, until the API server has said what became of them."""
+"""Writes that are repeated, at growing intervals, until their outcome is certain; and the pauses between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def brief_pauses(rng: Random) -> Iterator[float]:
         yield pause * (1.0 + 0.1 * rng.random())
 
 
-async def settle(lanes: Lanes, lane: Lane, request: Request) -> Response:
+async def write_until_certain(lanes: Lanes, lane: Lane, request: Request) -> Response:
     """Sends a write that does no harm when it is carried out twice, until it was, or certainly will not be.
 
     Raises ClientError, but never Ambiguous.
@@ -41,13 +41,13 @@ async def settle(lanes: Lanes, lane: Lane, request: Request) -> Response:
             await asyncio.sleep(next(waits))
 
 
-async def settle_eviction(lanes: Lanes, request: Request) -> None:
+async def evict_until_certain(lanes: Lanes, request: Request) -> None:
     """The same for a part of an eviction, which a pod that is gone, or another one of its name, fulfils, too.
 
     Raises WriteFailed.
     """
     try:
-        await settle(lanes, Lane.EVICTION, request)
+        await write_until_certain(lanes, Lane.EVICTION, request)
     except NotFound:
         return
     except ClientError as error:

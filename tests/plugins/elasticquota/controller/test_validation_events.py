@@ -6,7 +6,7 @@ import pytest
 
 from koordsched.plugins.elasticquota.controller import builtins
 from koordsched.plugins.elasticquota.controller.builtins import built_in_objects, ensure_built_in
-from koordsched.plugins.elasticquota.controller.complaints import Complaints
+from koordsched.plugins.elasticquota.controller.validationevents import ValidationEvents
 from tests.plugins.elasticquota.controller.books import Ledger, Reporter, Writes
 from tests.virtualtime import run
 
@@ -14,10 +14,10 @@ from tests.virtualtime import run
 def heard(*quotas, **more):
     """(object, part of the text) after these quotas came."""
     ledger, reporter = Ledger([{"cpu": "10"}]), Reporter()
-    complaints = Complaints(ledger.books, ledger.store, reporter)
+    events = ValidationEvents(ledger.books, ledger.store, reporter)
     for arguments, labels in quotas:
         ledger.quota(*arguments, **labels)
-    complaints.look()
+    events.look()
     assert all(reason == "InvalidQuota" for _, reason, _ in reporter.events)
     return {name: text for name, _, text in reporter.events}
 
@@ -50,32 +50,32 @@ def test_what_is_wrong(quotas, expected):
 
 def test_each_thing_once_and_again_when_it_comes_back():
     ledger, reporter = Ledger([{"cpu": "10"}]), Reporter()
-    complaints = Complaints(ledger.books, ledger.store, reporter)
+    events = ValidationEvents(ledger.books, ledger.store, reporter)
     ledger.quota("q", {"cpu": 4}, parent="p")
-    complaints.look()
-    complaints.look()
+    events.look()
+    events.look()
     ledger.quota("other", {"cpu": 4})
-    complaints.look()
+    events.look()
     assert len(reporter.events) == 1
     ledger.quota("p", {"cpu": 4}, is_parent="true")
-    complaints.look()
+    events.look()
     assert len(reporter.events) == 1
     ledger.store.delete("default", "p")
-    complaints.look()
+    events.look()
     assert [name for name, _, _ in reporter.events] == ["q", "q"]
 
 
 def test_deleted_while_in_use():
     ledger, reporter = Ledger([{"cpu": "10"}]), Reporter()
-    complaints = Complaints(ledger.books, ledger.store, reporter)
+    events = ValidationEvents(ledger.books, ledger.store, reporter)
     for name in ("used", "idle"):
         ledger.quota(name, {"cpu": 4})
     ledger.pod("a", "used", {"cpu": 1})
     ledger.pod("b", "used", {"cpu": 1}, node="")
-    complaints.look()
+    events.look()
     for name in ("used", "idle"):
         ledger.store.delete("default", name)
-    complaints.look()
+    events.look()
     text = "deleted while 2 pods named it; they count in koordinator-default-quota now"
     assert reporter.events == [("used", "QuotaInUse", text)]
     assert ledger.books.quota("koordinator-default-quota").used == {"cpu": 10**9}
