@@ -50,6 +50,13 @@ class Overlay:
     def __bool__(self) -> bool:
         return bool(self._changes)
 
+    def take_back(self, cycle: CycleState, filters: Sequence[PodFilter]) -> None:
+        """The state of these filters, made inside the overlay, becomes that of the plain table."""
+        for row, changes in self._changes.items():
+            for other, sign in changes:
+                for plugin in filters:
+                    _tell(plugin, cycle, other, row, -sign)
+
     @contextmanager
     def applied(self, cluster: ClusterState, cycle: CycleState, filters: Sequence[PodFilter] = ()) -> Iterator[None]:
         """Inside, the table reads this way, and the cycle state of these filters agrees with it."""
