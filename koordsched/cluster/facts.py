@@ -41,13 +41,13 @@ class ShapeFacts:
 
         Raises RuntimeError for something new once a shape was interned: shapes made before would lack it.
         """
-        known = len(self._labels) + len(self._annotations) + self._owner
-        self._labels.update(dict.fromkeys(labels))
-        self._annotations.update(dict.fromkeys(annotations))
-        self._read.update(self._annotations)
-        self._owner |= owner_kind
-        if self._sealed and len(self._labels) + len(self._annotations) + self._owner != known:
+        wanted = self._labels | dict.fromkeys(labels), self._annotations | dict.fromkeys(annotations)
+        owner = self._owner or owner_kind
+        if self._sealed and (*wanted, owner) != (self._labels, self._annotations, self._owner):
             raise RuntimeError("shape facts must be declared before the first pod is read")
+        self._labels, self._annotations = wanted
+        self._owner = owner
+        self._read.update(self._annotations)
 
     def of(self, meta: ObjectMeta) -> ShapeMeta:
         """The declared facts of a pod."""

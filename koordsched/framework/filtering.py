@@ -178,8 +178,23 @@ class Filtering:
         if not cycle.overlay:
             return self._filter(cycle, plan, pre, try_nominated)
         cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
+        with cycle.overlay.applied(self._cluster, cycle):
+            filters = self._no_longer_skipping(cycle, plan)
+        pre.skipped.difference_update(plugin.name for plugin in filters)
+        cycle.overlay.take_back(cycle, filters)
         with self.overlaid(cycle):
             return self._filter(cycle, plan, pre, try_nominated, cached)
+
+    @staticmethod
+    def _no_longer_skipping(cycle: CycleState, plan: ShapePlan) -> list[PodFilter]:
+        """The filters whose PreFilter said SKIP of the plain table, and does not inside the overlay."""
+        filters: list[PodFilter] = []
+        for name, step in plan.pre_filters:
+            if name in cycle.skipped and isinstance(step, PreFilter) and isinstance(step, PodFilter):
+                answer = step.pre_filter(cycle, cycle.pod)
+                if isinstance(answer, Status) and answer.ok:
+                    filters.append(step)
+        return filters
 
     def overlaid(self, cycle: CycleState) -> AbstractContextManager[None]:
         """Inside, the table reads as the pod of the cycle has it read. `cycle` is one whose PreFilter ran."""

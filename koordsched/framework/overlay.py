@@ -43,12 +43,19 @@ class Overlay:
         """The rows that differ, in ascending order."""
         return np.array(sorted(self._changes), dtype=np.intp)
 
-    def covers(self, row: int) -> bool:
-        """Whether the row differs."""
-        return row in self._changes
+    def away(self, row: int) -> set[str]:
+        """The uids of the pods that read as away from the row."""
+        return {pod.uid for pod, sign in self._changes.get(row, ()) if sign < 0}
 
     def __bool__(self) -> bool:
         return bool(self._changes)
+
+    def take_back(self, cycle: CycleState, filters: Sequence[PodFilter]) -> None:
+        """The state of these filters, made inside the overlay, becomes that of the plain table."""
+        for row, changes in self._changes.items():
+            for other, sign in changes:
+                for plugin in filters:
+                    _tell(plugin, cycle, other, row, -sign)
 
     @contextmanager
     def applied(self, cluster: ClusterState, cycle: CycleState, filters: Sequence[PodFilter] = ()) -> Iterator[None]:

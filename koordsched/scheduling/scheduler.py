@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
 
+from koordsched.api.meta import ObjectMeta
 from koordsched.client.clock import Clock
 from koordsched.client.lanes import Lanes
 from koordsched.client.transport import Transport
+from koordsched.cluster.builtinkinds import PODS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
@@ -23,7 +25,7 @@ from koordsched.extender.consultation import ExtenderConsultations
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.controller import ControllerFactory, ControllerHandle
-from koordsched.framework.handle import Handle
+from koordsched.framework.handle import WARNING, Handle
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas
@@ -122,6 +124,7 @@ class Scheduler:
         self._status = PodStatusWriter(self.writes.patch_status, clock.wall, self._pending.by_uid)
         recorders = {name: self.events.recorder(name) for name in names}
         self.reporter: Reporter = reporter or UserReporter(recorders, self._status, virtual)
+        self.cluster.pod_facts.on_malformed = self._malformed_fact
         self._recorder = recorder
         decisive = recorder.clock(clock)
         self.timers = Timers(decisive.monotonic)
@@ -378,6 +381,9 @@ class Scheduler:
         self._recorder.timers()
         self.queue.timers.run()
         self.timers.run()
+
+    def _malformed_fact(self, meta: ObjectMeta, problem: str) -> None:
+        self.reporter.event(PODS, meta, WARNING, "InvalidAnnotation", f"ignored: {problem}", once=True)
 
     def _reject_waiting(self, uid: str) -> bool:
         waiting = self.waiting.get(uid)

@@ -205,8 +205,8 @@ def test_a_pod_being_deleted_is_not_bound():
             assert len(calls.patches) == 1
             assert first_of(running).unreserved == ["uid-default-p"]
             assert "nodeName" not in embedded.get("Pod", "p")["spec"]
-            found = [event["note"] for event in embedded.events() if event["reason"] == "FailedScheduling"]
-            assert 'running PreBindExtension plugin "DefaultPreBind": pod is being deleted' in found
+            (condition,) = calls.statuses[-1]["conditions"]
+            assert condition["message"] == 'running PreBindExtension plugin "DefaultPreBind": pod is being deleted'
 
     run(main())
 

@@ -85,19 +85,29 @@ class Decision:
     def on(self, rows: RowArray) -> tuple[Found, int]:
         """The results for rows with pods of lower priority, in the order of the rows, and how many have none."""
         some = self._table.counts(rows, self._pod.priority, self._now) > 0
+        overlaid = np.isin(rows, self._cycle.overlay.rows) if self._cycle.overlay else np.zeros_like(some)
+        some[overlaid] = [bool(self._pods(row)) for row in rows[overlaid].tolist()]
         missing = len(rows) - int(np.count_nonzero(some))
-        rows = rows[some]
+        rows, overlaid = rows[some], overlaid[some]
         if not len(rows) or not self._lockstep.applies:
             return self._one_by_one(rows), missing
         if self._lasting:
             return self._remembered_or_new(rows), missing
-        if not self._lockstep.any_one_by_one:
+        # A pod that is away from a row for this pod cannot leave it, and the table of victims does not know that.
+        apart = overlaid
+        if self._lockstep.any_one_by_one:
+            potential = self._table.potential(rows, self._pod.priority, self._now)
+            apart = apart | self._lockstep.apart(potential, self._table.kinds)
+        if not apart.any():
             return self._in_lockstep(rows, None), missing
-        apart = self._lockstep.apart(self._table.potential(rows, self._pod.priority, self._now), self._table.kinds)
         return _merged(rows, apart, self._one_by_one(rows[apart]), self._in_lockstep(rows[~apart], None)), missing
 
     def _pods(self, row: int) -> list[Pod]:
-        return self._table.pods(row, self._pod.priority, self._now)
+        pods = self._table.pods(row, self._pod.priority, self._now)
+        if not self._cycle.overlay:
+            return pods
+        away = self._cycle.overlay.away(row)
+        return [pod for pod in pods if pod.uid not in away]
 
     def _one_by_one(self, rows: RowArray) -> Found:
         dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)

@@ -1,0 +1,190 @@
+"""Rows that read differently for one pod: everything about them is as in a cluster in which the difference is real."""
+
+from random import Random
+
+import pytest
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.framework.interface import PreFilter
+from koordsched.framework.status import SUCCESS
+from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
+from koordsched.scheduling.offline import OfflineScheduler
+from tests.embedded import DEFAULT_CONFIG
+from tests.extraplugins import registry_with, resolved_with
+from tests.parity.fresh import fresh_seeds
+from tests.plugins.harness import StoppedClock, totals
+from tests.plugins.objects import container, node, pod, pod_affinity, pod_term, spread
+from tests.reference.randomstate import RandomState
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+
+
+class Lens(PreFilter):
+    """Overlays what a test says: for pods named `p`, takes some pods away and puts others on nodes."""
+
+    name = "Lens"
+
+    def __init__(self, args, handle):
+        self.cluster = handle.cluster
+        self.away, self.there = (), ()
+
+    def pre_filter(self, cycle, pod):
+        if pod.name == "p":
+            for other in [*self.cluster.assigned.values()]:
+                if other.key in self.away:
+                    cycle.overlaid().without(other.row, other)
+            for thing in self.there:
+                other = self.cluster.pods.build(convert(thing, core.Pod))
+                cycle.overlaid().with_pod(self.cluster.table.row_of[other.node], other)
+        return SUCCESS
+
+
+def offline_with(objects, away=(), there=()):
+    registry = registry_with([Lens])
+    offline = OfflineScheduler(
+        resolved_with(DEFAULT_CONFIG, [Lens]), registry, objects, clock=StoppedClock(), rng=Random(7)
+    )
+    lens = offline.profiles["default-scheduler"].plugins["Lens"]
+    lens.away, lens.there = away, there
+    return offline
+
+
+def key(thing):
+    return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
+
+
+def made_real(objects, away, there):
+    return [thing for thing in objects if thing["kind"] != "Pod" or key(thing) not in away] + list(there)
+
+
+def compared(objects, wanted, away=(), there=()):
+    """The explanation with the overlay, which is that of a cluster in which it is real."""
+    overlaid = offline_with([*objects, wanted], away, there)
+    real = offline_with([*made_real(objects, away, there), wanted])
+    found, expected = overlaid.explain(key(wanted)), real.explain(key(wanted))
+    assert found == expected
+    return overlaid, found
+
+
+def feasible(explanation):
+    return [each.name for each in explanation.nodes if each.feasible]
+
+
+def test_the_covered_rows_are_asked_again_and_the_others_are_not(monkeypatch):
+    asked = []
+    original = NodeResourcesFit.filter_rows
+
+    def counting(self, shape, table, rows):
+        asked.append(rows)
+        return original(self, shape, table, rows)
+
+    monkeypatch.setattr(NodeResourcesFit, "filter_rows", counting)
+    full = pod("full", container(cpu="4"), on="alder")
+    offline = offline_with([node("alder"), node("beech"), node("cedar"), full, pod("q", container(cpu="3"))])
+    offline.add(pod("p", container(cpu="3")))
+    offline.profiles["default-scheduler"].plugins["Lens"].away = ("default/full",)
+    plain = offline.explain("default/q")
+    assert feasible(plain) == ["beech", "cedar"]
+    asked.clear()
+    assert feasible(offline.explain("default/p")) == ["alder", "beech", "cedar"]
+    (rows,) = asked
+    assert rows.tolist() == [offline.cluster.table.row_of["alder"]]
+    asked.clear()
+    # Nothing of it is kept: a pod of the same shape finds what it found before, and asks nothing.
+    assert offline.explain("default/q").nodes == plain.nodes
+    assert asked == []
+
+
+def test_pods_that_are_there_take_room_and_scores():
+    objects = [node("alder"), node("beech"), node("cedar", cpu="8")]
+    there = [pod("big", container(cpu="3"), on="beech"), pod("small", container(cpu="1"), on="cedar")]
+    _, found = compared(objects, pod("p", container(cpu="2")), there=there)
+    assert feasible(found) == ["alder", "cedar"]
+    assert len(totals(found)) == 2
+
+
+def test_topology_spread_and_affinity_see_it():
+    nodes = [node(f"n{i}", labels={ZONE: f"z{i % 2}"}) for i in range(4)]
+    web = {"app": "web"}
+    on = [pod(f"w{i}", container(cpu="1"), on=f"n{i}", labels=web) for i in (0, 1)]
+    wanted = pod("p", container(cpu="1"), labels=web, topologySpreadConstraints=[spread(ZONE, 1, web)])
+    _, found = compared([*nodes, *on], wanted, away=("default/w0",))
+    assert feasible(found) == ["n0", "n2"]
+    wanted = pod("p", container(cpu="1"), affinity=pod_affinity(required_anti=[pod_term(ZONE, web)]))
+    _, found = compared([*nodes, *on], wanted, away=("default/w0",))
+    assert feasible(found) == ["n0", "n2"]
+    wanted = pod("p", container(cpu="1"), affinity=pod_affinity(required=[pod_term(HOST, web)]))
+    there = [pod("w3", container(cpu="1"), on="n3", labels=web)]
+    _, found = compared([*nodes, *on], wanted, away=("default/w0",), there=there)
+    assert feasible(found) == ["n1", "n3"]
+
+
+@pytest.mark.parametrize("affinity", [None, pod_affinity(required_anti=[pod_term(HOST, {"app": "web"})])])
+def test_nominated_pods_count_on_covered_rows(affinity):
+    full = pod("full", container(cpu="4"), on="alder")
+    promised = pod("promised", container(cpu="2"), priority=10, labels={"app": "db"})
+    promised["status"]["nominatedNodeName"] = "alder"
+    more = {"affinity": affinity} if affinity else {}
+    objects = [node("alder"), node("beech", cpu="1"), full, promised]
+    wanted = pod("p", container(cpu="3"), priority=5, preemptionPolicy="Never", **more)
+    _, found = compared(objects, wanted, away=("default/full",))
+    assert feasible(found) == []
+    small = pod("p", container(cpu="2"), priority=5, **more)
+    _, found = compared(objects, small, away=("default/full",))
+    assert feasible(found) == ["alder"]
+
+
+@pytest.mark.parametrize("affinity", [None, pod_affinity(required_anti=[pod_term(HOST, {"app": "db"})])])
+def test_a_pod_that_is_away_is_no_victim(affinity):
+    label = {"app": "db"} if affinity else {}
+    placed = [pod(f"v{i}", container(cpu="2"), on="alder", priority=i, labels=label) for i in (0, 1)]
+    more = {"affinity": affinity} if affinity else {}
+    wanted = pod("p", container(cpu="4"), priority=100, **more)
+    _, found = compared([node("alder"), *placed], wanted, away=("default/v0",))
+    assert (found.nominated_node, found.victims) == ("alder", ["default/v1"])
+    # Where all lower pods are away, none can leave.
+    placed.append(pod("kept", container(cpu="1"), on="alder", priority=100))
+    _, found = compared([node("alder"), *placed], wanted, away=("default/v0", "default/v1"))
+    assert found.victims == []
+    assert "No preemption victims found" in found.message
+
+
+def test_preemption_counts_what_is_there():
+    placed = [pod(f"v{i}", container(cpu="1"), on="alder", priority=i) for i in range(4)]
+    there = [pod("kept", container(cpu="2"), on="beech", priority=200)]
+    placed.append(pod("w", container(cpu="4"), on="beech"))
+    objects = [node("alder"), node("beech", cpu="6"), *placed]
+    _, found = compared(objects, pod("p", container(cpu="3"), priority=100), there=there)
+    assert found.victims == ["default/w"]
+
+
+def test_the_table_reads_as_before():
+    full = pod("full", container(cpu="4"), on="alder")
+    offline = offline_with([node("alder"), full, pod("p", container(cpu="5"), priority=1)], ("default/full",))
+    table = offline.cluster.table
+    before = [column.data[: table.size].copy() for column in table.requested]
+    offline.explain("default/p")
+    assert table.hypothetical == 0
+    assert all((column.data[: table.size] == b).all() for column, b in zip(table.requested, before, strict=True))
+
+
+@pytest.mark.parametrize("seed", fresh_seeds("overlays", 60))
+def test_random_differences(seed):
+    rng = Random(seed)
+    state = RandomState(rng, ("default",))
+    names = [f"n{i}" for i in range(rng.randint(2, 8))]
+    placed = [state.pod(f"e{i}", on=rng.choice(names)) for i in range(3 * len(names))]
+    objects = [*(state.node(name) for name in names), *placed]
+    away = tuple(key(thing) for thing in rng.sample(placed, rng.randint(0, 6)))
+    there = [state.pod(f"t{i}", on=rng.choice(names)) for i in range(rng.randint(0, 4))]
+    for thing in there:
+        thing["spec"]["priority"] = 1000  # pods that are not real cannot be evicted
+        thing["metadata"].pop("deletionTimestamp", None)
+    for i in range(rng.randint(0, 2)):
+        promised = state.pod(f"nominated{i}")
+        promised["status"]["nominatedNodeName"] = rng.choice(names)
+        objects.append(promised)
+    wanted = state.pod("p")
+    wanted["spec"]["priority"] = rng.choice([0, 20])
+    compared(objects, wanted, away, there)
