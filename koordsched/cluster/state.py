@@ -230,8 +230,8 @@ class ClusterState:
         facts = self.pod_facts.shared(fact.put(pod.facts, value, len(self.pod_facts)))
         if facts == pod.facts:
             return
-        if pod.row < 0:
-            pod.facts = facts
+        if pod.row < 0 or self.assigned.get(pod.uid) is not pod:
+            pod.facts = facts  # on no row, or another version of the pod is: that one counts
             return
         row, changed = pod.row, 0
         readers = self._readers.get(fact, ())

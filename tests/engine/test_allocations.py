@@ -74,6 +74,19 @@ def test_pods_of_one_spec_with_different_annotations_have_verdicts_of_their_own(
     assert used(scheduler) == {"n": [80, 30]}
 
 
+def test_a_confirmed_allocation_is_not_taken_back_by_a_binding_that_failed():
+    scheduler = offline(gpu_node("n", gpus=2), gpu_pod("p", 100))
+    assumed = scheduler.pending["default/p"]
+    assert scheduler.schedule("default/p").node == "n"
+    scheduler.add(gpu_pod("p", 100, on="n", allocated=((0, 100),)))  # the binding got through
+    profile = scheduler.profiles["default-scheduler"]
+    profile.run_unreserve(None, assumed, 0)
+    assert not scheduler.cluster.forget(assumed)
+    assert used(scheduler) == {"n": [100, 0]}
+    scheduler.cluster.remove_pod("uid-default-p")
+    assert used(scheduler) == {"n": [0, 0]}
+
+
 def test_partitions():
     scheduler = offline(gpu_node("n", gpus=4), gpu_pod("one", on="n", allocated=((1, 100),)), gpu_pod("two", 200))
     assert scheduler.schedule("default/two").node == "n"
