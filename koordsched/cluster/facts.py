@@ -11,7 +11,7 @@ Plugins declare both in their constructors, before the first pod is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from koordsched.api.meta import ObjectMeta, controller_of
@@ -163,6 +163,9 @@ class PodFacts:
 
     def __bool__(self) -> bool:
         return bool(self._facts)
+
+    def __iter__(self) -> Iterator[PodFact[Any]]:
+        return iter(self._facts)
 
     def __len__(self) -> int:
         return len(self._facts)

@@ -9,7 +9,7 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -242,6 +242,12 @@ class ClusterState:
             changed |= accountant.pod_added(row, pod)
         if changed:
             self.table.touch(row, changed)
+
+    def allocate_all(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """The same for all facts in these annotations."""
+        for fact in self.pod_facts:
+            if (text := annotations.get(fact.annotation)) is not None:
+                self.allocate(pod, fact, fact.parse(text))
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and not confirmed yet."""

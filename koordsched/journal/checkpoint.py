@@ -41,6 +41,7 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         evicting=scheduler.evictions.running,
         victims=scheduler.evictions.victims,
         unreadable=scheduler.unreadable.reasons,
+        allocations={uid: cluster.pod_facts.annotations(pod) for uid, pod in cluster.assumed.items() if pod.facts},
     )
 
 
@@ -96,7 +97,9 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
         if uid not in assumed:
             if uid in wires:
                 sink.upsert(wires[uid])
-        elif (placement := _assume(scheduler, uid, assumed[uid])) is not None and uid in checkpoint.bindings:
+        elif (
+            placement := _assume(scheduler, uid, assumed[uid], checkpoint.allocations.get(uid, {}))
+        ) is not None and uid in checkpoint.bindings:
             placement.nominated_here = uid in checkpoint.to_nominated
             placements[uid] = placement
     for node in reversed(gone):
@@ -108,13 +111,14 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
     return placements
 
 
-def _assume(scheduler: Scheduler, uid: str, node: str) -> AssumedPod | None:
-    """Takes a pending pod out of the queue and puts it on a node."""
+def _assume(scheduler: Scheduler, uid: str, node: str, allocations: Mapping[str, str]) -> AssumedPod | None:
+    """Takes a pending pod out of the queue and puts it on a node, with what it was allocated there."""
     pod, row = scheduler.pending_pod(uid), scheduler.cluster.table.row_of.get(node)
     queued = scheduler.queue.pop_pod(pod) if pod is not None else None
     if pod is None or queued is None or row is None:
         return None
     scheduler.queue.done(uid)
+    scheduler.cluster.allocate_all(pod, allocations)
     scheduler.cluster.assume(pod, row)
     profile = scheduler.profiles[pod.shape.scheduler_name]
     return AssumedPod(CycleState(pod), profile, queued, row, node, {}, 0.0, 0)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from koordsched.client.clock import Clock
 from koordsched.cluster.pod import Pod
@@ -15,6 +15,7 @@ from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import Code
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
 
@@ -31,13 +32,6 @@ Launch = Callable[[Coroutine[Any, Any, None]], None]
 """Has some work done in the background."""
 
 
-class EvictionWrites(Protocol):
-    """The API side of an eviction."""
-
-    async def evict(self, pod: Pod, message: str, now: str) -> None:
-        """Marks and deletes a victim. Raises WriteFailed."""
-
-
 class PreemptionEvictions:
     """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
 
@@ -49,7 +43,7 @@ class PreemptionEvictions:
         self,
         queue: SchedulingQueue[Pod],
         waiting: WaitingPods,
-        writes: EvictionWrites,
+        writes: ApiWrites,
         reporter: Reporter,
         metrics: Metrics,
         clock: Clock,

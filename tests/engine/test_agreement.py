@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from koordsched.cli.simulation import Simulation
+from koordsched.journal.records import Checkpoint
 from koordsched.scheduling.snapshot import snapshot
 from tests.embedded import Embedded
 from tests.engine.gpushare import GpuShare
@@ -102,3 +103,31 @@ def test_a_snapshot_has_the_allocations():
     live = life.scheduler
     dump = list(snapshot(live.cluster, live.pending_pods()))
     assert used(offline(*dump)) == used(live)
+
+
+def test_a_checkpoint_has_the_allocations_of_pods_on_their_way():
+    """Bindings take longer than a segment: each begins with pods whose allocation is in no object yet."""
+
+    async def slow(call, proceed):
+        if call.method == "PATCH" and not call.path.endswith("/status"):
+            await asyncio.sleep(4)
+        return await proceed()
+
+    async def main():
+        embedded = Embedded()
+        for each in cluster():
+            embedded.insert(each)
+        life = Recorded(embedded, plugins=PLUGINS, seconds_per_segment=1, fault=slow)
+        async with life.running():
+            for each in workload():
+                embedded.insert(each)
+                await asyncio.sleep(0.7)
+            await asyncio.sleep(10)
+        return life
+
+    life = run(main())
+    records = [life.journal.records(segment) for segment in range(len(life.journal.segments))]
+    checkpoints = [next((each for each in some if isinstance(each, Checkpoint)), None) for some in records]
+    assert sum(each is not None and bool(each.allocations) for each in checkpoints) > 5
+    for segment, some in enumerate(records):
+        assert repeat(some, **REPLAYING)[0].divergence is None, segment

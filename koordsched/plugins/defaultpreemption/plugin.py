@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import place_left
+from koordsched.config.plugin_args import DefaultPreemptionArgs
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult, PreEnqueue
 from koordsched.framework.preemption import PreemptionOffer, Victims
@@ -33,21 +34,12 @@ _FEWEST = 16
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
-class Args(Protocol):
-    """DefaultPreemptionArgs."""
-
-    @property
-    def min_candidate_nodes_percentage(self) -> int: ...
-    @property
-    def min_candidate_nodes_absolute(self) -> int: ...
-
-
 class DefaultPreemption(PreEnqueue, PostFilter):
     """Source: upstream `plugins/defaultpreemption`, `framework/preemption`; core spec 3.8."""
 
     name = "DefaultPreemption"
 
-    def __init__(self, args: Args, handle: Handle) -> None:
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
         self._handle = handle
         self._dry_runs = Search(handle)

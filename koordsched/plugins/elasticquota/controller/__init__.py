@@ -2,6 +2,6 @@
 
 `builtins` makes the root, system and default quota; `status` writes usage and runtimes to the objects;
 `validationevents` reports invalid ones as events; `revocation` evicts pods of quotas that use more than they may;
-`profiles` keeps the root quotas of trees at the size of their nodes; `metrics` is what Prometheus reads. `loops`
-runs them all.
+`profiles` keeps the root quotas of trees at the size of their nodes; `metrics` is what Prometheus reads. `loops` runs
+them all.
 """
