@@ -63,7 +63,7 @@ class ClusterState:
         self.accountants: list[PodAccountant] = []
         """Added by `add_accountant`."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
-        self._held_back: list[tuple[ClusterEvent, Any, Any]] | None = None
+        self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
         """Announcements of a transaction under way; None while there is none."""
         self._observers: list[PodObserver] = []
         self._event_listeners: list[EventListener] = []
@@ -108,13 +108,14 @@ class ClusterState:
         """Calls the listener for every event that a plugin announces."""
         self._event_listeners.append(listener)
 
-    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
+    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None, *, earlier: bool = False) -> None:
         """A plugin's own event: something only it can see changed, and pods it rejected may fit now.
 
-        Inside a transaction it is held back until that is committed.
+        Inside a transaction it is held back until that ends, and forgotten if that is rolled back, unless its cause is
+        `earlier` than the transaction and was only noticed now.
         """
         if self._held_back is not None:
-            self._held_back.append((event, old, new))
+            self._held_back.append((event, old, new, earlier))
             return
         for listener in self._event_listeners:
             listener(event, old, new)
@@ -341,14 +342,14 @@ class ClusterState:
         return len(self._held_back)
 
     def withdraw(self, announced: int) -> None:
-        """Forgets the announcements held back since there were so many."""
+        """Forgets the announcements held back since there were so many, but those with an earlier cause."""
         assert self._held_back is not None, "inside a transaction"
-        del self._held_back[announced:]
+        self._held_back[announced:] = [held for held in self._held_back[announced:] if held[-1]]
 
     def end(self) -> None:
         """The transaction is over: what was held back is announced."""
         held_back, self._held_back = self._held_back or [], None
-        for event, old, new in held_back:
+        for event, old, new, _ in held_back:
             self.announce(event, old, new)
 
     def evict(self, pod: Pod) -> tuple[str, ...]:

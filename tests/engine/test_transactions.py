@@ -128,6 +128,7 @@ class Refusing(Reserve):
     def reserve(self, cycle, pod, row):
         self.reserved.append(pod.name)
         self.cluster.announce(ClusterEvent(NODE, ActionType.ADD), None, pod.name)
+        self.cluster.announce(ClusterEvent(NODE, ActionType.ADD), None, f"before {pod.name}", earlier=True)
         if pod.name == "broken":
             raise RuntimeError("broken")
         return Status(Code.UNSCHEDULABLE, ("no",)) if pod.name == "refused" else SUCCESS
@@ -157,7 +158,7 @@ def test_announcements_wait_for_the_commit():
         transaction.rollback(kept)
         assert heard == []
         transaction.commit()
-    assert heard == ["kept"]
+    assert heard == ["kept", "before kept", "before refused", "before broken", "before undone"]
     assert profile.plugins["Refusing"].reserved == ["kept"]
     assert [each.name for each in scheduler.cluster.assigned.values()] == ["kept"]
 

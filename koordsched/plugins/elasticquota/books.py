@@ -385,7 +385,8 @@ class QuotaBooks:
                 quotas.update(ancestor.name for ancestor in quota.ancestors())
         trees = self._shifted()
         if quotas or trees:
-            self._cluster.announce(ROOM, None, Room(frozenset(quotas), trees, yielding))
+            # A tree may have shifted before the transaction in which that is noticed.
+            self._cluster.announce(ROOM, None, Room(frozenset(quotas), trees, yielding), earlier=bool(trees))
 
     def _shifted(self) -> frozenset[str]:
         shifted: list[QuotaTree] = []
