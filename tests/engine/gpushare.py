@@ -28,7 +28,8 @@ class GpuBooks(ColumnAccountant):
     def __init__(self, cluster):
         table = cluster.table
         self.facets = table.add_facet()
-        self.total, self.used = table.column(np.int64), table.column(np.int64, width=MOST)
+        self.state = table.column(np.int64, width=1 + MOST)  # how many GPUs, and how much of each is allocated
+        self.known = {}
         self.allocation = cluster.pod_facts.declare(ALLOCATED, parsed, json.dumps)
         cluster.read_annotations.add(GPUS)
         cluster.add_accountant(self, reads=[self.allocation])
@@ -36,21 +37,23 @@ class GpuBooks(ColumnAccountant):
 
     def node_changed(self, table, row, node):
         total = min(int(node.metadata.annotations.get(GPUS, 0)), MOST)
-        if total != self.total.data[row]:
-            self.total.data[row] = total
+        if total != self.state.data[row, 0]:
+            self.state.data[row, 0] = total
             table.touch(row, self.facets)
 
     def columns(self):
-        return (self.used,)
+        return (self.state,)
 
     def amounts(self, pod):
         allocation = self.allocation.of(pod)
         if allocation is None:
             return None
-        amounts = np.zeros(MOST, dtype=np.int64)
-        for minor, amount in allocation:
-            amounts[minor] += amount
-        return (amounts,)
+        if allocation not in self.known:
+            amounts = np.zeros(1 + MOST, dtype=np.int64)
+            for minor, amount in allocation:
+                amounts[1 + minor] += amount
+            self.known[allocation] = (amounts,)
+        return self.known[allocation]
 
 
 class GpuShare(KeyedFilter, ShapePreFilter, Reserve, PreBind):
@@ -77,15 +80,15 @@ class GpuShare(KeyedFilter, ShapePreFilter, Reserve, PreBind):
         return SKIP if request is None else SUCCESS
 
     def key(self, shape, table, rows):
-        return np.column_stack((self.books.total.data[rows], self.books.used.data[rows]))
+        return self.books.state.data[rows]
 
     def evaluate_one(self, shape, table, row):
         return self.code if self.choice(shape, row) is None else 0
 
     def choice(self, shape, row):
         """((minor, hundredths), ...) for a pod of the shape on a row; None if it does not fit."""
-        wanted, free = int(shape.meta.annotations[REQUEST]), WHOLE - self.books.used.data[row]
-        free = free[: self.books.total.data[row]].tolist()
+        total, *used = self.books.state.data[row].tolist()
+        wanted, free = int(shape.meta.annotations[REQUEST]), [WHOLE - amount for amount in used[:total]]
         if wanted < WHOLE:
             fitting = [minor for minor, left in enumerate(free) if left >= wanted]
             emptiest = shape.meta.annotations.get(HINT) == "spread"

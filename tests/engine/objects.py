@@ -47,5 +47,5 @@ def books(scheduler):
 
 def used(scheduler):
     """Node -> hundredths allocated of each GPU that it has, by the plugin's columns."""
-    table, kept = scheduler.cluster.table, books(scheduler)
-    return {name: kept.used.data[row, : kept.total.data[row]].tolist() for name, row in table.row_of.items()}
+    state = books(scheduler).state.data
+    return {name: state[row, 1 : 1 + state[row, 0]].tolist() for name, row in scheduler.cluster.table.row_of.items()}

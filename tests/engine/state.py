@@ -30,8 +30,7 @@ def by_node(scheduler, books):
             {names[i]: int(c.data[row]) for i, c in enumerate(table.requested) if c.data[row]},
             [int(column.data[row]) for column in table.requested_nonzero],
             int(table.pods_count.data[row]),
-            books.total.data[row].item(),
-            books.used.data[row].tolist(),
+            books.state.data[row].tolist(),
             sorted(scheduler.cluster.pods_on(row)),
         )
         for name, row in table.row_of.items()
