@@ -97,25 +97,12 @@ def nano_value(text: str | int | float) -> int:
     return _ceil(parse(text) * NANO)
 
 
-def format_value(amount: int) -> str:
-    """Whole units as the canonical decimal-SI text Go prints (`1500` -> "1500", `2000` -> "2k")."""
-    return _format_decimal(amount, 0)
-
-
-def format_milli(amount: int) -> str:
-    """Thousandths as the canonical decimal-SI text (`1500` -> "1500m", `2000` -> "2")."""
-    return _format_decimal(amount, -3)
+_DECIMAL_SUFFIX = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 
 
 def format_nano(amount: int) -> str:
     """Billionths as the canonical decimal-SI text (`1500000000` -> "1500m", `2000000000` -> "2")."""
-    return _format_decimal(amount, -9)
-
-
-_DECIMAL_SUFFIX = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-
-
-def _format_decimal(mantissa: int, exponent: int) -> str:
+    mantissa, exponent = amount, -9
     if mantissa == 0:
         return "0"
     while mantissa % 1000 == 0 and exponent + 3 in _DECIMAL_SUFFIX:

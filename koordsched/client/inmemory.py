@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent
-from koordsched.client.transport import DEFAULT_TIMEOUT, JSON, Done, Query, Request, Response, target_of
+from koordsched.client.transport import Done, Request, Response, Transport
 
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
 Handler = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Awaitable[Reply]]
@@ -39,7 +39,7 @@ async def _no_fault(call: Call, proceed: Callable[[], Awaitable[Reply]]) -> Repl
     return await proceed()
 
 
-class InMemoryTransport:
+class InMemoryTransport(Transport):
     """Calls `handler` for each request, in a task of its own that outlives a client that gives up, as a server would.
 
     `headers` are sent with every request (an Authorization, say).
@@ -57,21 +57,8 @@ class InMemoryTransport:
         self._closing: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
-        return self._exchange(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
-
     def send(self, request: Request, done: Done) -> None:
-        task = asyncio.get_running_loop().create_task(self._exchange(request))
+        task = asyncio.get_running_loop().create_task(self._request(request))
         self._sending[task] = None
 
         def finished(task: asyncio.Task[Response]) -> None:
@@ -87,19 +74,9 @@ class InMemoryTransport:
 
         task.add_done_callback(finished)
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _request(self, request: Request) -> Response:
         async with self._stream(request) as stream:
             return Response(stream.status, stream.headers, b"".join([chunk async for chunk in stream.chunks()]))
-
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Query | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Mapping[str, str] | None = None,
-    ) -> AbstractAsyncContextManager[_InMemoryStream]:
-        return self._stream(Request("GET", target_of(path, query), timeout=timeout, headers=headers))
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[_InMemoryStream]:

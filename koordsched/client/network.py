@@ -6,8 +6,8 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -18,7 +18,7 @@ from koordsched.client.clock import Clock
 from koordsched.client.connection import Connection
 from koordsched.client.errors import Ambiguous, ClientError, ConnectionFailure, Fenced, NotSent
 from koordsched.client.settings import source_of
-from koordsched.client.transport import DEFAULT_TIMEOUT, JSON, Done, Query, Request, Response, target_of
+from koordsched.client.transport import Done, Request, Response, Transport
 from koordsched.client.writepool import CONNECT_TIMEOUT, WritePool
 
 READ_BUFFER = 512 * 1024
@@ -30,7 +30,7 @@ KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_K
 USER_AGENT = f"koordsched/{koordsched.__version__} (linux/{platform.machine()})"
 
 
-class NetworkTransport:
+class NetworkTransport(Transport):
     """One API server over HTTP or HTTPS. Make it with `open`, inside the running loop."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
@@ -64,23 +64,6 @@ class NetworkTransport:
     def server(self) -> str:
         """The address of the API server, for logs."""
         return self._connection.base_url
-
-    @property
-    def write_connections_opened(self) -> int:
-        return self._writer.connections_opened
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
-        return self._request(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
 
     async def _request(self, request: Request) -> Response:
         if request.method == "GET" or self._connection.settings.proxy:
@@ -126,16 +109,6 @@ class NetworkTransport:
                 return Response(response.status, _lower(response.headers), await response.read())
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise _failure(request, error) from error
-
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Query | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Mapping[str, str] | None = None,
-    ) -> AbstractAsyncContextManager[_NetworkStream]:
-        return self._stream(Request("GET", target_of(path, query), timeout=timeout, headers=headers))
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[_NetworkStream]:

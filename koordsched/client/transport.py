@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,7 +16,6 @@ Query = Mapping[str, str]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds until a request without a time-out of its own is given up; API servers themselves stop at 60."""
@@ -76,7 +76,7 @@ class Stream(Protocol):
         ...
 
 
-class Transport(Protocol):
+class Transport(ABC):
     """Requests and streams to one API server."""
 
     def request(
@@ -91,11 +91,14 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
         """Sends and waits for the whole answer, of any status. Raises NotSent or Ambiguous when there is none."""
-        ...
+        return self._request(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
 
+    @abstractmethod
+    def _request(self, request: Request) -> Coroutine[Any, Any, Response]: ...
+
+    @abstractmethod
     def send(self, request: Request, done: Done) -> None:
         """Starts a request and calls `done` with its outcome, later and exactly once: the form without a task."""
-        ...
 
     def stream(
         self,
@@ -106,15 +109,18 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[Stream]:
         """A GET whose body is read in chunks; `timeout` bounds the whole of it. Raises ConnectionFailure."""
-        ...
+        return self._stream(Request("GET", target_of(path, query), timeout=timeout, headers=headers))
 
+    @abstractmethod
+    def _stream(self, request: Request) -> AbstractAsyncContextManager[Stream]: ...
+
+    @abstractmethod
     def drop_connections(self) -> None:
         """Aborts every write under way (they end as Ambiguous), for a process that must not act any more."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Closes every connection; requests still under way end as Ambiguous, or NotSent if they never left."""
-        ...
 
 
 def target_of(path: str, query: Query | None) -> str:

@@ -58,7 +58,6 @@ class WritePool:
         self._head_generation = -1
         self._prefix = ""
         self._head = ""
-        self.connections_opened = 0
 
     def send(self, request: Request, done: Done) -> None:
         """Starts a request; `done` gets a Response of any status, or NotSent, Ambiguous or Fenced.
@@ -164,7 +163,6 @@ class WritePool:
             self._opening -= 1
             raise
         self._opening -= 1
-        self.connections_opened += 1
         if not connection.usable:
             # A load balancer without backends does this. No other connection is opened for the waiting request.
             self._not_opened("the connection was closed as soon as it was there")

@@ -57,17 +57,13 @@ class LiveJournal:
     def observe(self, metrics: MetricRegistry) -> None:
         """Shows how recording fares."""
         writer = self._writer
-        metrics.read_gauges(
+        metrics.read(
             "koordsched_journal_recording",
             "1 while the journal is being written, 0 once it had to be given up.",
             lambda: float(writer.recording),
         )
-        metrics.read_counters(
-            "koordsched_journal_records_total", "Records given to the journal.", lambda: writer.records
-        )
-        metrics.read_counters(
-            "koordsched_journal_written_bytes_total", "Bytes of the journal on disk.", lambda: writer.written
-        )
+        metrics.read("koordsched_journal_records_total", "Records given to the journal.", lambda: writer.records)
+        metrics.read("koordsched_journal_written_bytes_total", "Bytes of the journal on disk.", lambda: writer.written)
 
     def close(self) -> None:
         """Completes the file."""

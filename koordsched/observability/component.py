@@ -34,7 +34,7 @@ def observe_build(metrics: MetricRegistry, version: str, release: str) -> None:
     machine = f"{platform.system()}/{platform.machine()}".lower()
     git_version = f"v{release}.0+koordsched-{version}"
     build: LabelValues = (major, minor, git_version, "", "", "", "", platform.python_implementation(), machine)
-    metrics.read_gauges(
+    metrics.read(
         "kubernetes_build_info", "Always 1; the labels say what runs.", lambda: {build: 1}, _BUILD_LABELS, "BETA"
     )
 
@@ -42,7 +42,7 @@ def observe_build(metrics: MetricRegistry, version: str, release: str) -> None:
 def observe_features(metrics: MetricRegistry, features: Iterable[tuple[str, str, bool]]) -> None:
     """Shows feature gates: name, stage (ALPHA, BETA, DEPRECATED, empty for GA), whether it is on."""
     states: Mapping[tuple[str, str], int] = {(name, stage): int(enabled) for name, stage, enabled in features}
-    metrics.read_gauges(
+    metrics.read(
         "kubernetes_feature_enabled", "1 if the feature gate is on, else 0.", lambda: states, ("name", "stage"), "BETA"
     )
 
@@ -53,14 +53,14 @@ def observe_registry(metrics: MetricRegistry) -> None:
     def registered() -> Counter[LabelValues]:
         return Counter((family.stability, "") for family in metrics.families())
 
-    metrics.read_counters(
+    metrics.read(
         "registered_metrics_total",
         "Metrics by stability; none is deprecated.",
         registered,
         ("stability_level", "deprecated_version"),
         "BETA",
     )
-    metrics.read_counters(
+    metrics.read(
         "disabled_metrics_total", "Metrics that a flag has switched off.", lambda: metrics.disabled, (), "BETA"
     )
-    metrics.read_counters("hidden_metrics_total", "Metrics hidden as deprecated: none.", lambda: 0, (), "BETA")
+    metrics.read("hidden_metrics_total", "Metrics hidden as deprecated: none.", lambda: 0, (), "BETA")

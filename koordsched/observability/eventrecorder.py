@@ -51,10 +51,6 @@ class EventRecorder:
         """An attempt failed, for the reason that users are to see."""
         self.record(pod_reference(pod), WARNING, "FailedScheduling", "Scheduling", message)
 
-    def skipped_deleting(self, pod: Pod) -> None:
-        """The pod was being deleted when its turn came."""
-        self.failed_scheduling(pod, f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
-
     def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool = True) -> None:
         """The victim had to make room. Not `deleted`: it was waiting or being bound, and goes back to the queue."""
         where = "" if deleted else " (in kube-scheduler memory)."
@@ -66,11 +62,6 @@ class EventRecorder:
             f"Preempted by pod {preemptor.uid} on node {node}{where}",
             related=pod_reference(preemptor),
         )
-
-    def binding_conditions_pending(self, pod: Pod, node: str) -> None:
-        """The binding waits for a device."""
-        note = f"waiting for binding conditions for device on node {node}"
-        self.record(pod_reference(pod), NORMAL, "BindingConditionsPending", "Scheduling", note)
 
 
 def pod_reference(pod: Pod) -> ObjectReference:

@@ -14,6 +14,8 @@ Group = Iterable[tuple[LabelValues, float]]
 class GroupedGauges(Family):
     """`read` begins a reading; each group is asked for when the one before has been written."""
 
+    kind = "gauge"
+
     def __init__(
         self,
         name: str,
@@ -22,7 +24,7 @@ class GroupedGauges(Family):
         read: Callable[[], Iterable[Group]],
         stability: Stability = "ALPHA",
     ) -> None:
-        super().__init__(name, documentation, "gauge", labels, stability)
+        super().__init__(name, documentation, labels, stability)
         self._read = read
 
     def samples(self) -> Iterable[Sample]:

@@ -51,24 +51,6 @@ def watch_checks(obstacles: Mapping[str, str]) -> list[HealthCheck]:
     return [HealthCheck(f"watch-{resource}", failing(why)) for resource, why in sorted(obstacles.items())]
 
 
-def leader_election_check(
-    *,
-    holds_lease: Callable[[], bool],
-    since_renewal: Callable[[], float],
-    lease_duration: float,
-    lease: str,
-    tolerance: float = 20.0,
-) -> HealthCheck:
-    """Fails while the lease is held but was not renewed for its duration and `tolerance`; all times in seconds."""
-
-    def check() -> str | None:
-        if holds_lease() and since_renewal() > lease_duration + tolerance:
-            return f"failed election to renew leadership on lease {lease}"
-        return None
-
-    return HealthCheck("leaderElection", check)
-
-
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
     """What an endpoint answers."""

@@ -100,11 +100,12 @@ class Histogram:
 class Family(ABC):
     """One metric name: what stands under one HELP and TYPE."""
 
-    def __init__(self, name: str, documentation: str, kind: str, labels: Sequence[str], stability: Stability) -> None:
+    kind: str
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], stability: Stability) -> None:
         self.name = name
         self.documentation = f"[{stability}] {documentation}"
         self.stability = stability
-        self.kind = kind
         self.label_names = tuple(labels)
 
     @abstractmethod
@@ -133,14 +134,14 @@ class _LabelledFamily(Family, Generic[C]):
         labels: Sequence[str] = (),
         stability: Stability = "ALPHA",
         allowed: Mapping[str, Collection[str]] | None = None,
-        *,
-        kind: str,
-        make: Callable[[], C],
     ) -> None:
-        super().__init__(name, documentation, kind, labels, stability)
-        self._make = make
+        super().__init__(name, documentation, labels, stability)
         self._children: dict[LabelValues, C] = {}
         self._allowed = [(i, allowed[label]) for i, label in enumerate(labels) if label in allowed] if allowed else []
+
+    @abstractmethod
+    def _make(self) -> C:
+        """A child without values."""
 
     def labels(self, *values: str) -> C:
         """The child for these label values, in the order of `label_names`; to be kept by callers on hot paths."""
@@ -168,15 +169,8 @@ class _LabelledFamily(Family, Generic[C]):
 class CounterFamily(_LabelledFamily[Counter]):
     """Counters."""
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str] = (),
-        stability: Stability = "ALPHA",
-        allowed: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        super().__init__(name, documentation, labels, stability, allowed, kind="counter", make=Counter)
+    kind = "counter"
+    _make = Counter
 
     def samples(self) -> Iterable[Sample]:
         for labels, counter in self.children():
@@ -186,15 +180,8 @@ class CounterFamily(_LabelledFamily[Counter]):
 class GaugeFamily(_LabelledFamily[Gauge]):
     """Gauges that are set by their owners."""
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str] = (),
-        stability: Stability = "ALPHA",
-        allowed: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        super().__init__(name, documentation, labels, stability, allowed, kind="gauge", make=Gauge)
+    kind = "gauge"
+    _make = Gauge
 
     def samples(self) -> Iterable[Sample]:
         for labels, gauge in self.children():
@@ -203,6 +190,8 @@ class GaugeFamily(_LabelledFamily[Gauge]):
 
 class HistogramFamily(_LabelledFamily[Histogram]):
     """Histograms with the same buckets."""
+
+    kind = "histogram"
 
     def __init__(
         self,
@@ -213,12 +202,14 @@ class HistogramFamily(_LabelledFamily[Histogram]):
         stability: Stability = "ALPHA",
         allowed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        super().__init__(
-            name, documentation, labels, stability, allowed, kind="histogram", make=lambda: Histogram(bounds)
-        )
+        super().__init__(name, documentation, labels, stability, allowed)
+        self._bounds = bounds
         # Written as client_golang writes them: 1, not 1.0.
         self._le = [repr(bound).removesuffix(".0") for bound in bounds] + ["+Inf"]
         self._beginnings: dict[LabelValues, list[str]] = {}
+
+    def _make(self) -> Histogram:
+        return Histogram(self._bounds)
 
     def samples(self) -> Iterable[Sample]:
         bucket = f"{self.name}_bucket"
@@ -258,18 +249,21 @@ def label_text(labels: Mapping[str, str]) -> str:
 
 
 class ReadFamily(Family):
-    """A counter or gauge whose values are kept elsewhere; `read` is called at every scrape."""
+    """A counter or gauge whose values are kept elsewhere; `read` is called at every scrape.
+
+    A name that ends in `_total` is that of a counter.
+    """
 
     def __init__(
         self,
         name: str,
         documentation: str,
-        kind: Literal["counter", "gauge"],
-        labels: Sequence[str],
         read: Callable[[], Readings | float],
+        labels: Sequence[str] = (),
         stability: Stability = "ALPHA",
     ) -> None:
-        super().__init__(name, documentation, kind, labels, stability)
+        super().__init__(name, documentation, labels, stability)
+        self.kind = "counter" if name.endswith("_total") else "gauge"
         self._read = read
 
     def samples(self) -> Iterable[Sample]:

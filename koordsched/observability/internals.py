@@ -22,12 +22,12 @@ class EventCounts(Protocol):
 
 def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchdog | None = None) -> None:
     """Shows how late the event loop runs, the longest that it was blocked, and how often it hung."""
-    metrics.read_gauges(
+    metrics.read(
         "koordsched_event_loop_lag_seconds",
         "The longest delay of the event loop in the last minute or two.",
         monitor.lag,
     )
-    metrics.read_gauges(
+    metrics.read(
         "koordsched_event_loop_block_max_seconds",
         "The longest time between two turns of the event loop since the first lists were taken in, on the wall and in "
         "CPU time of its thread.",
@@ -35,7 +35,7 @@ def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchd
         ("clock",),
     )
     if watchdog is not None:
-        metrics.read_counters(
+        metrics.read(
             "koordsched_event_loop_stalls_total",
             "Times that the watchdog found the event loop hanging.",
             lambda: watchdog.stalls,
@@ -44,7 +44,7 @@ def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchd
 
 def observe_gc(metrics: MetricRegistry, monitor: GcMonitor) -> None:
     """Shows the longest pause; all of them are in the histogram that the monitor writes."""
-    metrics.read_gauges(
+    metrics.read(
         "koordsched_gc_pause_max_seconds",
         "The longest pause for garbage collection in the last minute or two.",
         monitor.longest,
@@ -53,26 +53,24 @@ def observe_gc(metrics: MetricRegistry, monitor: GcMonitor) -> None:
 
 def observe_events(metrics: MetricRegistry, events: EventCounts) -> None:
     """Metrics of Events: written, failed, dropped."""
-    metrics.read_counters("koordsched_events_sent_total", "Events written.", lambda: events.sent)
-    metrics.read_counters(
+    metrics.read("koordsched_events_sent_total", "Events written.", lambda: events.sent)
+    metrics.read(
         "koordsched_events_coalesced_total", "Events that became part of another one's count.", lambda: events.coalesced
     )
-    metrics.read_counters("koordsched_events_dropped_total", "Events lost.", lambda: events.dropped, ("reason",))
-    metrics.read_gauges("koordsched_events_pending", "Events that wait to be written.", lambda: events.pending)
+    metrics.read("koordsched_events_dropped_total", "Events lost.", lambda: events.dropped, ("reason",))
+    metrics.read("koordsched_events_pending", "Events that wait to be written.", lambda: events.pending)
 
 
 def observe_lanes(metrics: MetricRegistry, depths: Callable[[], Mapping[str, int]]) -> None:
     """Shows the writes that wait, by lane."""
-    metrics.read_gauges("koordsched_write_lane_depth", "API writes that wait or are under way.", depths, ("lane",))
+    metrics.read("koordsched_write_lane_depth", "API writes that wait or are under way.", depths, ("lane",))
 
 
 def observe_reflectors(
     metrics: MetricRegistry, restarts: Callable[[], Mapping[str, int]], watch_errors: Callable[[], Mapping[str, int]]
 ) -> None:
     """Shows how the watches fare, by resource."""
-    metrics.read_counters(
+    metrics.read(
         "koordsched_reflector_restarts_total", "Times that a resource was listed anew.", restarts, ("resource",)
     )
-    metrics.read_counters(
-        "koordsched_watch_errors_total", "Watches that ended with an error.", watch_errors, ("resource",)
-    )
+    metrics.read("koordsched_watch_errors_total", "Watches that ended with an error.", watch_errors, ("resource",))

@@ -1,8 +1,8 @@
 """Log set-up: klog's text or JSON lines, verbosity as in Kubernetes, one line per record whatever it contains.
 
-Modules log through the standard library; `StructuredLogger` adds key=value pairs. Verbosity (-v) maps to levels below
-INFO: V(1) to V(3) are 19 to 17, V(4) is DEBUG, V(5) to V(10) are 9 to 4. Records are handed to a thread that writes
-them, so a blocked standard error does not block the loop; what does not fit into its queue is counted and dropped.
+Modules log through the standard library. Verbosity (-v) maps to levels below INFO: V(1) to V(3) are 19 to 17, V(4) is
+DEBUG, V(5) to V(10) are 9 to 4. Records are handed to a thread that writes them, so a blocked standard error does not
+block the loop; what does not fit into its queue is counted and dropped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from logging.handlers import QueueHandler
 from typing import Any, Literal, TextIO
 
@@ -31,7 +30,6 @@ _QUEUE_LENGTH = 10_000
 _KLOG_LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _FIELDS = "fields"
 _TRACE = "trace"
-_STANDARD_ARGUMENTS = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
 
 
 class LogOptionError(ValueError):
@@ -40,10 +38,9 @@ class LogOptionError(ValueError):
 
 @dataclass(frozen=True)
 class LogOptions:
-    """`verbosity` is -v; `vmodule` raises it for the modules that match a pattern; `format` is --logging-format."""
+    """`verbosity` is -v; `format` is --logging-format."""
 
     verbosity: int = 0
-    vmodule: Sequence[tuple[str, int]] = ()
     format: Literal["text", "json"] = "text"
 
 
@@ -60,17 +57,6 @@ def parse_verbosity(text: str) -> int:
     return verbosity
 
 
-def parse_vmodule(text: str) -> list[tuple[str, int]]:
-    """--vmodule: `pattern=N,…`, patterns with * and ? for names of modules. Raises LogOptionError."""
-    rules = []
-    for item in filter(None, text.split(",")):
-        pattern, equals, verbosity = item.partition("=")
-        if not (equals and pattern):
-            raise LogOptionError(f"--vmodule: {printable(item)!r} is not of the form pattern=N")
-        rules.append((pattern, parse_verbosity(verbosity)))
-    return rules
-
-
 def level_of(verbosity: int) -> int:
     """The lowest level that is shown at this -v."""
     if verbosity < 4:
@@ -83,22 +69,6 @@ def verbosity_of(level: int) -> int:
     if level >= logging.INFO:
         return 0
     return logging.INFO - level if level >= level_of(3) else max(logging.DEBUG + 4 - level, 4)
-
-
-class StructuredLogger(logging.LoggerAdapter[logging.Logger]):
-    """`log.info("Pod was deleted", pod="ns/name")`: keyword arguments become fields of the record."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(logging.getLogger(name), {})
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Moves keyword arguments that logging does not know into the record."""
-        fields = {key: value for key, value in kwargs.items() if key not in _STANDARD_ARGUMENTS}
-        if not fields:
-            return msg, kwargs
-        standard = {key: value for key, value in kwargs.items() if key in _STANDARD_ARGUMENTS}
-        standard["extra"] = {**(standard.get("extra") or {}), _FIELDS: fields}
-        return msg, standard
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
@@ -207,21 +177,6 @@ class RepeatFilter(logging.Filter):
         return count < self._burst
 
 
-class _VModuleFilter(logging.Filter):
-    """The verbosity of a record's module decides, if a rule matches it."""
-
-    def __init__(self, control: LogControl, rules: Sequence[tuple[str, int]]) -> None:
-        super().__init__()
-        self._control = control
-        self._levels = [(pattern, level_of(verbosity)) for pattern, verbosity in rules]
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        for pattern, level in self._levels:
-            if fnmatchcase(record.module, pattern):
-                return record.levelno >= level
-        return record.levelno >= level_of(self._control.verbosity)
-
-
 class _DroppingQueueHandler(QueueHandler):
     """Never waits for room in the queue."""
 
@@ -250,7 +205,6 @@ class LogControl:
         self, options: LogOptions, stream: TextIO, monotonic: Callable[[], float], root: logging.Logger
     ) -> None:
         self.verbosity = options.verbosity
-        self._vmodule = options.vmodule
         self._root = root
         self._before = (root.level, list(root.handlers))
         writer = logging.StreamHandler(stream)
@@ -260,8 +214,6 @@ class LogControl:
         self._writer = writer
         self._thread = threading.Thread(target=self._write, name="log-writer", daemon=True)
         self._handler = _DroppingQueueHandler(records)
-        if options.vmodule:
-            self._handler.addFilter(_VModuleFilter(self, options.vmodule))
         self._handler.addFilter(RepeatFilter(monotonic))
         root.handlers[:] = [self._handler]
         self.set_verbosity(options.verbosity)
@@ -275,7 +227,7 @@ class LogControl:
     def set_verbosity(self, verbosity: int) -> None:
         """Changes -v."""
         self.verbosity = verbosity
-        self._root.setLevel(min(level_of(v) for v in (verbosity, *(v for _, v in self._vmodule))))
+        self._root.setLevel(level_of(verbosity))
 
     def close(self, seconds: float = 2.0) -> None:
         """Takes the set-up back, and waits at most this long until what is queued is written."""

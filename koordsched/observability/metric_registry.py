@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
@@ -35,7 +34,7 @@ class MetricRegistry:
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
-    def read_gauges(
+    def read(
         self,
         name: str,
         documentation: str,
@@ -43,25 +42,15 @@ class MetricRegistry:
         labels: tuple[str, ...] = (),
         stability: Stability = "ALPHA",
     ) -> None:
-        """Shows a gauge whose values (by label values, or one number) are read at every scrape."""
-        self._add_reader("gauge", name, documentation, read, labels, stability)
+        """Shows a gauge, or a counter if the name ends in `_total`, that is read at every scrape: by label values, or
+        one number."""
+        self._add(ReadFamily(name, documentation, read, labels, stability))
 
     def read_groups(
         self, name: str, documentation: str, read: Callable[[], Iterable[Group]], labels: tuple[str, ...]
     ) -> None:
         """Shows gauges that are read at every scrape, in groups between which others get their turn."""
         self._add(GroupedGauges(name, documentation, labels, read))
-
-    def read_counters(
-        self,
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: tuple[str, ...] = (),
-        stability: Stability = "ALPHA",
-    ) -> None:
-        """Shows a counter (its name ends in `_total`) whose values are read at every scrape."""
-        self._add_reader("counter", name, documentation, read, labels, stability)
 
     def counters(
         self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
@@ -116,14 +105,3 @@ class MetricRegistry:
         if family.name in self._families:
             raise ValueError(f"there is a metric {family.name} already")
         self._families[family.name] = family
-
-    def _add_reader(
-        self,
-        kind: Literal["counter", "gauge"],
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: tuple[str, ...],
-        stability: Stability,
-    ) -> None:
-        self._add(ReadFamily(name, documentation, kind, labels, read, stability))

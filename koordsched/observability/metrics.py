@@ -127,7 +127,7 @@ class Metrics(MetricRegistry):
             "scheduler_goroutines", "Concurrent pieces of work under way, by what they do.", ("operation",), "BETA"
         )
         self._evaluations: dict[tuple[str, Plan], Counter] = {}
-        self.read_counters(
+        self.read(
             "scheduler_plugin_evaluation_total",
             "Attempts in which a plugin was evaluated at an extension point.",
             self._plugin_evaluations,
@@ -314,27 +314,27 @@ class Metrics(MetricRegistry):
 
     def observe_queue(self, queue: QueueStatistics) -> None:
         """Shows what the scheduling queue knows."""
-        self.read_gauges(
+        self.read(
             "scheduler_pending_pods",
             "Pods that wait, by queue; those in 'gated' were never tried.",
             queue.pending,
             ("queue",),
             "STABLE",
         )
-        self.read_gauges(
+        self.read(
             "scheduler_inflight_events",
             "Events kept for the pods that are being scheduled.",
             queue.in_flight_events,
             ("event",),
         )
-        self.read_gauges(
+        self.read(
             "scheduler_unschedulable_pods",
             "Pods that a plugin rejected; one rejected by several counts for each.",
             lambda: queue.counters.unschedulable,
             ("plugin", "profile"),
             "BETA",
         )
-        self.read_counters(
+        self.read(
             "scheduler_queue_incoming_pods_total",
             "Pods that entered a queue, by the event that brought them there.",
             lambda: queue.counters.incoming,
@@ -344,7 +344,7 @@ class Metrics(MetricRegistry):
 
     def observe_cluster(self, cluster: ClusterState) -> None:
         """Shows the size of the cluster state."""
-        self.read_gauges(
+        self.read(
             "scheduler_cache_size",
             "Nodes, pods on nodes, and pods among these whose binding is not confirmed.",
             lambda: {

@@ -1,4 +1,4 @@
-"""The HTTP endpoints (core spec 2.4): health, metrics, debugging pages, and whatever else is mounted.
+"""The HTTP endpoints (core spec 2.4): health, metrics, debugging pages.
 
 Handlers run on the scheduler's own loop, between its cycles, because they read its state; so each of them is short or
 gives the loop its turn.
@@ -44,13 +44,9 @@ class EndpointServer:
     """Serves endpoints on one or more listeners, from `start` to `stop`."""
 
     def __init__(self, endpoints: Sequence[Endpoint], listeners: Sequence[Listener]) -> None:
-        self._endpoints = list(endpoints)
+        self._endpoints = endpoints
         self._listeners = listeners
         self._runners: list[web.AppRunner] = []
-
-    def mount(self, endpoint: Endpoint) -> None:
-        """Adds an endpoint; before `start`."""
-        self._endpoints.append(endpoint)
 
     async def start(self) -> None:
         """Opens the listeners. Raises ServingError if one cannot be opened; then none stays open."""

@@ -44,7 +44,7 @@ class OvercommitmentReports:
             "Times that the pods on a node were found to request more of a resource than it has.",
             ("resource",),
         )
-        metrics.read_gauges(
+        metrics.read(
             "koordsched_overcommitted_nodes",
             "Nodes whose pods request more of a resource than there is, now.",
             lambda: nodes_by_resource(self._found),

@@ -22,7 +22,7 @@ from koordsched.client.wireformat import Unreadable
 from koordsched.cluster.pod import _deadline
 from koordsched.extender.wire import BadReply, read_binding, read_filter, read_priorities, read_victims
 from koordsched.fakecluster.release import parse_release
-from koordsched.observability.logging import LogOptionError, parse_verbosity, parse_vmodule
+from koordsched.observability.logging import LogOptionError, parse_verbosity
 from koordsched.observability.metric_options import MetricOptionError, parse_metric_options
 from koordsched.plugins.elasticquota.controller.profiles import keys_of, ratio_of
 from koordsched.plugins.elasticquota.definitions import read as read_quota
@@ -206,7 +206,6 @@ def test_any_quota(annotations, most, least, trees):
 
 TEXTS = {
     "-v": (parse_verbosity, (LogOptionError,)),
-    "--vmodule": (parse_vmodule, (LogOptionError,)),
     "--allow-metric-labels": (lambda text: parse_metric_options(allow_metric_labels=[text]), (MetricOptionError,)),
     "--show-hidden-metrics-for-version": (
         lambda text: parse_metric_options(show_hidden_metrics_for_version=text),

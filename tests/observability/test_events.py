@@ -132,10 +132,6 @@ def test_scheduled() -> None:
             ("Warning", "FailedScheduling", "Scheduling", "0/3 nodes are available: 3 Insufficient cpu. 100% of them"),
         ),
         (
-            lambda r: r.skipped_deleting(pod()),
-            ("Warning", "FailedScheduling", "Scheduling", "skip schedule deleting pod: shop/web"),
-        ),
-        (
             lambda r: r.preempted(pod(), pod("boss"), "node-1"),
             ("Normal", "Preempted", "Preempting", "Preempted by pod uid-boss on node node-1"),
         ),
@@ -146,15 +142,6 @@ def test_scheduled() -> None:
                 "Preempted",
                 "Preempting",
                 "Preempted by pod uid-boss on node node-1 (in kube-scheduler memory).",
-            ),
-        ),
-        (
-            lambda r: r.binding_conditions_pending(pod(), "node-1"),
-            (
-                "Normal",
-                "BindingConditionsPending",
-                "Scheduling",
-                "waiting for binding conditions for device on node node-1",
             ),
         ),
         (

@@ -14,7 +14,6 @@ from koordsched.observability.health import (
     HealthEndpoint,
     HealthResults,
     handler_sync_check,
-    leader_election_check,
     shutdown_check,
 )
 
@@ -58,21 +57,6 @@ def test_endpoint(checks: list[HealthCheck], verbose: bool, exclude: Collection[
 def test_single_checks(name: str, expected: tuple[bool, str] | None) -> None:
     answer = HealthEndpoint("readyz", [GOOD, BAD], HealthResults()).answer_one(name)
     assert (None if answer is None else (answer.healthy, answer.text)) == expected
-
-
-@pytest.mark.parametrize(
-    ("holds", "since", "reason"),
-    [
-        (False, 1000.0, None),
-        (True, 35.0, None),
-        (True, 35.1, "failed election to renew leadership on lease kube-scheduler"),
-    ],
-)
-def test_leader_election(holds: bool, since: float, reason: str | None) -> None:
-    check = leader_election_check(
-        holds_lease=lambda: holds, since_renewal=lambda: since, lease_duration=15.0, lease="kube-scheduler"
-    )
-    assert (check.name, check.check()) == ("leaderElection", reason)
 
 
 def test_shutdown_and_sync() -> None:

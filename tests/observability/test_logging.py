@@ -19,10 +19,8 @@ from koordsched.observability.logging import (
     LogOptionError,
     LogOptions,
     RepeatFilter,
-    StructuredLogger,
     level_of,
     parse_verbosity,
-    parse_vmodule,
     set_up_logging,
     verbosity_of,
 )
@@ -102,8 +100,6 @@ def test_levels(verbosity: int, level: int) -> None:
     [
         (lambda: parse_verbosity("x\n"), r"verbosity must be a number, not 'x\\\\n'"),
         (lambda: parse_verbosity("-1"), "verbosity must not be negative: -1"),
-        (lambda: parse_vmodule("queue"), "--vmodule: 'queue' is not of the form pattern=N"),
-        (lambda: parse_vmodule("queue=y"), "verbosity must be a number"),
     ],
 )
 def test_bad_options(parse: Callable[[], object], message: str) -> None:
@@ -137,17 +133,6 @@ def test_verbosity_can_be_changed_while_running() -> None:
     logs.logger.debug("four")
     logs.logger.log(level_of(5), "five")
     assert logs.messages() == ["two", "four"]
-
-
-def test_vmodule() -> None:
-    logs = Logs(verbosity=0, vmodule=parse_vmodule("test_log*=4,other=9"))
-    logs.logger.debug("here")
-    logs.logger.log(level_of(5), "too much")
-    assert logs.messages() == ["here"]
-    elsewhere = Logs(verbosity=0, vmodule=parse_vmodule("other=9"))
-    elsewhere.logger.debug("not here")
-    elsewhere.logger.info("but this")
-    assert elsewhere.messages() == ["but this"]
 
 
 def test_what_was_there_before_comes_back() -> None:
@@ -193,7 +178,7 @@ def test_the_filter_remembers_a_bounded_number_of_places() -> None:
 def test_fields() -> None:
     stream = io.StringIO()
     control = set_up_logging(LogOptions(), monotonic=lambda: 0.0, stream=stream)
-    StructuredLogger("koordsched.y").info("Bound %s", "it", pod="ns/p", extra={"trace": "below"})
+    logging.getLogger("koordsched.y").info("Bound %s", "it", extra={"fields": {"pod": "ns/p"}, "trace": "below"})
     control.close()
     assert re.fullmatch(r'I[^\]]*test_logging.py:\d+\] "Bound it" pod="ns/p"\n\tbelow\n', stream.getvalue())
 

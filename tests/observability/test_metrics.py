@@ -295,7 +295,7 @@ def test_wrong_use_is_refused() -> None:
     with pytest.raises(ValueError, match="takes the labels"):
         metrics.schedule_attempts.labels("scheduled")
     with pytest.raises(ValueError, match="already"):
-        metrics.read_gauges("scheduler_goroutines", "again", lambda: 1)
+        metrics.read("scheduler_goroutines", "again", lambda: 1)
 
 
 def test_label_values_are_escaped() -> None:

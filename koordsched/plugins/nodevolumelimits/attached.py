@@ -156,17 +156,9 @@ class AttachedVolumes:
         return 0
 
     def _use(self, volume: VolumeId, row: int, by: int) -> None:
-        rows = self._used.setdefault(volume, {})
-        before = rows.get(row, 0)
-        after = before + by
-        if after:
-            rows[row] = after
-        else:
-            del rows[row]
-            if not rows:
-                del self._used[volume]
-        if (before == 0) != (after == 0) and volume not in self._attached.get(self._table.names[row], ()):
-            self._columns(volume[0]).count.data[row] += 1 if after else -1
+        changed = _count(self._used, volume, row, by)
+        if changed and volume not in self._attached.get(self._table.names[row], ()):
+            self._columns(volume[0]).count.data[row] += 1 if by > 0 else -1
 
     def _columns(self, name: str) -> Driver:
         found = self._drivers.get(name)
@@ -284,18 +276,10 @@ class AttachedVolumes:
         self._attach(*after, 1)
 
     def _attach(self, node: str, volume: VolumeId, by: int) -> None:
-        volumes = self._attached.setdefault(node, {})
-        before = volumes.get(volume, 0)
-        after = before + by
-        if after:
-            volumes[volume] = after
-        else:
-            del volumes[volume]
-            if not volumes:
-                del self._attached[node]
+        changed = _count(self._attached, node, volume, by)
         row = self._table.row_of.get(node)
-        if row is not None and (before == 0) != (after == 0) and row not in self._used.get(volume, ()):
-            self._columns(volume[0]).count.data[row] += 1 if after else -1
+        if changed and row is not None and row not in self._used.get(volume, ()):
+            self._columns(volume[0]).count.data[row] += 1 if by > 0 else -1
 
 
 def limits_of(csi_node: CSINode | None) -> dict[str, int]:
@@ -313,3 +297,16 @@ def _discard(index: dict[K, dict[M, None]], key: K, member: M) -> None:
     del members[member]
     if not members:
         del index[key]
+
+
+def _count(index: dict[K, dict[M, int]], key: K, member: M, by: int) -> bool:
+    """Adds to a count. Whether it came from zero or fell to it; zeros are left out."""
+    members = index.setdefault(key, {})
+    before = members.get(member, 0)
+    if before + by:
+        members[member] = before + by
+        return not before
+    del members[member]
+    if not members:
+        del index[key]
+    return True
