@@ -7,11 +7,11 @@ be a partition of neighbours.
 import json
 
 import numpy as np
-from koordsched.cluster.accounting import ColumnAccountant
-from koordsched.framework.keyed import KeyedFilter
 
+from koordsched.cluster.accounting import ColumnAccountant
 from koordsched.cluster.events import ASSIGNED_POD, NODE, ActionType, ClusterEvent
 from koordsched.framework.interface import PreBind, Reserve, ShapePreFilter
+from koordsched.framework.keyed import KeyedFilter
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from koordsched.queue.hints import HintRegistration
 

@@ -248,7 +248,7 @@ class Merges(Reserve):
 
     def reserve(self, cycle, pod, row):
         (provider,) = self.handle.topology_hint_providers
-        ((resource, hints),) = provider.hints(cycle, pod, row).items()
+        (hints,) = provider.hints(cycle, pod, row).values()
         return provider.allocate(cycle, pod, row, next(hint for hint in hints if hint.preferred))
 
     def unreserve(self, cycle, pod, row):

@@ -3,14 +3,21 @@
 import asyncio
 import json
 
+from koordsched.client.errors import Ambiguous
 from koordsched.framework.interface import PreBind, Reserve
 from koordsched.framework.status import SUCCESS
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
-CONFLICT = json.dumps({"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object has been modified"})
 POD = "/api/v1/namespaces/default/pods/p"
+
+
+def refusal(code, reason, message):
+    return code, {}, json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message}).encode()
+
+
+CONFLICT = refusal(409, "Conflict", "the object has been modified")
 
 
 class First(PreBind, Reserve):
@@ -151,7 +158,7 @@ def test_a_pod_of_the_same_name_is_left_alone():
 
 def test_conflicts_are_tried_again():
     async def conflicts(number):
-        return (409, {}, CONFLICT.encode()) if number <= 2 else None
+        return CONFLICT if number <= 2 else None
 
     async def main():
         embedded, calls = Embedded(), Calls(conflicts)
@@ -170,7 +177,7 @@ def test_conflicts_are_tried_again():
 
 def test_four_conflicts_are_a_failure():
     async def conflicts(number):
-        return (409, {}, CONFLICT.encode()) if number <= 4 else None
+        return CONFLICT if number <= 4 else None
 
     async def main():
         embedded, calls = Embedded(), Calls(conflicts)
@@ -231,5 +238,68 @@ def test_preemption_ends_a_patch_that_takes_its_time():
             notes = [event["note"] for event in embedded.events() if event["reason"] == "FailedScheduling"]
             text = 'running PreBindExtension plugin "DefaultPreBind": preempted by a pod of higher priority'
             assert text in notes
+
+    run(main())
+
+
+def test_too_many_requests_and_lost_connections_are_tried_again():
+    async def troubled(number):
+        if number == 1:
+            return refusal(429, "TooManyRequests", "slow down")
+        if number == 2:
+            raise Ambiguous("connection lost after sending")
+
+    async def main():
+        embedded, calls = Embedded(), Calls(troubled)
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=calls, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(5)
+            assert len(calls.patches) >= 3
+            assert all(patch == calls.patches[0][1] for _, patch in calls.patches)
+            assert embedded.get("Pod", "p")["metadata"]["annotations"] == {"first": "1"}
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert running.attempts == {"default/p": 1}
+
+    run(main())
+
+
+def test_a_patch_whose_answer_is_lost_was_carried_out_and_is_sent_again():
+    async def main():
+        embedded = Embedded()
+        lost = []
+
+        async def fault(call, proceed):
+            answer = await proceed()
+            if call.method == "PATCH" and call.path == POD and not lost:
+                lost.append(call)
+                raise Ambiguous("connection lost after sending")
+            return answer
+
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=fault, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(5)
+            assert len(lost) == 1
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert first_of(running).unreserved == []
+            assert running.attempts == {"default/p": 1}
+
+    run(main())
+
+
+def test_a_refusal_is_final():
+    async def refused(number):
+        return refusal(403, "Forbidden", "a webhook says no") if number == 1 else None
+
+    async def main():
+        embedded, calls = Embedded(), Calls(refused)
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=calls, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(0.5)
+            assert len(calls.patches) == 1
+            assert failure_of(embedded) == 'running PreBindExtension plugin "DefaultPreBind": a webhook says no'
+            assert first_of(running).unreserved == ["uid-default-p"]
 
     run(main())
