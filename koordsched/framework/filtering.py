@@ -30,6 +30,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.nominatedrows import NominatedRows
 from koordsched.framework.nominations import Nominations
+from koordsched.framework.overlay import Overlay
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, HeldReason, ReasonTable, Status
 
@@ -178,21 +179,25 @@ class Filtering:
         if not cycle.overlay:
             return self._filter(cycle, plan, pre, try_nominated)
         cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
-        with cycle.overlay.applied(self._cluster, cycle):
-            filters = self._no_longer_skipping(cycle, plan)
-        pre.skipped.difference_update(plugin.name for plugin in filters)
-        cycle.overlay.take_back(cycle, filters)
+        overlay, cycle.overlay = cycle.overlay, Overlay()  # what the calls add once more is dropped
+        with overlay.applied(self._cluster, cycle):
+            filters = self._pre_filter_again(cycle, plan, pre.skipped)
+        overlay.take_back(cycle, filters)
+        cycle.overlay = overlay
         with self.overlaid(cycle):
             return self._filter(cycle, plan, pre, try_nominated, cached)
 
     @staticmethod
-    def _no_longer_skipping(cycle: CycleState, plan: ShapePlan) -> list[PodFilter]:
-        """The filters whose PreFilter said SKIP of the plain table, and does not inside the overlay."""
+    def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
+        """Inside the overlay: which PreFilter plugins say SKIP there. Returns the filters whose state was made anew."""
         filters: list[PodFilter] = []
         for name, step in plan.pre_filters:
-            if name in cycle.skipped and isinstance(step, PreFilter) and isinstance(step, PodFilter):
+            if isinstance(step, PreFilter) and isinstance(step, PodFilter) and not step.skips(cycle.pod):
                 answer = step.pre_filter(cycle, cycle.pod)
-                if isinstance(answer, Status) and answer.ok:
+                if isinstance(answer, Status) and answer.code is Code.SKIP:
+                    skipped.add(name)
+                else:
+                    skipped.discard(name)
                     filters.append(step)
         return filters
 

@@ -2,7 +2,8 @@
 
 It is one hypothesis in which all these rows differ, unlike dry runs, where each row is one of its own. A PreFilter
 plugin says which pods count as away from a row, and which as there. The runtime applies this through the accountants
-while it filters and scores the pod, so that every plugin sees it. Only these rows leave the cached verdicts, and what
+while it filters and scores the pod, so that every plugin sees it: PreFilter of those that are filters, too, is called
+once more, for they may skip the pod here and not there. Only these rows leave the cached verdicts, and what
 is found about them is never kept.
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.framework.interface import PreFilter
+from koordsched.framework.interface import PodFilter, PreFilter
 from koordsched.framework.status import SUCCESS
 from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
 from koordsched.scheduling.offline import OfflineScheduler
@@ -20,7 +20,7 @@ from tests.reference.randomstate import RandomState
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
 
-class Lens(PreFilter):
+class Lens(PreFilter, PodFilter):
     """Overlays what a test says: for pods named `p`, takes some pods away and puts others on nodes."""
 
     name = "Lens"
@@ -38,6 +38,9 @@ class Lens(PreFilter):
                 other = self.cluster.pods.build(convert(thing, core.Pod))
                 cycle.overlaid().with_pod(self.cluster.table.row_of[other.node], other)
         return SUCCESS
+
+    def filter(self, cycle, pod, table, rows):
+        return None
 
 
 def offline_with(objects, away=(), there=()):

@@ -138,6 +138,7 @@ def test_a_pod_without_a_node_has_no_facts_yet():
     assert fact.of(waiting) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocation", [False, True])
 def test_memory_of_bound_pods(allocation):
     def taken(declared):

@@ -3,14 +3,21 @@
 import asyncio
 import json
 
+from koordsched.client.errors import Ambiguous
 from koordsched.framework.interface import PreBind, Reserve
 from koordsched.framework.status import SUCCESS
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
-CONFLICT = json.dumps({"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object has been modified"})
 POD = "/api/v1/namespaces/default/pods/p"
+
+
+def refusal(code, reason, message):
+    return code, {}, json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message}).encode()
+
+
+CONFLICT = refusal(409, "Conflict", "the object has been modified")
 
 
 class First(PreBind, Reserve):
@@ -115,7 +122,7 @@ def test_a_pod_that_shows_all_of_it_is_not_patched():
         embedded, calls = Embedded(), Calls()
         embedded.insert(node("alder"))
         async with scheduler_on(embedded, fault=calls, plugins=[First]):
-            thing = pod("p", container(cpu="1"))
+            thing = pod("p")
             thing["metadata"]["annotations"] = {"first": "1"}
             embedded.insert(thing)
             await asyncio.sleep(1)
@@ -151,7 +158,7 @@ def test_a_pod_of_the_same_name_is_left_alone():
 
 def test_conflicts_are_tried_again():
     async def conflicts(number):
-        return (409, {}, CONFLICT.encode()) if number <= 2 else None
+        return CONFLICT if number <= 2 else None
 
     async def main():
         embedded, calls = Embedded(), Calls(conflicts)
@@ -170,7 +177,7 @@ def test_conflicts_are_tried_again():
 
 def test_four_conflicts_are_a_failure():
     async def conflicts(number):
-        return (409, {}, CONFLICT.encode()) if number <= 4 else None
+        return CONFLICT if number <= 4 else None
 
     async def main():
         embedded, calls = Embedded(), Calls(conflicts)
@@ -180,8 +187,7 @@ def test_four_conflicts_are_a_failure():
             await asyncio.sleep(0.9)
             assert len(calls.patches) == 4
             assert first_of(running).unreserved == ["uid-default-p"]
-            text = 'running PreBindExtension plugin "DefaultPreBind": the object has been modified'
-            assert failure_of(embedded) == text
+            assert failure_of(embedded).endswith('plugin "DefaultPreBind": the object has been modified')
             await asyncio.sleep(5)
             assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
 
@@ -229,7 +235,65 @@ def test_preemption_ends_a_patch_that_takes_its_time():
             assert "nodeName" not in embedded.get("Pod", "p")["spec"]
             assert first_of(running).unreserved == ["uid-default-p"]
             notes = [event["note"] for event in embedded.events() if event["reason"] == "FailedScheduling"]
-            text = 'running PreBindExtension plugin "DefaultPreBind": preempted by a pod of higher priority'
-            assert text in notes
+            assert 'running PreBindExtension plugin "DefaultPreBind": preempted by a pod of higher priority' in notes
+
+    run(main())
+
+
+def test_too_many_requests_and_lost_connections_are_tried_again():
+    async def troubled(number):
+        if number == 1:
+            return refusal(429, "TooManyRequests", "slow down")
+        if number == 2:
+            raise Ambiguous("connection lost after sending")
+
+    async def main():
+        embedded, calls = Embedded(), Calls(troubled)
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=calls, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(5)
+            assert len({json.dumps(patch) for _, patch in calls.patches}) == 1 < len(calls.patches) - 1
+            assert embedded.get("Pod", "p")["metadata"]["annotations"] == {"first": "1"}
+            assert running.attempts == {"default/p": 1}
+
+    run(main())
+
+
+def test_a_patch_whose_answer_is_lost_was_carried_out_and_is_sent_again():
+    async def main():
+        embedded = Embedded()
+        lost = []
+
+        async def fault(call, proceed):
+            answer = await proceed()
+            if (call.method, call.path) != ("PATCH", POD) or lost:
+                return answer
+            lost.append(call)
+            raise Ambiguous("connection lost after sending")
+
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=fault, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(5)
+            assert len(lost) == 1
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert (first_of(running).unreserved, running.attempts) == ([], {"default/p": 1})
+
+    run(main())
+
+
+def test_a_refusal_is_final():
+    async def refused(number):
+        return refusal(403, "Forbidden", "a webhook says no") if number == 1 else None
+
+    async def main():
+        embedded, calls = Embedded(), Calls(refused)
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=calls, plugins=[First]) as running:
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(0.5)
+            assert failure_of(embedded) == 'running PreBindExtension plugin "DefaultPreBind": a webhook says no'
+            assert (len(calls.patches), first_of(running).unreserved) == (1, ["uid-default-p"])
 
     run(main())
