@@ -6,6 +6,7 @@ import re
 from itertools import permutations
 from pathlib import Path
 from random import Random
+from textwrap import dedent, indent
 
 import pytest
 
@@ -32,7 +33,14 @@ from koordsched.plugins.shared.matching.rows import refused
 from koordsched.queue.hints import HintRegistration, Scope
 """
 
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+
+def _in_its_class(block):
+    """Blocks that show methods alone are those of the class before."""
+    block = dedent(block)
+    return indent(block, "    ") if block.startswith(("def ", "async def ")) else block
+
+
+BLOCKS = [_in_its_class(block) for block in re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)]
 PLUGIN: dict = {}
 exec(IMPORTS + "\n".join(BLOCKS), PLUGIN)  # the file is ours
 CONFIGURATION = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
