@@ -333,7 +333,8 @@ class ClusterState:
 
     def begin(self) -> None:
         """From now on announcements are held back. Raises RuntimeError inside a transaction."""
-        self._outside_transactions()
+        if self._held_back is not None:
+            self._outside_transactions()
         self._held_back = []
 
     def announced(self) -> int:
@@ -348,8 +349,8 @@ class ClusterState:
 
     def end(self) -> None:
         """The transaction is over: what was held back is announced."""
-        held_back, self._held_back = self._held_back or [], None
-        for event, old, new, _ in held_back:
+        held_back, self._held_back = self._held_back, None
+        for event, old, new, _ in held_back or ():
             self.announce(event, old, new)
 
     def evict(self, pod: Pod) -> tuple[str, ...]:

@@ -76,20 +76,18 @@ class Transaction:
         nominated = nominator.node_of(pod.uid)
         cluster.assume(pod, row)
         step = Placed(cycle, profile, row, nominated, nominator.withdraw(pod.uid) if nominated else None)
-        if profile.reserve_plugins:
-            announced = cluster.announced()
-            try:
-                status = profile.run_reserve(cycle, pod, row)
-            except BaseException:
-                self._take_back(step)
-                cluster.withdraw(announced)
-                raise
-            if not status.ok:
-                self._take_back(step)
-                cluster.withdraw(announced)
-                return status
+        before = self.checkpoint() if profile.reserve_plugins else None
         self._steps.append(step)
-        return SUCCESS
+        if before is None:
+            return SUCCESS
+        try:
+            status = profile.run_reserve(cycle, pod, row)
+        except BaseException:
+            self.rollback(before)
+            raise
+        if not status.ok:
+            self.rollback(before)
+        return status
 
     def evict(self, pod: Pod) -> None:
         """The pod is away from its row. Raises ValueError if it is on none."""
@@ -116,9 +114,11 @@ class Transaction:
 
         Raises ValueError if an eviction is in force.
         """
-        placed = [step for step in self._steps if isinstance(step, Placed)]
-        if len(placed) != len(self._steps):
-            raise ValueError("an evicted pod leaves by the API server's word: roll back, then evict it there")
+        placed: list[Placed] = []
+        for step in self._steps:
+            if not isinstance(step, Placed):
+                raise ValueError("an evicted pod leaves by the API server's word: roll back, then evict it there")
+            placed.append(step)
         self._open = False
         self._cluster.end()
         return placed

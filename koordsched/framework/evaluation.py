@@ -262,7 +262,7 @@ class Evaluation:
                 continue
             raw = self._raw[k]
             old = raw if isinstance(raw, int) else raw.item(row)
-            scores = self._score(scorer, one)
+            scores = scorer.score_rows(plan.shape, table, one) if self._timed is None else self._score(scorer, one)
             new = scores if isinstance(scores, int) else scores.item(0)
             if new != old:
                 self._store_raw(k, one, new)
