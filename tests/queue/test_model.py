@@ -315,7 +315,8 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class TestQueueAgainstModel(QueueMachine.TestCase):
-    settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+    # The same histories in every run; the slow one below searches.
+    settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
 
 
 @pytest.mark.slow
