@@ -23,7 +23,7 @@ class Replica:
         self.cut_off = ""
         self.latency = 0.0
         self.history = []
-        self.bestrows = []
+        self.leaders = []
         self.elector = Elector(
             ElectionConfig(identity=name),
             InMemoryTransport(world.api.handler, fault=self._fault),
@@ -31,7 +31,7 @@ class Replica:
             random.Random(name),
             on_started=lambda: self._note("started"),
             on_stopped=lambda: self._note("stopped"),
-            on_new_leader=self.bestrows.append,
+            on_new_leader=self.leaders.append,
             may_release=self._may_release,
         )
         self.writes_under_way = False
@@ -133,7 +133,7 @@ def test_the_first_replica_creates_the_lease_and_renews_it():
             renewed = world.spec()
             assert renewed["acquireTime"] == spec["acquireTime"]
             assert renewed["renewTime"].startswith("2030-01-01T00:00:20.0")
-            assert a.bestrows == ["a"]
+            assert a.leaders == ["a"]
             assert a.elector.deadline() == pytest.approx(a.clock.boottime() - 1 + 10, abs=0.1)
             world.api.requests.clear()
             await asyncio.sleep(20)
@@ -160,7 +160,7 @@ def test_a_released_lease_is_taken_at_once():
             leader = world.leader()
             assert leader in (b, c)
             await asyncio.sleep(5)
-            assert b.bestrows == c.bestrows == ["a", leader.name]
+            assert b.leaders == c.leaders == ["a", leader.name]
 
     run(main())
 
@@ -327,7 +327,7 @@ def test_a_leader_whose_lease_was_taken_stops_at_once():
             world.api.put(LEASES, {"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": spec})
             await asyncio.sleep(0.1)
             assert a.history == ["started", "stopped"]
-            assert a.bestrows == ["a", "somebody"]
+            assert a.leaders == ["a", "somebody"]
             assert world.spec()["holderIdentity"] == "somebody"
 
     run(main())

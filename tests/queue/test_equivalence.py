@@ -1,4 +1,4 @@
-"""Equivalent pods: one is tried for all, and whoever could be scheduled gets its turn."""
+"""Equivalent pods: one is tried for all, and a pod that could be scheduled gets its turn."""
 
 from dataclasses import replace
 

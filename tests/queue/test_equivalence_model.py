@@ -1,4 +1,4 @@
-"""Equivalent pods in a small world: a refusal that is taken over is true, and nobody rests for whom there is room."""
+"""Equivalent pods in a small world: a refusal that is taken over is true, and no pod rests that there is room for."""
 
 from __future__ import annotations
 
