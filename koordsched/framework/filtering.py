@@ -244,6 +244,8 @@ class Filtering:
             if self._run(filters, cycle, codes, None):
                 feasible = int(np.count_nonzero(codes == PASS))
                 verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
+        if not len(self._nominated_rows):
+            return verdicts  # the usual case
         to_others, as_nominated = self._as_nominated(cycle, plan, pre.skipped)
         broken = (as_nominated != PASS) & (as_nominated != verdicts.codes[to_others])
         if broken.any():

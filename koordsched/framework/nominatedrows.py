@@ -67,6 +67,10 @@ class NominatedRows:
         self._rows: OrderedDict[int, _Rows] = OrderedDict()
         self._verdicts = ShapeCache(lambda shape: _Verdicts(cluster.table.size), _BUDGET)
 
+    def __len__(self) -> int:
+        """How many pods are nominated, to whatever node."""
+        return len(self._nominations)
+
     def nominated_on(self, row: int, pod: Pod) -> list[Pod]:
         """The pods of at least this pod's priority nominated to a row, itself left out."""
         node = self._cluster.table.names[row]

@@ -14,6 +14,9 @@ class Nominations(Protocol):
     @property
     def version(self) -> int: ...
 
+    def __len__(self) -> int:
+        """How many pods are nominated."""
+
     def changed_since(self, version: int) -> Sequence[str] | None:
         """The nodes whose nominations changed after a version; None if that was too many changes ago."""
 

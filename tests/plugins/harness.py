@@ -32,9 +32,12 @@ class StoppedClock:
 
 
 class NoNominations:
-    """Nobody is nominated."""
+    """No pod is nominated."""
 
     version = 0
+
+    def __len__(self):
+        return 0
 
     def changed_since(self, version):
         return ()

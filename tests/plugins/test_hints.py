@@ -235,6 +235,9 @@ class Promised(NoNominations):
     def __init__(self, **pods):
         self._pods = pods
 
+    def __len__(self):
+        return sum(map(len, self._pods.values()))
+
     def nominated_on(self, node, priority):
         return [other for other in self._pods.get(node, ()) if other.priority >= priority]
 
