@@ -41,7 +41,7 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         evicting=scheduler.evictions.running,
         victims=scheduler.evictions.victims,
         unreadable=scheduler.unreadable.reasons,
-        allocations={uid: cluster.pod_facts.annotations(pod) for uid, pod in cluster.assumed.items() if pod.facts},
+        allocations={uid: cluster.pod_facts.texts(pod) for uid, pod in cluster.assumed.items() if pod.facts},
     )
 
 
