@@ -160,7 +160,7 @@ class ShapePreFilter(Plugin):
 class ShapeFilter(Plugin):
     """Refuses nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     """What of a row the verdict depends on."""
 
     @abstractmethod
@@ -270,7 +270,7 @@ class ExplainsRefusals(Plugin):
 class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     normalization: ClassVar[Normalization] = Normalization.NONE
 
     def skips(self, shape: PodShape) -> bool:
