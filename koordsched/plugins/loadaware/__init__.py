@@ -12,6 +12,8 @@ from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs, validate, with_defaults
 from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
+from koordsched.plugins.loadaware.reports.pages import PAGES
+from koordsched.plugins.loadaware.reports.tables import VIEW
 
 DECLARATION = Declaration(
     name=LoadAwareScheduling.name,
@@ -20,4 +22,6 @@ DECLARATION = Declaration(
         "preFilter filter score reserve",
         ArgsKind(LoadAwareSchedulingArgs, with_defaults, validate, by_constructor=True),
     ),
+    pages=PAGES,
+    views=(VIEW,),
 )

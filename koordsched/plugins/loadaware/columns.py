@@ -42,6 +42,20 @@ class Reading(NamedTuple):
     limits: list[int]
     total: list[int]
 
+    def refuses(self, amounts: Vector | None) -> bool:
+        """Whether a pod that is expected to use this is refused; None: that uses nothing."""
+        return self.gate == EXPIRED or (self.gate == CHECKED and self.first_exceeded(amounts) >= 0)
+
+    def first_exceeded(self, amounts: Vector | None) -> int:
+        """The first resource of which the pod would make the node use too much; -1 if there is none."""
+        for at, (used, limit, total) in enumerate(zip(self.used, self.limits, self.total, strict=True)):
+            if limit > 0 and total > 0:
+                expected = used + amounts[at] if amounts is not None else used
+                # Rounded to the nearest percent, halves up, it is above the limit from half a percent above it on.
+                if float(expected) / float(total) * 100 >= limit + 0.5:
+                    return at
+        return -1
+
     def eases(self, before: Reading) -> bool:
         """Whether some pod may pass that did not before."""
         if before.gate == PASSES or self.gate == EXPIRED:

@@ -147,6 +147,13 @@ class Loads:
         expiry = self.expires_at(load)
         return load.measurement is not None and (expiry is None or self._clock.wall() >= expiry)
 
+    def age(self, load: NodeLoad) -> int | None:
+        """Seconds since the newest report was made; None if it has no time, or there is none."""
+        measurement = load.measurement
+        if measurement is None or measurement.updated is None:
+            return None
+        return int(self._clock.wall() - measurement.updated)
+
     # --- nodes and reports ---------------------------------------------------------------------------
 
     def _load(self, name: str) -> NodeLoad:

@@ -26,7 +26,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, Reading
+from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD
 from koordsched.plugins.loadaware.estimation import Vector
 from koordsched.plugins.loadaware.loads import LOAD_EASED, Easing, Loads
 from koordsched.plugins.shared.matching.rows import refused_row, single
@@ -81,7 +81,7 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
                 return None
             if gate == EXPIRED:
                 return refused_row(self._expired)
-            at = first_exceeded(self._columns.reading(row, kind), estimate.amounts)
+            at = columns.reading(row, kind).first_exceeded(estimate.amounts)
             if at < 0:
                 return None
             return refused_row(self._exceeded.item(at, int(columns.aggregated[kind].data.item(row))))
@@ -101,7 +101,7 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         used = columns.used[kind].data[rows]
         if amounts is not None:
             used = used + np.array(amounts, dtype=np.int64)
-        # Rounded to the nearest percent, halves up, it is above the threshold from half a percent above it on.
+        # As in `Reading.first_exceeded`.
         percent = used / np.maximum(total, 1) * 100
         exceeds: npt.NDArray[np.bool_] = (percent >= limits + 0.5) & (limits > 0) & (total > 0)
         return exceeds
@@ -115,7 +115,7 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
             return QueueingHint.SKIP  # of a plugin with other arguments
         estimate = self.loads.estimator.of(pod.shape)
         kind = PROD if estimate.prod else PLAIN
-        helps = _refuses(new.before[kind], estimate.amounts) and not _refuses(new.after[kind], estimate.amounts)
+        helps = new.before[kind].refuses(estimate.amounts) and not new.after[kind].refuses(estimate.amounts)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     # --- score -----------------------------------------------------------------------------------
@@ -160,22 +160,6 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """It counts until it is forgotten."""
-
-
-def first_exceeded(reading: Reading, amounts: Vector | None) -> int:
-    """The first resource of which a pod of these amounts would use too much; -1 if there is none."""
-    for at, (used, limit, total) in enumerate(zip(reading.used, reading.limits, reading.total, strict=True)):
-        if limit > 0 and total > 0:
-            expected = used + amounts[at] if amounts is not None else used
-            if float(expected) / float(total) * 100 >= limit + 0.5:
-                return at
-    return -1
-
-
-def _refuses(reading: Reading, amounts: Vector | None) -> bool:
-    if reading.gate == CHECKED:
-        return first_exceeded(reading, amounts) >= 0
-    return reading.gate == EXPIRED
 
 
 class _LoadsByArgs:
