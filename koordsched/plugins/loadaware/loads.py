@@ -13,6 +13,7 @@ import msgspec
 
 from koordsched.api import core
 from koordsched.api.core import Quantities
+from koordsched.api.quantity import parse
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.pod import Pod
@@ -175,7 +176,7 @@ class Loads:
         allocatable = node.status.allocatable
         if raw:
             try:
-                allocatable = {**allocatable, **msgspec.json.decode(raw, type=Quantities)}
+                allocatable = {**allocatable, **_read_quantities(raw)}
             except (ValueError, RecursionError) as error:
                 problem = f"{problem}; {kinds.RAW_ALLOCATABLE}: {error}".removeprefix("; ")
         load.problem = problem
@@ -352,6 +353,14 @@ class Loads:
         if added is NOTHING or self._counts_all(load):
             return added
         return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
+
+
+def _read_quantities(text: str) -> Quantities:
+    """Raises ValueError or RecursionError if any of it cannot be read."""
+    quantities = msgspec.json.decode(text, type=Quantities)
+    for quantity in quantities.values():
+        parse(quantity)
+    return quantities
 
 
 def _total(a: Vector, b: Vector) -> Vector:
