@@ -100,7 +100,9 @@ class RandomLoads:
         rng = self.rng
         status, spec = {}, {}
         if self.maybe(0.9):
-            status["updateTime"] = rfc3339(now - rng.choice([0, 1, 5, 30, 59, 60, 61, 150, 179, 180, 181, 400, -10, -90]))
+            status["updateTime"] = rfc3339(
+                now - rng.choice([0, 1, 5, 30, 59, 60, 61, 150, 179, 180, 181, 400, -10, -90])
+            )
         if self.maybe(0.9):
             measured = {"nodeUsage": self.usage(node, 1.1)}
             if self.maybe(0.6):
@@ -119,7 +121,9 @@ class RandomLoads:
                 ]
             status["nodeMetric"] = measured
         if self.maybe(0.8):
-            spec["metricCollectPolicy"] = {"reportIntervalSeconds": rng.choice([30, 60, 120])} if self.maybe(0.9) else {}
+            spec["metricCollectPolicy"] = (
+                {"reportIntervalSeconds": rng.choice([30, 60, 120])} if self.maybe(0.9) else {}
+            )
         listed = [pod for pod in pods if self.maybe(0.7)]
         status["podsMetric"] = [
             {

@@ -4,6 +4,7 @@ A world may say what time it is, and what objects alone do not say: `first_seen`
 for the first time, and `last_update`, node -> the time of an earlier report if the newest has none.
 """
 
+import contextlib
 import json
 import math
 from datetime import datetime
@@ -78,7 +79,10 @@ class LoadAwareScheduling:
         by_prod = self.args.get("scoreAccordingProdUsage", False) and band_of(pod) == "prod"
         statistic = None
         if not by_prod and self.aggregated.get("scoreAggregationType"):
-            statistic = self.aggregated["scoreAggregationType"], duration(self.aggregated.get("scoreAggregatedDuration"))
+            statistic = (
+                self.aggregated["scoreAggregationType"],
+                duration(self.aggregated.get("scoreAggregatedDuration")),
+            )
         used = self._used(node, metric, world, by_prod, statistic)
         more = self.estimate(pod)
         shares = {}
@@ -146,10 +150,12 @@ class LoadAwareScheduling:
 
     def sums(self, node, metric, world):
         """The sums of what the pods of a node contribute: {name of the sum: {resource: amount}}."""
-        sums = {name: dict.fromkeys(self.resources, 0) for name in ("prod_usage", "node_delta", "prod_delta", "estimated")}
+        sums = {
+            name: dict.fromkeys(self.resources, 0) for name in ("prod_usage", "node_delta", "prod_delta", "estimated")
+        }
         if self.args.get("prodUsageIncludeSys", False):
             sums["prod_usage"] = self._vector((metric["status"].get("nodeMetric") or {}).get("systemUsage"))
-        for pod in world.pods_on(node):
+        for pod in world.origin.pods_on(node):  # neither nominated pods nor victims make a difference
             for name, amounts in self._contribution(pod, node, metric, world).items():
                 sums[name] = added(sums[name], amounts)
         return sums
@@ -223,10 +229,8 @@ class LoadAwareScheduling:
         factors = dict(self.factors)
         own = self._customized(pod, "load-estimated-scaling-factors")
         if own:
-            try:
+            with contextlib.suppress(ValueError):
                 factors |= json.loads(own)
-            except ValueError:
-                pass
         found = dict.fromkeys(self.resources, 0)
         band = band_of(pod)
         for name in self.resources:
@@ -328,10 +332,8 @@ def total_of(node, name):
     amounts = dict(node["status"].get("allocatable") or {})
     raw = (node["metadata"].get("annotations") or {}).get("node.koordinator.sh/raw-allocatable")
     if raw:
-        try:
+        with contextlib.suppress(ValueError):
             amounts |= {key: quantity for key, quantity in json.loads(raw).items() if parse(quantity) is not None}
-        except ValueError:
-            pass
     return in_units_of(name, parse(amounts.get(name, 0)))
 
 
