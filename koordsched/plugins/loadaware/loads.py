@@ -205,9 +205,7 @@ class Loads:
         """See PodObserver. Pods that are confirmed mostly add what they added before."""
         if not assigned:
             return
-        times = self._times.of(pod)
-        if times is not None and times.placed:
-            self._first_seen.pop(pod.uid, None)
+        self._note_time(pod)
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
         if before is not None and before is not load:
             self.refresh(before)
@@ -219,11 +217,13 @@ class Loads:
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
         if not assigned:
-            self._first_seen.pop(pod.uid, None)
+            if pod.uid not in self._cluster.assigned:  # unlike one that is away for the length of a what-if
+                self._first_seen.pop(pod.uid, None)
             load = self._load_of.get(pod.uid)
             if load is not None:
                 self.refresh(load)
             return
+        self._note_time(pod)
         load = self._by_name.get(pod.node)
         if load is None or load.row < 0:
             return
@@ -237,6 +237,14 @@ class Loads:
             self._load_of[pod.uid] = load
             load.shown = None
             self.columns.add(load.row, added.node_delta)
+
+    def _note_time(self, pod: Pod) -> None:
+        """Remembers when a pod was seen on a node first, unless its status says when it was placed."""
+        times = self._times.of(pod)
+        if times is not None and times.placed:
+            self._first_seen.pop(pod.uid, None)
+        else:
+            self._first_seen.setdefault(pod.uid, self._clock.wall())
 
     def pod_gone(self, uid: str) -> None:
         """See PodObserver. What it added went when it left its node."""
