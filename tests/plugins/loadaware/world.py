@@ -1,6 +1,7 @@
 """A cluster with reports about its nodes, to which objects come, change and go as watches would have it."""
 
 import json
+from functools import lru_cache
 from random import Random
 
 from koordsched import config
@@ -36,7 +37,12 @@ def configuration(args=None, **points):
 
 def resolved(document):
     """The configuration as the scheduler reads it."""
-    return config.resolve(config.load(json.dumps(document), catalog=CATALOG), catalog=CATALOG)
+    return _resolved(json.dumps(document))
+
+
+@lru_cache(maxsize=16)
+def _resolved(text):
+    return config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
 
 
 class Clock:
