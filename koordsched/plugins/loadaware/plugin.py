@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.api import core
+from koordsched.cluster.events import NODE, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -44,6 +46,7 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         """The arguments must be valid, with defaults filled in."""
         self.loads = handle.cluster.shared(_LoadsByArgs).of(args, handle)
         self._columns = self.loads.columns
+        self._table = handle.cluster.table
         self.facets = self._columns.facet
         intern = handle.reasons.intern
         self._expired = intern(self.name, Code.UNSCHEDULABLE, REASON_EXPIRED)
@@ -108,7 +111,10 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Loads that ease: by a report, by a pod that is gone, by other thresholds, or because the node is new."""
-        return [HintRegistration(self.name, LOAD_EASED, self._after_easing, Scope.SHAPE)]
+        return [
+            HintRegistration(self.name, LOAD_EASED, self._after_easing, Scope.SHAPE),
+            HintRegistration(self.name, ClusterEvent(NODE, ActionType.ADD), self._after_new_node, Scope.SHAPE),
+        ]
 
     def _after_easing(self, pod: Pod, old: None, new: Easing) -> QueueingHint:
         if new.loads is not self.loads:
@@ -116,6 +122,13 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         estimate = self.loads.estimator.of(pod.shape)
         kind = PROD if estimate.prod else PLAIN
         helps = new.before[kind].refuses(estimate.amounts) and not new.after[kind].refuses(estimate.amounts)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_new_node(self, pod: Pod, old: None, new: core.Node) -> QueueingHint:
+        row = self._table.row_of.get(new.metadata.name, -1)
+        estimate = self.loads.estimator.of(pod.shape)
+        kind = PROD if estimate.prod else PLAIN
+        helps = row >= 0 and not self._columns.reading(row, kind).refuses(estimate.amounts)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     # --- score -----------------------------------------------------------------------------------
