@@ -58,10 +58,10 @@ class Verdicts:
     `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
     None until they are asked for; `evaluation`: the cached scores that go with `codes`, None when the codes
     are not those of the cache; `wider`: then perhaps the cache for a superset of the feasible rows. Without
-    either, totals have to be computed for `rows`.
+    either, totals have to be computed for `rows`. `alone`: the feasible node was tried first; others were not asked.
     """
 
-    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
+    __slots__ = ("_rows", "alone", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Verdicts:
         self.evaluation = evaluation
         self.feasible = feasible
         self.wider = wider
+        self.alone = False
         self._rows: RowArray | None = None
 
     @property
@@ -165,9 +166,10 @@ class Filtering:
             text = f"node(s) didn't satisfy plugin(s) [{' '.join(named_by)}] simultaneously"
         return Status(Code.UNRESOLVABLE, (text,), named_by[-1])
 
-    def filter(self, cycle: CycleState, *, try_nominated: bool = True) -> Verdicts:
-        """PreFilter, then the verdict on every row; on the nominated node alone first, if there is one.
+    def filter(self, cycle: CycleState, *, all_nodes: bool = False) -> Verdicts:
+        """PreFilter, then the verdict on every row; unless `all_nodes`, on some alone first.
 
+        These are the nodes that PreFilter plugins prefer, in their order (loadaware spec D), and the nominated one.
         When PreFilter rejects, `pre_filtered.status` says so and no row is feasible.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
@@ -177,7 +179,7 @@ class Filtering:
         if not pre.status.ok:
             return Verdicts(self._all_refused(pre), plan, pre, None, 0)
         if not cycle.overlay:
-            return self._filter(cycle, plan, pre, try_nominated)
+            return self._filter(cycle, plan, pre, all_nodes)
         cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
         overlay, cycle.overlay = cycle.overlay, Overlay()  # what the calls add once more is dropped
         with overlay.applied(self._cluster, cycle):
@@ -185,7 +187,7 @@ class Filtering:
         overlay.take_back(cycle, filters)
         cycle.overlay = overlay
         with self.overlaid(cycle):
-            return self._filter(cycle, plan, pre, try_nominated, cached)
+            return self._filter(cycle, plan, pre, all_nodes, cached)
 
     @staticmethod
     def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
@@ -212,23 +214,31 @@ class Filtering:
         cycle: CycleState,
         plan: ShapePlan,
         pre: PreFiltered,
-        try_nominated: bool,
+        all_nodes: bool,
         cached: Evaluation | None = None,
     ) -> Verdicts:
         """`cached`: inside an overlay, what is known of the rows that it does not cover."""
         pod = cycle.pod
-        if try_nominated and pod.nominated_node:
-            row = self._cluster.table.row_of.get(pod.nominated_node)
-            if row is not None and (pre.names is None or pod.nominated_node in pre.names):
-                verdicts = self._among(cycle, plan, pre, np.array([row], dtype=np.intp))
-                if verdicts.feasible:
-                    return verdicts
+        if not all_nodes and (cycle.preferred_nodes or pod.nominated_node):
+            rows = self._rows(pre, (*cycle.preferred_nodes, pod.nominated_node))
+            verdicts = self._among(cycle, plan, pre, rows)
+            if verdicts.feasible > 1:
+                first = rows[verdicts.codes[rows] == PASS][:1]
+                verdicts = self._among(cycle, plan, pre, first)
+            if verdicts.feasible:
+                verdicts.alone = True
+                return verdicts
         if pre.names is not None:
-            rows = sorted(row for name in pre.names if (row := self._cluster.table.row_of.get(name)) is not None)
-            return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
+            return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)))
         if cached is None or cycle.overlay is None:
             return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape, cycle.timed))
         return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
+
+    def _rows(self, pre: PreFiltered, names: Iterable[str]) -> RowArray:
+        """The rows of those of the nodes that exist and are candidates."""
+        row_of = self._cluster.table.row_of
+        allowed = (name for name in names if name in row_of and (pre.names is None or name in pre.names))
+        return np.fromiter((row_of[name] for name in allowed), dtype=np.intp)
 
     def _all_refused(self, pre: PreFiltered) -> Codes:
         """Every node gets the status of the PreFilter plugin that rejected the pod."""
