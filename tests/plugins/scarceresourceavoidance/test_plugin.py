@@ -50,7 +50,9 @@ def test_loadaware_case_b1_half_of_what_the_pod_leaves_unused_is_scarce():
     ],
 )
 def test_what_a_node_offers_and_a_pod_leaves_unused(wanted, offered, scarce, score):
-    assert scores(wanted, node("n", **offered), node("all-scarce", **{"example.com/z": "1"}), scarce=scarce)["n"] == score
+    assert (
+        scores(wanted, node("n", **offered), node("all-scarce", **{"example.com/z": "1"}), scarce=scarce)["n"] == score
+    )
 
 
 def test_nodes_that_change_come_and_go():
