@@ -1,4 +1,4 @@
-"""What koord-scheduler was recorded to score with the two plugins for scarce resources, pod by pod on the same cluster."""
+"""What koord-scheduler was recorded to score with its plugins for scarce resources, pod by pod."""
 
 import pytest
 

@@ -125,6 +125,7 @@ ALL = ["a", "b", "c", "d"]
         ('{"nodeNames":[],"preferredNodeNames":[],"extensions":{}}', ALL),
         ('{"unknown":{"a":[1]},"nodeNames":["a"]}', ["a"]),
         ('{"nodeNames":[null]}', []),
+        ('{"NodeNames":["a"]}', ALL),
         ('{"nodeNames":["a",null,"","a"]}', ["a"]),
         ('{"preferredNodeNames":[null,"","b","b"]}', ["b"]),
         ('{"preferredNodeNames":["\\u0000","\\ud83d\\ude00"]}', ALL),
