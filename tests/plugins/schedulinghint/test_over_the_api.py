@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.cli.clusters import run as command
 from tests.cli.clusters import run_json, write
 from tests.embedded import Embedded, scheduler_on
 from tests.extender.service import Service, extended, extender, names_of, node_of, serving
@@ -172,3 +173,6 @@ def test_simulate_and_explain_say_the_same(tmp_path):
     code, explanation = run_json("explain", "default/p", "-f", objects, "--config", config)
     assert code == 0
     assert [n["name"] for n in explanation["nodes"] if n["feasible"]] == ["c"]
+    assert [n["reasons"] for n in explanation["nodes"]] == [["not looked at"], ["not looked at"], []]
+    shown = command("explain", "default/p", "-f", objects, "--config", config).stdout
+    assert "c is preferred or nominated: it was tried before others and is taken without scoring." in shown
