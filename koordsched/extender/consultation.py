@@ -92,7 +92,7 @@ class ExtenderConsultation:
         codes = verdicts.codes.copy()
         refused = np.setdiff1d(rows, np.array(left, dtype=np.intp))
         refusals.write(codes, refused, attempt.profile.handle.reasons, self._said)
-        attempt.verdicts = Verdicts(codes, verdicts.plan, verdicts.pre_filtered, None, len(left))
+        attempt.verdicts = Verdicts(codes, verdicts.plan, verdicts.pre_filtered)
         return attempt.verdicts
 
     async def prioritize(self, attempt: Attempt) -> Totals | None:

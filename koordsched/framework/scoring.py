@@ -130,11 +130,6 @@ class Choice:
         return self._scored or Scored(self.verdicts)
 
 
-def choose(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> int:
-    """The row that `decide` chooses. Raises ScoringFailed."""
-    return decide(cycle, table, verdicts, rng).row
-
-
 def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> Choice:
     """A feasible node with the highest total; ties are broken by chance.
 
