@@ -221,6 +221,29 @@ def effective_requests(spec: PodSpec, *, overhead: bool = True) -> Nano:
     return total
 
 
+def limits_of(spec: PodSpec) -> Nano:
+    """A pod's limits in nano-units: the sum over its containers or the largest moment of its init containers, pod-level
+    limits in their place where given, overhead added to what is limited at all. Raises QuantityError.
+
+    Source: component-helpers `resource/helpers.go`, PodLimits.
+    """
+    total = _effective(
+        [(container, _container_limits(container)) for container in spec.containers],
+        [(container, _container_limits(container)) for container in spec.init_containers],
+    )
+    for name, amount in (_nano(spec.resources.limits) if spec.resources is not None else {}).items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            total[name] = amount
+    for name, amount in _nano(spec.overhead).items():
+        if total.get(name):
+            total[name] += amount
+    return total
+
+
+def _container_limits(container: Container) -> Nano:
+    return _nano(container.resources.limits) if container.resources is not None else {}
+
+
 class PodDemand:
     """All readings of one pod's requests (see `demand_of`).
 

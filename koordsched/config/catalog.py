@@ -148,6 +148,5 @@ IN_TREE = PluginCatalog(
         "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
         "NodeNUMAResource": accepted("preFilter filter preScore score reserve preBind"),
         "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
-        "LoadAwareScheduling": accepted("preFilter filter preScore score reserve"),
     }
 )

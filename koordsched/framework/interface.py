@@ -169,7 +169,7 @@ class ShapePreFilter(Plugin):
 class ShapeFilter(Plugin):
     """Refuses nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     """What of a row the verdict depends on."""
 
     @abstractmethod
@@ -279,7 +279,7 @@ class ExplainsRefusals(Plugin):
 class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     normalization: ClassVar[Normalization] = Normalization.NONE
     needs_pre_score: ClassVar[bool] = False
     """Whether scoring ends in an error where a profile lists the plugin at score, but not at preScore."""

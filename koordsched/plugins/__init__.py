@@ -18,6 +18,7 @@ from koordsched.framework.profile import PluginFactory
 from koordsched.plugins import (
     defaultprebind,
     elasticquota,
+    loadaware,
     noderesourcesfitplus,
     scarceresourceavoidance,
     schedulinghint,
@@ -45,6 +46,7 @@ from koordsched.plugins.volumezone import VolumeZone
 
 DECLARED: tuple[Declaration, ...] = (
     elasticquota.DECLARATION,
+    loadaware.DECLARATION,
     noderesourcesfitplus.DECLARATION,
     scarceresourceavoidance.DECLARATION,
     defaultprebind.DECLARATION,

@@ -10,6 +10,7 @@ from koordsched.fakecluster.hollow.allocation import NodeAllocation
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.heartbeats import Heartbeats
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health
+from koordsched.fakecluster.hollow.loadreports import LoadReports
 from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
 from koordsched.fakecluster.hollow.options import HollowOptions
 from koordsched.fakecluster.hollow.podrunner import PodRunner
@@ -38,6 +39,7 @@ class HollowNodes:
         self._heartbeats = Heartbeats(registry, self._timers, self._options)
         self._runner = PodRunner(registry, self._timers, self._options, self._node_of)
         self._nodes: dict[str, HollowNode] = {}
+        self._loads = LoadReports(registry, self._timers, self._options, self._nodes)
         self._left_behind: dict[str, dict[tuple[str, str], str]] = {}
         """The pods of nodes that were deleted, in case a node of that name comes back."""
         self._resource = registry.resource("", "v1", "nodes")
@@ -57,6 +59,9 @@ class HollowNodes:
             for extra in extra_objects(planned, node):
                 self._create_extra(extra)
         self._endings.append(self._runner.start())
+        if self._options.load_reports:
+            # Last: the reports are about the nodes and pods that run here.
+            self._endings.append(self._loads.start())
 
     def stop(self) -> None:
         """Stops all kubelets; nodes and pods stay as they are."""
@@ -93,6 +98,7 @@ class HollowNodes:
             if known is not None and known.uid == record.uid:
                 del self._nodes[record.name]
                 self._left_behind[record.name] = known.pods
+                self._loads.remove(known)
             return
         node = change.new
         if known is None:
@@ -101,6 +107,7 @@ class HollowNodes:
             return
         if change.old is not None and change.old.get("status") != node.get("status"):
             known.allocation.set_allocatable((node.get("status") or {}).get("allocatable") or {})
+        self._loads.follow(known, node)
         health = commanded_health(node)
         if health is not known.health:
             recovered = known.health is Health.SILENT
@@ -121,6 +128,7 @@ class HollowNodes:
         self._heartbeats.start(hollow)
         if hollow.health is Health.NOT_READY:
             self._timers.after(0.0, self._heartbeats.report, hollow)
+        self._loads.add(hollow, node)
 
     def _show_health(self, node: HollowNode, recovered: bool) -> None:
         """Lets the control plane see a change of health."""
@@ -128,3 +136,4 @@ class HollowNodes:
         self._heartbeats.report(node)
         if recovered and node.health is not Health.SILENT:
             self._runner.resume(node)
+            self._loads.resume(node)

@@ -10,6 +10,7 @@ import msgspec
 
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
 from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
+from koordsched.fakecluster.hollow.usage import USAGE
 
 Object = dict[str, Any]
 
@@ -69,6 +70,9 @@ def node_object(planned: PlannedNode, now: float) -> Object:
     capacity = {resource: str(amount) for resource, amount in template.capacity.items()}
     capacity.setdefault("pods", "110")
     allocatable = capacity | {resource: str(amount) for resource, amount in template.allocatable.items()}
+    annotations = {HOLLOW: "true", **fill_in(template.annotations, names)}
+    if template.usage is not None:
+        annotations.setdefault(USAGE, msgspec.json.encode(fill_in(msgspec.to_builtins(template.usage), names)).decode())
     spec: Object = {"providerID": f"hollow://{name}"}
     if template.taints:
         spec["taints"] = msgspec.to_builtins(template.taints)
@@ -78,7 +82,7 @@ def node_object(planned: PlannedNode, now: float) -> Object:
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": {HOLLOW: "true", **fill_in(template.annotations, names)},
+            "annotations": annotations,
         },
         "spec": spec,
         "status": {

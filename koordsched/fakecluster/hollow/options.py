@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from koordsched.fakecluster.hollow.usage import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,9 @@ class HollowOptions:
     """Between two renewals of a node's Lease (kubelet: a quarter of the Lease's 40 s)."""
     status_interval: float = 300.0
     """Between two reports of an unchanged node status (kubelet: nodeStatusReportFrequency)."""
+    load_reports: bool = True
+    """Report the nodes' usage as NodeMetrics while their CustomResourceDefinition is installed."""
+    usage_share: Share = field(default_factory=Share)
+    """What pods use that state nothing else."""
+    usage_traces: Path | None = None
+    """The directory of the traces that pods may name."""

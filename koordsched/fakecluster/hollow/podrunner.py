@@ -10,6 +10,7 @@ from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.hollow.allocation import pod_request
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
+from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.duration import parse_duration
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
 from koordsched.fakecluster.hollow.options import HollowOptions
@@ -215,35 +216,12 @@ class PodRunner:
             since = (pod.get("status") or {}).get("startTime")
             elapsed = self._registry.clock.now() - parse_rfc3339(since) if since else 0.0
         except ValueError as error:
-            self._timers.after(0.0, self._complain, pod, str(error))
+            message = f"{RUN_DURATION} and {EXIT_CODE} are ignored: {error}"
+            self._timers.after(0.0, invalid_annotation, self._registry, pod, node.name, message)
             return
         key = metadata["namespace"], metadata["name"]
         run = _Run(duration, exit_code, node.recoveries)
         self._timers.after(duration - elapsed, self._finish, key, metadata["uid"], run)
-
-    def _complain(self, pod: Object, problem: str) -> None:
-        """Tells the author of a run-duration or exit-code that it cannot be read; the pod runs on."""
-        metadata = pod["metadata"]
-        event = {
-            "metadata": {"generateName": f"{metadata['name'][:200]}.", "namespace": metadata["namespace"]},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": metadata["uid"],
-            },
-            "reason": "InvalidAnnotation",
-            "message": f"{RUN_DURATION} and {EXIT_CODE} are ignored: {problem}",
-            "type": "Warning",
-            "source": {"component": "kubelet", "host": pod["spec"].get("nodeName", "")},
-            "reportingComponent": "kubelet",
-            "reportingInstance": pod["spec"].get("nodeName", ""),
-            "firstTimestamp": self._stamp(),
-            "lastTimestamp": self._stamp(),
-            "count": 1,
-        }
-        self._registry.create(self._registry.resource("", "v1", "events"), metadata["namespace"], event)
 
     def _finish(self, key: Key, uid: str, run: _Run) -> None:
         found = self._find(key, uid)

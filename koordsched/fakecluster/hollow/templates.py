@@ -12,6 +12,10 @@ templates:
     allocatable: {...}               # where it differs from the capacity
     images: [{names: [...], sizeBytes: 1000}]
     csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
+    usage:                           # what the nodes report as NodeMetrics, if that kind is installed (loadreports.py)
+      system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
+      share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
+      reportInterval: 60s
     objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
 """
 
@@ -26,6 +30,7 @@ import msgspec
 import yaml
 
 from koordsched.api import quantity
+from koordsched.fakecluster.hollow.usage import NodeUsage
 
 
 class TemplateError(ValueError):
@@ -62,6 +67,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     allocatable: dict[str, str | int | float] = {}
     images: list[Image] = []
     csi_drivers: list[dict[str, Any]] = []
+    usage: NodeUsage | None = None
     objects: list[dict[str, Any]] = []
 
 
