@@ -2,7 +2,7 @@
 
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
-from koordsched.plugins.noderesourcesfitplus.args import NodeResourcesFitPlusArgs, validate
+from koordsched.plugins.noderesourcesfitplus.args import NodeResourcesFitPlusArgs, advise, validate
 from koordsched.plugins.noderesourcesfitplus.plugin import NodeResourcesFitPlus
 
 DECLARATION = Declaration(
@@ -10,7 +10,7 @@ DECLARATION = Declaration(
     factory=NodeResourcesFitPlus,
     entry=entry(
         "preScore score",
-        ArgsKind(NodeResourcesFitPlusArgs, validate=validate, by_constructor=True),
+        ArgsKind(NodeResourcesFitPlusArgs, validate=validate, by_constructor=True, advise=advise),
         needs_pre_score=NodeResourcesFitPlus.needs_pre_score,
     ),
 )

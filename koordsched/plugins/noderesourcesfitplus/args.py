@@ -5,6 +5,7 @@ Source: koordinator `pkg/scheduler/apis/config/types.go`, which has no rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -30,7 +31,7 @@ class ResourcesType(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class NodeResourcesFitPlusArgs(PluginArgs, frozen=True, kw_only=True):
     """Loadaware spec A."""
 
-    resources: dict[str, ResourcesType] = msgspec.field(default_factory=dict)
+    resources: Mapping[str, ResourcesType] = msgspec.field(default_factory=dict)
 
 
 def validate(given: NodeResourcesFitPlusArgs, path: str, gates: FeatureGates) -> list[str]:
@@ -44,3 +45,11 @@ def validate(given: NodeResourcesFitPlusArgs, path: str, gates: FeatureGates) ->
     if not complaints and total > MAX_WEIGHT:
         complaints.append(invalid("resources", total, f"weights must add up to at most {MAX_WEIGHT}"))
     return complaints
+
+
+def advise(given: NodeResourcesFitPlusArgs) -> Iterator[str]:
+    """Types that upstream takes in silence."""
+    for name, resource in sorted(given.resources.items()):
+        if resource.type not in (LEAST_ALLOCATED, MOST_ALLOCATED):
+            known = f"{LEAST_ALLOCATED} or {MOST_ALLOCATED}"
+            yield f'resources[{name}].type: "{resource.type}" scores 0 on every node: it is not {known}'

@@ -93,6 +93,10 @@ def test_an_unknown_type_scores_nothing_and_weighs(kind):
     resources = {"cpu": {"type": kind, "weight": 3}, "memory": {"type": "LeastAllocated", "weight": 1}}
     wanted = pod("p", container(cpu="1", memory="4Gi"))
     assert scores(resources, wanted, node("n")) == {"n": 50 // 4}
+    assert warnings(resolved({"profiles": [profile(resources)]}), CATALOG) == [
+        f'profiles[0].pluginConfig[0].args.resources[cpu].type: "{kind}" scores 0 on every node: '
+        "it is not LeastAllocated or MostAllocated"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["LeastAllocated", "MostAllocated"])
