@@ -65,17 +65,6 @@ class ShapePlan:
     `skipped`: plugins that say Skip to every pod of the shape; `epoch_scores`: scores that may change by themselves.
     """
 
-    __slots__ = (
-        "epoch_scores",
-        "node_filters",
-        "node_scores",
-        "pod_filters",
-        "pod_scores",
-        "pre_filters",
-        "shape",
-        "skipped",
-    )
-
     def __init__(self, shape: PodShape, chains: Chains) -> None:
         self.shape = shape
         self.skipped: set[str] = set()
