@@ -70,7 +70,9 @@ def _unused_args(
     for i, config in enumerate(profile.plugin_config):
         if config.name not in enabled:
             yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" is not enabled'
-        elif catalog[config.name].args is None and not catalog[config.name].any_args and config.args is not None:
+        elif (kind := catalog[config.name].args) is not None:
+            yield from (f"{path}.pluginConfig[{i}].args.{text}" for text in kind.advise(config.args))
+        elif not catalog[config.name].any_args and config.args is not None:
             yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" takes no arguments'
 
 

@@ -4,7 +4,7 @@ Here are kube-scheduler's, and those of Koordinator that are not built. Others b
 (`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from koordsched.config.feature_gates import FeatureGates
 # The two functions of an entry belong to its own struct; the table as a whole cannot say so, hence Any.
 Defaulter: TypeAlias = Callable[[Any, FeatureGates], Any]
 Validator: TypeAlias = Callable[[Any, str, FeatureGates], list[str]]
+Adviser: TypeAlias = Callable[[Any], Iterable[str]]
 
 
 def _no_further_defaults(given: args.PluginArgs, gates: FeatureGates) -> args.PluginArgs:
@@ -27,18 +28,24 @@ def _no_rules(given: args.PluginArgs, path: str, gates: FeatureGates) -> list[st
     return []
 
 
+def _no_advice(given: args.PluginArgs) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ArgsKind:
     """The arguments of a plugin: struct, defaults that a struct's own cannot express, and rules.
 
     `validate(args, path, gates)` returns complaints. With `by_constructor` the rules are not part of the file's
-    validation but asked when the plugin is built, and reported as its failure to start.
+    validation but asked when the plugin is built, and reported as its failure to start. `advise(args)` says what of
+    valid arguments has no effect, each text beginning with the field.
     """
 
     struct: type[args.PluginArgs]
     default: Defaulter = _no_further_defaults
     validate: Validator = _no_rules
     by_constructor: bool = False
+    advise: Adviser = _no_advice
 
     @property
     def name(self) -> str:

@@ -1,5 +1,6 @@
 """Any text gives a configuration or one ConfigError, nothing else; what is accepted survives being written out."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -82,6 +83,8 @@ def typed(annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(typed(get_args(annotation)[0]), max_size=3)
     if get_origin(annotation) is dict:
         return st.dictionaries(TEXTS, TEXTS, max_size=2)
+    if get_origin(annotation) is Mapping:
+        return st.dictionaries(TEXTS, typed(get_args(annotation)[1]), max_size=2)
     if issubclass(annotation, msgspec.Struct):
         fields = {info.encode_name: typed(info.type) for info in msgspec.structs.fields(annotation)}
         return st.fixed_dictionaries({}, optional=fields)

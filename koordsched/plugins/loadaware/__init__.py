@@ -10,7 +10,7 @@
 
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
-from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs, validate, with_defaults
+from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs, advise, validate, with_defaults
 from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
 from koordsched.plugins.loadaware.reports.pages import PAGES
 from koordsched.plugins.loadaware.reports.tables import VIEW
@@ -20,7 +20,7 @@ DECLARATION = Declaration(
     factory=LoadAwareScheduling,
     entry=entry(
         "preFilter filter score reserve",
-        ArgsKind(LoadAwareSchedulingArgs, with_defaults, validate, by_constructor=True),
+        ArgsKind(LoadAwareSchedulingArgs, with_defaults, validate, by_constructor=True, advise=advise),
     ),
     pages=PAGES,
     views=(VIEW,),
