@@ -86,6 +86,6 @@ def _node(loads: Loads, load: NodeLoad) -> NodeReport:
         state,
         loads.age(load),
         [ResourceLoad(*each) for each in numbers],
-        any(loads.columns.reading(load.row, kind).refuses(None) for kind in (PLAIN, PROD)),
+        any(min(loads.columns.room(load.row, kind)) < 0 for kind in (PLAIN, PROD)),
         load.problem,
     )
