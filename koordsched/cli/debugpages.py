@@ -15,7 +15,7 @@ from aiohttp import web
 from koordsched.cli.pluginpages import plugin_endpoints
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import explain
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.scoring import ScoringFailed
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable
 from koordsched.scheduling.advice import with_advice
@@ -69,7 +69,7 @@ class _Pages:
             explanation = explain(profile, scheduler.cluster, pod)
             if request.query.get("advice") == "true":
                 explanation = with_advice(profile, scheduler.cluster, pod, explanation)
-        except (InvalidScore, PreScoreFailed) as error:
+        except ScoringFailed as error:
             return text_response(f"pod {printable(key)} cannot be scheduled: {printable(str(error))}\n", 500)
         return _json(_encode(explanation))
 

@@ -9,7 +9,7 @@ import msgspec
 from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import Explanation, explain
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.scoring import ScoringFailed
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 from koordsched.scheduling.offline import OfflineScheduler
@@ -72,7 +72,7 @@ class Simulation:
             return known[1], known[2]
         try:
             explanation = explain(profile, scheduler.cluster, pod)
-        except (InvalidScore, PreScoreFailed) as error:
+        except ScoringFailed as error:
             explanation = Explanation(pod.key, profile.name, [], [], message=str(error), reason=SCHEDULER_ERROR)
         advice = advise(profile, scheduler.cluster, pod, explanation)
         self._refused[key] = (serial, explanation, advice)

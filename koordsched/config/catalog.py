@@ -55,11 +55,16 @@ class ArgsKind:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """A plugin that can be enabled. `any_args`: it takes arguments that nothing is known of here, and keeps them."""
+    """A plugin that can be enabled.
+
+    `any_args`: it takes arguments that nothing is known of here, and keeps them. `needs_pre_score`: listed at score but
+    not at preScore, it fails every pod that several nodes fit.
+    """
 
     points: frozenset[ExtensionPoint]
     args: ArgsKind | None = None
     any_args: bool = False
+    needs_pre_score: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +91,9 @@ class PluginCatalog(Mapping[str, PluginEntry]):
         return {entry.args.name: entry.args for entry in self.values() if entry.args is not None}
 
 
-def entry(points: str, kind: ArgsKind | None = None) -> PluginEntry:
+def entry(points: str, kind: ArgsKind | None = None, *, needs_pre_score: bool = False) -> PluginEntry:
     """A table entry; `points` are extension points by their names in the file, separated by blanks."""
-    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind)
+    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind, needs_pre_score=needs_pre_score)
 
 
 def accepted(points: str) -> PluginEntry:
@@ -150,9 +155,5 @@ IN_TREE = PluginCatalog(
         "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
         "NodeNUMAResource": accepted("preFilter filter preScore score reserve preBind"),
         "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
-        "NodeResourcesFitPlus": accepted("preScore score"),
-        "ScarceResourceAvoidance": accepted("preFilter preScore score"),
-        "SchedulingHint": accepted("preFilter preScore"),
-        "DefaultPreBind": accepted("preBind"),
     }
 )

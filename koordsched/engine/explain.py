@@ -18,6 +18,9 @@ from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores
 from koordsched.framework.status import PASS
 
+NOT_LOOKED_AT = "not looked at"
+"""The reason of a node where a preferred or nominated one was tried first and passed."""
+
 
 class Score(msgspec.Struct):
     """One plugin's score for one node: raw, 0..100 after normalising, weight, and the product."""
@@ -108,6 +111,9 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
             nodes.append(NodeVerdict(name, True))
         else:
             reason = reasons[code]
+            if verdicts.alone and not reason.plugin:
+                nodes.append(NodeVerdict(name, False, reasons=(NOT_LOOKED_AT,)))
+                continue
             nodes.append(NodeVerdict(name, False, reason.plugin, reason.texts, reason.code.text))
     return nodes
 

@@ -14,9 +14,10 @@ A plugin implements any number of extension points by inheriting from several of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -41,6 +42,8 @@ Scores = npt.NDArray[np.signedinteger[Any]] | int
 """[rows] in whatever width holds them, or one number that holds for every row."""
 
 MAX_SCORE = 100
+
+_NO_HINTS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Normalization(Enum):
@@ -70,15 +73,19 @@ class CycleState:
     be in vain; to be set by that plugin. `waiting_for_others`: what a PreBind plugin waits for inside this context is
     no answer of the API server to a write of its own, so others may be placed meanwhile whatever their number.
     `timed`: in a sampled cycle, what measures the calls of plugins. `overlay`: rows that read differently for this pod;
-    PreFilter plugins fill it (`overlaid()`), None if none did.
+    PreFilter plugins fill it (`overlaid()`), None if none did. `preferred_nodes`: names of the nodes that a PreFilter
+    plugin wants tried first, in this order; the first that passes all filters is the only candidate. `hints`: what the
+    pod itself tells plugins, by the name of the plugin (JSON values).
     """
 
     __slots__ = (
         "_patch",
         "beyond_nodes",
+        "hints",
         "not_pre_filtered",
         "overlay",
         "pod",
+        "preferred_nodes",
         "skipped",
         "state",
         "timed",
@@ -90,6 +97,8 @@ class CycleState:
         self.not_pre_filtered: frozenset[str] = frozenset()
         self.skipped: Set[str] = frozenset()
         self.beyond_nodes = False
+        self.preferred_nodes: Sequence[str] = ()
+        self.hints: Mapping[str, Any] = _NO_HINTS
         self.overlay: Overlay | None = None
         self.timed: Timed | None = None
         self.state: dict[Hashable, Any] = {}
@@ -272,6 +281,8 @@ class ShapeScore(Plugin):
 
     facets: int
     normalization: ClassVar[Normalization] = Normalization.NONE
+    needs_pre_score: ClassVar[bool] = False
+    """Whether scoring ends in an error where a profile lists the plugin at score, but not at preScore."""
 
     def skips(self, shape: PodShape) -> bool:
         """Whether this plugin does not score pods of this shape (PreScore's Skip)."""
