@@ -25,6 +25,7 @@ from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, con
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
 from koordsched.plugins.loadaware.placementtimes import PlacementTimes, placement_times
+from koordsched.plugins.loadaware.reportstates import ReportStates
 from koordsched.plugins.loadaware.thresholds import ThresholdReader, Thresholds
 from koordsched.plugins.shared.priorityclass import LABELS
 
@@ -97,6 +98,7 @@ class Loads:
         self._scored: Statistic | None = None
         if args.aggregated is not None and args.aggregated.score_aggregation_type:
             self._scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
+        self.states = ReportStates()
         self._by_name: dict[str, NodeLoad] = {}
         self._load_of: dict[str, NodeLoad] = {}
         """uid -> load, for the pods in its `added`."""
@@ -199,6 +201,7 @@ class Loads:
     def _node_removed(self, row: int) -> None:
         for load in [load for load in self._by_name.values() if load.row == row]:
             load.row, load.given, load.shown = -1, (), None
+            self.states.forget(load.name)
             self._replace_added(load, {})
             if load.measurement is None:
                 del self._by_name[load.name]
@@ -208,6 +211,7 @@ class Loads:
         assert metric is not None, "one of them is there"
         load = self._load(metric.metadata.name)
         load.measurement = Measurement(new, self.resources, load.measurement) if new is not None else None
+        self.states.taken += new is not None
         self.refresh(load)
         if new is None and load.row < 0:
             del self._by_name[load.name]
@@ -303,6 +307,7 @@ class Loads:
         """The row is to be worked out again when its report expires."""
         expiry = self.expires_at(load)
         left = expiry - self._clock.wall() if expiry is not None else 0.0
+        self.states.note(load.name, left > 0 if load.measurement is not None else None)
         if left > 0:
             self._deadlines.set(load.row, self._clock.monotonic() + left)
         else:

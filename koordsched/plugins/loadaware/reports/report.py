@@ -80,10 +80,9 @@ def _node(loads: Loads, load: NodeLoad) -> NodeReport:
         thresholds.prod,
         strict=True,
     )
-    state = "none" if measurement is None else "expired" if loads.has_expired(load) else "fresh"
     return NodeReport(
         load.name,
-        state,
+        loads.states.of(load.name),
         loads.age(load),
         [ResourceLoad(*each) for each in numbers],
         any(min(loads.columns.room(load.row, kind)) < 0 for kind in (PLAIN, PROD)),
