@@ -190,7 +190,7 @@ class LoadReports:
             self._arm(reporter, SAMPLE_SECONDS + reporter.phase * reporter.policy.interval)
 
     def _withdraw(self, name: str) -> None:
-        if self._resource is not None and name not in self._reporters:
+        if self._resource is not None:
             self._registry.delete_record(self._resource, None, name)
 
     def _metric_changed(self, change: ChangeView) -> None:
@@ -298,9 +298,12 @@ class LoadReports:
 
 def _running_since(pod: Object, now: float) -> float | None:
     """When the containers started; None if none runs."""
-    states = [(entry.get("state") or {}).get("running") for entry in pod["status"].get("containerStatuses") or ()]
-    started = [_time(state.get("startedAt"), now) for state in states if state is not None]
-    return min(started, default=None)
+    status = pod["status"]
+    if not status.get("containerStatuses"):
+        # Written by hand: it does run, and nothing else will be known of it.
+        return _time(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now)
+    states = [(entry.get("state") or {}).get("running") for entry in status["containerStatuses"]]
+    return min((_time(state.get("startedAt"), now) for state in states if state is not None), default=None)
 
 
 def _time(stamp: str | None, otherwise: float) -> float:
