@@ -185,7 +185,9 @@ def naive_usage(thing, resource, at, started):
     elif "from" in stated:
         used = read(stated["from"] if at - started < seconds_of(stated["after"]) else stated["to"])
     else:
-        turns = (at + seconds_of(stated.get("phase", "0s"))) / seconds_of(stated["period"])
+        period = seconds_of(stated["period"])
+        # Of the full turns since the epoch nothing is left but their rounding errors.
+        turns = math.fmod(at + seconds_of(stated.get("phase", "0s")), period) / period
         used = max(0.0, read(stated["mean"]) + read(stated["amplitude"]) * math.sin(2 * math.pi * turns))
     limit = resources.get("limits", {}).get(resource)
     return min(used, read(limit)) if limit is not None else used

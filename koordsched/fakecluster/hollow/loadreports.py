@@ -98,7 +98,7 @@ class LoadReports:
         reporter = _Reporter(node, load, self._added * _GOLDEN_RATIO % 1)
         self._reporters[node.name] = reporter
         self.follow(node, obj)
-        self._read_pods(reporter)
+        # Later, and so in batches: many nodes may come at once, with all their pods.
         self._timers.after(0.0, self._provide, reporter)
 
     def follow(self, node: HollowNode, obj: Object) -> None:
@@ -126,7 +126,8 @@ class LoadReports:
         reporter.load.system = system
         reporter.share = usage.share
         reporter.interval = usage.interval_seconds()
-        self._read_pods(reporter)
+        if reporter.due:
+            self._read_pods(reporter)
 
     def resume(self, node: HollowNode) -> None:
         """The node works again after a silence, in which it measured nothing."""
@@ -187,6 +188,7 @@ class LoadReports:
             obj = self._registry.create_record(resource, None, made).obj()
         self._obey(reporter, obj)
         if not reporter.due:
+            self._read_pods(reporter)
             self._arm(reporter, SAMPLE_SECONDS + reporter.phase * reporter.policy.interval)
 
     def _withdraw(self, name: str) -> None:
