@@ -62,13 +62,16 @@ def random_pod(rng, name):
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_reports_are_as_worked_out_naively(seed):
+@pytest.mark.parametrize("seed, interval, window", [(0, 60, 300), (1, 60, 300), (2, 45, 600), (3, 240, 90)])
+def test_reports_are_as_worked_out_naively(seed, interval, window):
     rng = Random(seed)
     system = {"cpu": "300m", "memory": "1Gi"}
     cluster = LoadCluster(template=template("3", usage={"system": system}), seed=seed)
     begin, diary = cluster.time.now(), Diary(cluster)
-    cluster.beside = lambda now: diary.report(begin, now, capacity=3000, system=(300, 1 << 30))
+    cluster.beside = lambda now: diary.report(begin, now, window, capacity=3000, system=(300, 1 << 30))
+    cluster.run(1)
+    policy = {"reportIntervalSeconds": interval, "aggregateDurationSeconds": window}
+    cluster.patch("nodemetrics", "node-0", {"spec": {"metricCollectPolicy": policy}})
     pods = []
     for number in range(60):
         if rng.random() < 0.5:
@@ -77,7 +80,7 @@ def test_reports_are_as_worked_out_naively(seed):
         if pods and rng.random() < 0.3:
             cluster.delete("pods", pods.pop(rng.randrange(len(pods))))
         cluster.run(rng.uniform(1, 90))
-    assert len(cluster.times()) > 40
+    assert len(cluster.times()) > 2000 / interval
     for at, status, (node, aggregated, by_pod) in cluster.reports["node-0"]:
         measured = status["nodeMetric"]
         assert parse_rfc3339(status["updateTime"]) == int(at)
@@ -385,6 +388,11 @@ def test_a_metric_that_is_there_already_is_kept():
     assert times[1] - times[0] == pytest.approx(240, abs=0.1)
     assert {metric["metadata"]["name"] for metric in cluster.list("nodemetrics")} == {"mine", "no-node"}
     assert "status" not in cluster.metric("no-node")
+    cluster.delete("nodemetrics", "mine")
+    cluster.run(200)
+    assert cluster.times("mine")[-2:] == pytest.approx(
+        [cluster.times("mine")[-1] - 60, cluster.times("mine")[-1]], abs=0.1
+    )
 
 
 def test_a_deleted_metric_is_made_again():
