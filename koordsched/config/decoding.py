@@ -217,7 +217,9 @@ def _read_map(item_type: Any, value: Value, place: _Place, complaints: DecodingE
         return {}
     reader = _reader(item_type)
     return {
-        name: reader(item, _Place(f"{place.path}.{name}", place.struct, place.fields), complaints)
+        name: _zero(item_type)
+        if item is None
+        else reader(item, _Place(f"{place.path}.{name}", place.struct, place.fields), complaints)
         for name, item in value.items()
     }
 

@@ -5,12 +5,14 @@
   `placementtimes` when it was placed; `contribution` is what it adds to a measurement that cannot contain it.
 * `loads` keeps this in step with the cluster, one per cluster state and set of arguments, in `columns`.
 * `plugin` filters and scores by the columns.
+* `reportstates` counts nodes by the state of their reports, for `metrics`.
 * `reports` has the pages of the HTTP server and the command `koordsched load nodes`.
 """
 
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
-from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs, validate, with_defaults
+from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs, advise, validate, with_defaults
+from koordsched.plugins.loadaware.metrics import observe_reports
 from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
 from koordsched.plugins.loadaware.reports.pages import PAGES
 from koordsched.plugins.loadaware.reports.tables import VIEW
@@ -20,8 +22,9 @@ DECLARATION = Declaration(
     factory=LoadAwareScheduling,
     entry=entry(
         "preFilter filter score reserve",
-        ArgsKind(LoadAwareSchedulingArgs, with_defaults, validate, by_constructor=True),
+        ArgsKind(LoadAwareSchedulingArgs, with_defaults, validate, by_constructor=True, advise=advise),
     ),
+    observe=observe_reports,
     pages=PAGES,
     views=(VIEW,),
 )

@@ -5,7 +5,7 @@ Source: koordinator `pkg/scheduler/apis/config/{types.go,v1/defaults.go,validati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -102,6 +102,19 @@ def _aggregated_errors(given: Aggregated) -> list[str]:
         if duration < 0:
             complaints.append(invalid(f"aggregated.{purpose}AggregatedDuration", duration, "duration must be >= 0"))
     return complaints
+
+
+def advise(given: LoadAwareSchedulingArgs) -> Iterator[str]:
+    """What upstream takes in silence and never uses."""
+    if given.estimator not in ("", "defaultEstimator"):
+        yield f'estimator: "{given.estimator}" has no effect: there is no estimator but defaultEstimator'
+    aggregated = given.aggregated
+    if aggregated is None:
+        return
+    if aggregated.usage_thresholds and not aggregated.usage_aggregation_type:
+        yield "aggregated.usageThresholds has no effect without aggregated.usageAggregationType"
+    if aggregated.usage_aggregation_type and not aggregated.usage_thresholds:
+        yield "aggregated.usageAggregationType has no effect without aggregated.usageThresholds"
 
 
 def _in_range(path: str, numbers: Percentages, lowest: int, what: str) -> list[str]:

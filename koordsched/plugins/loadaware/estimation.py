@@ -61,6 +61,8 @@ class Estimator:
         self._customized = args.allow_customize_estimation
         self._after_scheduled = args.estimated_seconds_after_pod_scheduled or 0
         self._after_initialized = args.estimated_seconds_after_initialized or 0
+        self.has_windows = self._customized or self._after_scheduled > 0 or self._after_initialized > 0
+        """Whether an estimate may be in force for some time whatever is measured."""
 
     def of(self, shape: PodShape) -> Estimate:
         """The estimate of a shape, worked out once."""

@@ -21,11 +21,12 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.loadaware import kinds
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, Reading, View
+from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, View
 from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
 from koordsched.plugins.loadaware.placementtimes import PlacementTimes, placement_times
+from koordsched.plugins.loadaware.reportstates import ReportStates
 from koordsched.plugins.loadaware.thresholds import ThresholdReader, Thresholds
 from koordsched.plugins.shared.priorityclass import LABELS
 
@@ -36,13 +37,26 @@ LOAD_EASED = ClusterEvent(EventResource("nodemetrics.v1alpha1.slo.koordinator.sh
 class NodeLoad:
     """What is known of one node. `added`: what pods add to the measured usage, by uid, as far as it counts."""
 
-    __slots__ = ("added", "given", "measurement", "name", "problem", "row", "shown", "thresholds", "total")
+    __slots__ = (
+        "added",
+        "counts_all",
+        "given",
+        "measurement",
+        "name",
+        "problem",
+        "row",
+        "shown",
+        "thresholds",
+        "total",
+    )
 
     def __init__(self, name: str, row: int, thresholds: Thresholds, total: Vector) -> None:
         self.name = name
         self.row = row
         self.measurement: Measurement | None = None
         self.added: dict[str, Contribution] = {}
+        self.counts_all = False
+        """Whether pods count in more ways than by what they add to the measured usage."""
         self.thresholds = thresholds
         self.total = total
         self.given: tuple[object, ...] = ()
@@ -54,11 +68,11 @@ class NodeLoad:
 
 
 class Easing(NamedTuple):
-    """The readings of a node before and after, by class of pods."""
+    """The room on a node before and after, by class of pods (`LoadColumns.room`)."""
 
     loads: Loads
-    before: list[Reading]
-    after: list[Reading]
+    before: list[list[int]]
+    after: list[list[int]]
 
 
 class Sums(NamedTuple):
@@ -79,16 +93,18 @@ class Loads:
         self._args = args
         self.resources = resources_of(args)
         self._nothing: Vector = (0,) * len(self.resources)
+        self._no_sums = Sums(self._nothing, self._nothing, self._nothing, self._nothing)
         self.estimator = Estimator(args, self.resources)
         self._thresholds = ThresholdReader(args, self.resources)
         self._scored: Statistic | None = None
         if args.aggregated is not None and args.aggregated.score_aggregation_type:
             self._scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
+        self.states = ReportStates()
         self._by_name: dict[str, NodeLoad] = {}
         self._load_of: dict[str, NodeLoad] = {}
-        # uid -> load, for the pods in `added`.
+        """uid -> load, for the pods in its `added`."""
         self._first_seen: dict[str, float] = {}
-        # uid -> when we saw a pod on a node, for those whose status does not say when they were placed.
+        """uid -> when we saw a pod on a node, for those whose status does not say when they were placed."""
         annotations = [kinds.RESERVE_POD]
         if args.allow_customize_estimation:
             annotations += [kinds.SCALING_FACTORS, kinds.SECONDS_AFTER_SCHEDULED, kinds.SECONDS_AFTER_INITIALIZED]
@@ -186,6 +202,7 @@ class Loads:
     def _node_removed(self, row: int) -> None:
         for load in [load for load in self._by_name.values() if load.row == row]:
             load.row, load.given, load.shown = -1, (), None
+            self.states.forget(load.name)
             self._replace_added(load, {})
             if load.measurement is None:
                 del self._by_name[load.name]
@@ -195,6 +212,7 @@ class Loads:
         assert metric is not None, "one of them is there"
         load = self._load(metric.metadata.name)
         load.measurement = Measurement(new, self.resources, load.measurement) if new is not None else None
+        self.states.taken += new is not None
         self.refresh(load)
         if new is None and load.row < 0:
             del self._by_name[load.name]
@@ -205,7 +223,11 @@ class Loads:
         """See PodObserver. Pods that are confirmed mostly add what they added before."""
         if not assigned:
             return
-        self._note_time(pod)
+        times = self._times.of(pod)
+        if times is not None and times.placed:
+            self._first_seen.pop(pod.uid, None)
+        else:
+            self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
         if before is not None and before is not load:
             self.refresh(before)
@@ -223,28 +245,22 @@ class Loads:
             if load is not None:
                 self.refresh(load)
             return
-        self._note_time(pod)
+        self._first_seen.setdefault(pod.uid, self._clock.wall())
         load = self._by_name.get(pod.node)
-        if load is None or load.row < 0:
+        if load is None or load.measurement is None or load.row < 0:
             return
-        added = self._counted(load, self.contribution_of(load, pod))
-        if added is NOTHING:
-            return
-        if self._counts_all(load):
+        if load.counts_all:
             self.refresh(load)
-        elif added.node_delta is not None:
-            load.added[pod.uid] = added
+            return
+        estimate = self.estimator.of(pod.shape)
+        added = estimate.amounts if estimate.counted else None
+        if load.measurement.reports(pod.namespace, pod.name):  # as that of a pod of the same name
+            added = self.contribution_of(load, pod).node_delta
+        if added is not None and any(added):
+            load.added[pod.uid] = Contribution(added)
             self._load_of[pod.uid] = load
             load.shown = None
-            self.columns.add(load.row, added.node_delta)
-
-    def _note_time(self, pod: Pod) -> None:
-        """Remembers when a pod was seen on a node first, unless its status says when it was placed."""
-        times = self._times.of(pod)
-        if times is not None and times.placed:
-            self._first_seen.pop(pod.uid, None)
-        else:
-            self._first_seen.setdefault(pod.uid, self._clock.wall())
+            self.columns.add(load.row, added)
 
     def pod_gone(self, uid: str) -> None:
         """See PodObserver. What it added went when it left its node."""
@@ -258,23 +274,44 @@ class Loads:
             return
         self._set_deadline(load)
         before = load.shown
-        readings = [self.columns.reading(load.row, kind) for kind in (PLAIN, PROD)]
-        added = {pod.uid: self.contribution_of(load, pod) for pod in self.pods_on(load)}
-        sums = self._sums(load, added.values())
-        counted = ((uid, self._counted(load, each)) for uid, each in added.items())
-        self._replace_added(load, {uid: each for uid, each in counted if each is not NOTHING})
+        rooms = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        load.counts_all = load.measurement is not None and self._counts_all(load)
+        if load.measurement is None:
+            added, sums = {}, self._no_sums
+        elif load.counts_all:
+            added = {pod.uid: self.contribution_of(load, pod) for pod in self.pods_on(load)}
+            sums = self._sums(load, added.values())
+        else:
+            added = self._not_measured(load, load.measurement)
+            sums = self._sums(load, added.values())
+        self._replace_added(load, added)
         load.shown = load.total, (self._view(load, sums, prod=False), self._view(load, sums, prod=True))
         if load.shown == before:
             return
         self.columns.write(load.row, *load.shown)
-        after = [self.columns.reading(load.row, kind) for kind in (PLAIN, PROD)]
-        if any(new.eases(old) for old, new in zip(readings, after, strict=True)):
-            self._cluster.announce(LOAD_EASED, None, Easing(self, readings, after))
+        after = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        if any(new > old for kind in (PLAIN, PROD) for old, new in zip(rooms[kind], after[kind], strict=True)):
+            self._cluster.announce(LOAD_EASED, None, Easing(self, rooms, after))
+
+    def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
+        """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
+        added = {}
+        times_of, since, reports = self._times.of, measurement.since, measurement.reports
+        windows = self.estimator.has_windows
+        for uid, pod in self._cluster.pods_on(load.row).items():
+            times = times_of(pod)
+            if times is not None and 0 < times.placed <= since and not windows and reports(pod.namespace, pod.name):
+                continue
+            each = self.contribution_of(load, pod)
+            if each.node_delta is not None:
+                added[uid] = Contribution(each.node_delta)
+        return added
 
     def _set_deadline(self, load: NodeLoad) -> None:
         """The row is to be worked out again when its report expires."""
         expiry = self.expires_at(load)
         left = expiry - self._clock.wall() if expiry is not None else 0.0
+        self.states.note(load.name, left > 0 if load.measurement is not None else None)
         if left > 0:
             self._deadlines.set(load.row, self._clock.monotonic() + left)
         else:
@@ -339,7 +376,6 @@ class Loads:
         return _total(measured if measured is not None else measurement.usage, sums.node_delta)
 
     def _counts_all(self, load: NodeLoad) -> bool:
-        """Whether pods count in more ways than by what they add to the measured usage of the node."""
         return (
             any(load.thresholds.prod)
             or self._args.score_according_prod_usage
@@ -358,7 +394,7 @@ class Loads:
 
     def _counted(self, load: NodeLoad, added: Contribution) -> Contribution:
         """What of a contribution makes a difference on this node."""
-        if added is NOTHING or self._counts_all(load):
+        if load.counts_all:
             return added
         return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.api import core
-from koordsched.cluster.events import NODE, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -28,7 +26,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD
+from koordsched.plugins.loadaware.columns import EXPIRED, PLAIN, PROD
 from koordsched.plugins.loadaware.estimation import Vector
 from koordsched.plugins.loadaware.loads import LOAD_EASED, Easing, Loads
 from koordsched.plugins.shared.matching.rows import refused_row, single
@@ -46,7 +44,6 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         """The arguments must be valid, with defaults filled in."""
         self.loads = handle.cluster.shared(_LoadsByArgs).of(args, handle)
         self._columns = self.loads.columns
-        self._table = handle.cluster.table
         self.facets = self._columns.facet
         intern = handle.reasons.intern
         self._expired = intern(self.name, Code.UNSCHEDULABLE, REASON_EXPIRED)
@@ -61,6 +58,7 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
             dtype=np.int32,
         )
         """int32[resources, 2]: the reasons."""
+        self._no_amounts: Vector = (0,) * len(self.loads.resources)
         self._weights = tuple(args.resource_weights.get(resource, 0) for resource in self.loads.resources)
         self._dominant_weight = args.dominant_resource_weight
         self._weight_sum = sum(self._weights) + self._dominant_weight
@@ -77,58 +75,35 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         if estimate.exempt:
             return None
         kind = PROD if estimate.prod else PLAIN
+        amounts = estimate.amounts or self._no_amounts
         row, columns = single(rows), self._columns
         if row >= 0:
-            gate = columns.gate[kind].data.item(row)
-            if gate == PASSES:
-                return None
-            if gate == EXPIRED:
-                return refused_row(self._expired)
-            at = columns.reading(row, kind).first_exceeded(estimate.amounts)
+            at = first_exceeded(columns.room(row, kind), amounts)
             if at < 0:
                 return None
-            return refused_row(self._exceeded.item(at, int(columns.aggregated[kind].data.item(row))))
-        gates = columns.gate[kind].data[rows]
-        if not gates.any():
+            if columns.gate.data.item(row, kind) == EXPIRED:
+                return refused_row(self._expired)
+            return refused_row(self._exceeded.item(at, int(columns.aggregated.data.item(row, kind))))
+        exceeded = columns.rooms(rows, kind) < np.array(amounts, dtype=np.int64)
+        refused = exceeded.any(axis=1)
+        if not refused.any():
             return None
-        exceeded = self._exceeds(rows, kind, estimate.amounts)
-        texts = self._exceeded[exceeded.argmax(axis=1), columns.aggregated[kind].data[rows].astype(np.int8)]
-        codes: Codes = np.where((gates == CHECKED) & exceeded.any(axis=1), texts, np.int32(PASS))
-        codes[gates == EXPIRED] = self._expired
+        reasons = self._exceeded[exceeded.argmax(axis=1), columns.aggregated.data[rows, kind].astype(np.int8)]
+        codes: Codes = np.where(refused, reasons, np.int32(PASS))
+        codes[columns.gate.data[rows, kind] == EXPIRED] = self._expired
         return codes
-
-    def _exceeds(self, rows: Rows, kind: int, amounts: Vector | None) -> npt.NDArray[np.bool_]:
-        """bool[rows, resources]."""
-        columns = self._columns
-        total, limits = columns.total.data[rows], columns.limits[kind].data[rows]
-        used = columns.used[kind].data[rows]
-        if amounts is not None:
-            used = used + np.array(amounts, dtype=np.int64)
-        # As in `Reading.first_exceeded`.
-        percent = used / np.maximum(total, 1) * 100
-        exceeds: npt.NDArray[np.bool_] = (percent >= limits + 0.5) & (limits > 0) & (total > 0)
-        return exceeds
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Loads that ease: by a report, by a pod that is gone, by other thresholds, or because the node is new."""
-        return [
-            HintRegistration(self.name, LOAD_EASED, self._after_easing, Scope.SHAPE),
-            HintRegistration(self.name, ClusterEvent(NODE, ActionType.ADD), self._after_new_node, Scope.SHAPE),
-        ]
+        return [HintRegistration(self.name, LOAD_EASED, self._after_easing, Scope.SHAPE)]
 
     def _after_easing(self, pod: Pod, old: None, new: Easing) -> QueueingHint:
         if new.loads is not self.loads:
             return QueueingHint.SKIP  # of a plugin with other arguments
         estimate = self.loads.estimator.of(pod.shape)
         kind = PROD if estimate.prod else PLAIN
-        helps = new.before[kind].refuses(estimate.amounts) and not new.after[kind].refuses(estimate.amounts)
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
-
-    def _after_new_node(self, pod: Pod, old: None, new: core.Node) -> QueueingHint:
-        row = self._table.row_of.get(new.metadata.name, -1)
-        estimate = self.loads.estimator.of(pod.shape)
-        kind = PROD if estimate.prod else PLAIN
-        helps = row >= 0 and not self._columns.reading(row, kind).refuses(estimate.amounts)
+        amounts = estimate.amounts or self._no_amounts
+        helps = first_exceeded(new.before[kind], amounts) >= 0 > first_exceeded(new.after[kind], amounts)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     # --- score -----------------------------------------------------------------------------------
@@ -142,27 +117,24 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         kind = PROD if estimate.prod else PLAIN
         columns, row = self._columns, single(rows)
         if row >= 0:
-            if not columns.scorable.data.item(row):
-                return 0
-            scored, whole = columns.scored[kind].data[row].tolist(), columns.total.data[row].tolist()
-            return self._score_one(scored, whole, amounts)
+            return self._score_one(columns.left(row, kind), columns.total.data[row].tolist(), amounts)
         total = columns.total.data[rows]
-        left = total - columns.scored[kind].data[rows] - np.array(amounts, dtype=np.int64)
+        left = columns.lefts(rows, kind) - np.array(amounts, dtype=np.int64)
         scores = np.where((total > 0) & (left >= 0), left * MAX_SCORE // np.maximum(total, 1), 0)
         weighted = scores @ np.array(self._weights, dtype=np.int64)
         if self._dominant_weight:
             weighted += np.minimum(scores.min(axis=1), MAX_SCORE) * self._dominant_weight
         found: npt.NDArray[np.int64] = weighted // self._weight_sum
-        found[~columns.scorable.data[rows]] = 0
         return found
 
-    def _score_one(self, scored: list[int], whole: list[int], amounts: Vector) -> int:
+    def _score_one(self, left: list[int], whole: list[int], amounts: Vector) -> int:
         weighted, scarcest = 0, MAX_SCORE
-        for used, amount, total, weight in zip(scored, amounts, whole, self._weights, strict=True):
-            left = total - used - amount
-            score = left * MAX_SCORE // total if total > 0 and left >= 0 else 0
+        for free, amount, total, weight in zip(left, amounts, whole, self._weights, strict=True):
+            rest = free - amount
+            score = rest * MAX_SCORE // total if total > 0 and rest >= 0 else 0
             weighted += score * weight
-            scarcest = min(scarcest, score)
+            if score < scarcest:
+                scarcest = score
         return (weighted + scarcest * self._dominant_weight) // self._weight_sum
 
     # --- reserve ---------------------------------------------------------------------------------
@@ -173,6 +145,14 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """It counts until it is forgotten."""
+
+
+def first_exceeded(room: list[int], amounts: Vector) -> int:
+    """The first resource of which a pod is expected to use more than there is room for; -1 if there is none."""
+    for at, (free, amount) in enumerate(zip(room, amounts, strict=True)):
+        if amount > free:
+            return at
+    return -1
 
 
 class _LoadsByArgs:

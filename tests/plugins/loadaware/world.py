@@ -3,16 +3,29 @@
 import json
 from functools import lru_cache
 from random import Random
+from typing import NamedTuple
 
 from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.plugins import CATALOG, IN_TREE, KINDS
-from koordsched.plugins.loadaware.columns import CHECKED, PLAIN, PROD
+from koordsched.plugins.loadaware.columns import PLAIN, PROD
 from koordsched.scheduling.offline import OfflineScheduler
 
 NAME = "LoadAwareScheduling"
 NOW = 1_900_000_000.0
+BOUND = 1 << 58
+"""Amounts beyond are no amounts."""
+
+
+class Reading(NamedTuple):
+    """What decides about a node for a class of pods."""
+
+    gate: int
+    aggregated: bool
+    total: list[int]
+    room: list[int | None]
+    left: list[int | None]
 
 
 def profile(args=None, **points):
@@ -153,15 +166,18 @@ class World:
         return self.scores(thing)[name]
 
     def readings(self):
-        """All that decides about nodes, by name: what is compared, and what is scored, where that is the case."""
-        found = {}
+        """All that decides about nodes, by name and class of pods.
+
+        How much a pod may use at most (None: all), and what is left beyond the usage that is scored (None: unknown).
+        """
+        found, columns = {}, self.columns
         for name, row in self.table.row_of.items():
             for kind in (PLAIN, PROD):
-                gate, used, limits, total = self.columns.reading(row, kind)
-                compared = (used, limits, total, bool(self.columns.aggregated[kind].data[row]))
-                scorable = bool(self.columns.scorable.data[row])
-                scored = (self.columns.scored[kind].data[row].tolist(), total) if scorable else None
-                found[name, kind] = (gate, compared if gate == CHECKED else None, scored)
+                gate, total = int(columns.gate.data[row, kind]), columns.total.data[row].tolist()
+                room = [amount if abs(amount) < BOUND else None for amount in columns.room(row, kind)]
+                left = [amount if abs(amount) < BOUND else None for amount in columns.left(row, kind)]
+                aggregated = bool(columns.aggregated.data[row, kind])
+                found[name, kind] = Reading(gate, aggregated, total, room, left)
         return found
 
     def sums(self, name="n"):

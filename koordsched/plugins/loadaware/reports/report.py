@@ -80,12 +80,11 @@ def _node(loads: Loads, load: NodeLoad) -> NodeReport:
         thresholds.prod,
         strict=True,
     )
-    state = "none" if measurement is None else "expired" if loads.has_expired(load) else "fresh"
     return NodeReport(
         load.name,
-        state,
+        loads.states.of(load.name),
         loads.age(load),
         [ResourceLoad(*each) for each in numbers],
-        any(loads.columns.reading(load.row, kind).refuses(None) for kind in (PLAIN, PROD)),
+        any(min(loads.columns.room(load.row, kind)) < 0 for kind in (PLAIN, PROD)),
         load.problem,
     )
