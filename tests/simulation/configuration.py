@@ -3,6 +3,7 @@
 import json
 from functools import lru_cache
 from pathlib import Path
+from random import Random
 
 from koordsched import config, plugins
 from koordsched.api.protobuf.fields import MEDIA_TYPE as PROTOBUF
@@ -16,6 +17,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
+LOADS = "LoadAwareScheduling"
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
@@ -55,6 +57,12 @@ def _document(plan):
         both = [{"name": "ElasticQuota"}, {"name": "DefaultPreemption"}]
         plugins["postFilter"] = {"disabled": [{"name": "DefaultPreemption"}], "enabled": both}
         args.append({"name": "ElasticQuota", "args": _quota_args(plan)})
+    if "loads" in plan.features:
+        own = {"name": LOADS}
+        plugins |= {point: {"enabled": [own]} for point in ("filter", "score")}
+        plugins["reserve"] = {"enabled": [*plugins.get("reserve", {"enabled": []})["enabled"], own]}
+        kind = {"apiVersion": API_VERSION, "kind": f"{LOADS}Args"}
+        args.append({**own, "args": {**kind, **load_args(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -62,6 +70,18 @@ def _document(plan):
         args.append({"name": "VolumeBinding", "args": bounds})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
     return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
+
+
+def load_args(plan):
+    """The arguments of LoadAwareScheduling."""
+    rng = Random(f"{plan.seed} load args")
+    args = {"nodeMetricExpirationSeconds": 30, "usageThresholds": {"cpu": rng.choice([50, 80]), "memory": 90}}
+    if rng.random() < 0.3:
+        args["prodUsageThresholds"] = {"cpu": rng.choice([40, 70])}
+    if rng.random() < 0.3:
+        statistic = {"usageAggregationType": "p95", "usageAggregatedDuration": rng.choice(["0s", "5m0s"])}
+        args["aggregated"] = {"usageThresholds": {"cpu": 60}, **statistic, "scoreAggregationType": "p50"}
+    return args
 
 
 def _quota_args(plan):

@@ -6,6 +6,7 @@ from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.invariants import is_finished, is_gone
+from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
 from tests.simulation.quotausers import is_readable
@@ -14,7 +15,7 @@ from tests.simulation.quotausers import is_readable
 class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
-    def __init__(self, server, broken, quotas=None, storage=()):
+    def __init__(self, server, broken, quotas=None, storage=(), loads=None):
         self.server = server
         self.broken = broken
         """uids of pods that cannot be understood."""
@@ -22,12 +23,14 @@ class Reckoning:
         """What `tests.reference.quotas` makes of the server's objects, None without quotas."""
         self.storage = storage
         """Claims, volumes, classes and drivers."""
+        self.loads = loads
+        """`LoadUsers`, None where nodes report no loads."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
-        profile, world = Profile({}), self._world()
+        profile, world = Profile(self.loads.profile() if self.loads is not None else {}), self._world()
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
         nominated = _nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
@@ -64,7 +67,10 @@ class Reckoning:
     def _world(self):
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
         placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
-        return World([*others, *(thing for thing in placed if not is_finished(thing))])
+        reports = self.loads.objects() if self.loads is not None else ()
+        world = World([*others, *reports, *(thing for thing in placed if not is_finished(thing))])
+        world.now = self.server.clock.wall()
+        return world
 
     def _waits(self, thing):
         spec = thing["spec"]
@@ -91,6 +97,7 @@ class Reckoning:
                 continue
             emptied = World(world.nodes)
             emptied.objects = world.objects
+            emptied.origin, emptied.now = world, world.now
             emptied.placed = [p for p in world.placed if p not in victims]
             if name in evaluate(thing, emptied, profile, lasting).feasible:
                 found.append(name)
@@ -174,6 +181,7 @@ def belief(scheduler):
         },
         "verdicts": _verdicts(scheduler),
         "quota": believed_quotas(scheduler),
+        "load of": believed_loads(scheduler),
     }
 
 

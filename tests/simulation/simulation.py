@@ -8,6 +8,7 @@ from tests.simulation.apiserver import Server
 from tests.simulation.extenders import Extender
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
+from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.permits import PermitInvariants
 from tests.simulation.plan import Plan
@@ -67,6 +68,7 @@ class Simulation:
         features, checks = self.plan.features, self.invariants.features
         self.quotas = QuotaUsers(self) if "quotas" in features else None
         self.volumes = VolumeUsers(self) if "volumes" in features else None
+        self.loads = LoadUsers(self) if "loads" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -127,7 +129,7 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        reckoning = Reckoning(self.server, self.users.broken, quotas, storage)
+        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]

@@ -30,6 +30,7 @@ class Users:
         self.quotas = simulation.quotas
         self.extender = simulation.extender
         self.volumes = simulation.volumes
+        self.loads = simulation.loads
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -46,6 +47,8 @@ class Users:
             self.volumes.settle_in()
         if self.quotas is not None:
             self.quotas.settle_in()
+        if self.loads is not None:
+            self.loads.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -63,6 +66,8 @@ class Users:
             actions += [*self.quotas.actions(), (2, self._go_to_another_quota)]
         if self.volumes is not None:
             actions += self.volumes.actions()
+        if self.loads is not None:
+            actions += self.loads.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -84,6 +89,8 @@ class Users:
             self.quotas.tidy_up()
         if self.volumes is not None:
             self.volumes.tidy_up()
+        if self.loads is not None:
+            self.loads.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):

@@ -1,4 +1,4 @@
-"""Quotas, volumes, and attempts that take their time."""
+"""Loads, quotas, volumes, and attempts that take their time."""
 
 from unittest.mock import patch
 
@@ -10,15 +10,40 @@ from koordsched.plugins.elasticquota.arithmetic import accounting
 from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.controller.status import StatusWriter
 from koordsched.plugins.elasticquota.plugin import ElasticQuota
+from koordsched.plugins.loadaware.loads import Loads
+from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
 from koordsched.plugins.nodevolumelimits.plugin import NodeVolumeLimits
 from koordsched.plugins.volumebinding.assumedvolumes import VolumeAssumptions
 from koordsched.plugins.volumebinding.binder import Binder
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
+from koordsched.queue.hints import QueueingHint
 from koordsched.queue.inflight import InFlight
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.watching import ObjectSink
 from tests.simulation.mutations.registry import mutation
+
+# --- loads ------------------------------------------------------------------------------------------
+
+
+@mutation(Loads, "pod_assigned")
+def load_of_a_failed_binding_stays(original):
+    def pod_assigned(self, pod, assigned):
+        if assigned:
+            original(self, pod, assigned)
+
+    return pod_assigned
+
+
+@mutation(Loads, "pod_seen")
+def loads_of_pods_placed_by_others_ignored(original):
+    return lambda self, pod, assigned: None
+
+
+@mutation(LoadAwareScheduling, "_after_easing")
+def pods_not_told_of_loads_that_ease(original):
+    return lambda self, pod, old, new: QueueingHint.SKIP
+
 
 # --- quotas ----------------------------------------------------------------------------------------
 
