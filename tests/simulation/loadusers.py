@@ -53,6 +53,10 @@ class LoadUsers:
         """The reports."""
         return self.server.objects(KIND, API_VERSION)
 
+    def now(self):
+        """By the server's clock."""
+        return self.server.clock.wall()
+
     def _some_node(self):
         names = sorted(node["metadata"]["name"] for node in self.server.objects("Node"))
         return self.rng.choice(names) if names else None
@@ -63,10 +67,10 @@ class LoadUsers:
             self._report(name, self.rng.choice([0, -10, -25, LONG, LONG]))
 
     def _report(self, name, at=LONG):
-        rng, now = self.rng, self.server.clock.wall()
+        rng = self.rng
         cpu, memory = rng.choice([0, 500, 1000, 2000, 4000]), rng.choice([0, 1, 2, 5])
         status = {
-            "updateTime": rfc3339(now + at),
+            "updateTime": rfc3339(self.now() + at),
             "lasting": at == LONG,
             "nodeMetric": {"nodeUsage": _usage(cpu, memory)},
             "podsMetric": [

@@ -67,9 +67,11 @@ class Reckoning:
     def _world(self):
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
         placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
-        reports = self.loads.objects() if self.loads is not None else ()
-        world = World([*others, *reports, *(thing for thing in placed if not is_finished(thing))])
-        world.now = self.server.clock.wall()
+        world = World([*others, *(thing for thing in placed if not is_finished(thing))])
+        if self.loads is not None:
+            world.now = self.loads.now()
+            for report in self.loads.objects():
+                world.add(report)
         return world
 
     def _waits(self, thing):
@@ -95,11 +97,7 @@ class Reckoning:
             victims = [p for p in world.pods_on(node) if priority(p) < priority(thing)]
             if not victims:
                 continue
-            emptied = World(world.nodes)
-            emptied.objects = world.objects
-            emptied.origin, emptied.now = world, world.now
-            emptied.placed = [p for p in world.placed if p not in victims]
-            if name in evaluate(thing, emptied, profile, lasting).feasible:
+            if name in evaluate(thing, world.without(victims), profile, lasting).feasible:
                 found.append(name)
         return found
 

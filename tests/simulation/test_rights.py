@@ -12,7 +12,8 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-RBAC = (MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "elastic-quota" / "rbac.yaml")
+ROLES = ("base", "components/elastic-quota", "components/load-aware")
+RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)
 
 ELSEWHERE = {
     # The endpoints' delegated authentication, events on the lease, profiles of quotas, and reading volumes back after
@@ -32,7 +33,7 @@ REVOKES = 67
 
 GROUPS = (
     *("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io"),
-    *("scheduling.sigs.k8s.io", "quota.koordinator.sh"),
+    *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh"),
 )
 """Those whose objects there are in a simulation."""
 

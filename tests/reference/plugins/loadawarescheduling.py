@@ -179,7 +179,7 @@ class LoadAwareScheduling:
         policy = metric.get("spec", {}).get("metricCollectPolicy") or {}
         updated = seconds(metric["status"].get("updateTime"))
         if updated is None:
-            updated = getattr(world, "last_update", {}).get(node["metadata"]["name"], NEVER)
+            updated = getattr(world.origin, "last_update", {}).get(node["metadata"]["name"], NEVER)
         placed, until = self._times(pod, world)
         fresh = reported is None or updated - policy.get("reportIntervalSeconds", 60) < placed
         fresh = fresh or (until is not None and until > updated)
@@ -201,7 +201,7 @@ class LoadAwareScheduling:
         }
         placed = since.get("PodScheduled")
         if placed is None:
-            placed = getattr(world, "first_seen", {}).get(pod["metadata"]["uid"], now_of(world))
+            placed = getattr(world.origin, "first_seen", {}).get(pod["metadata"]["uid"], now_of(world))
         after = {}
         for what, argument in (
             ("pod-scheduled", "estimatedSecondsAfterPodScheduled"),
@@ -338,7 +338,7 @@ def total_of(node, name):
 
 
 def now_of(world):
-    return getattr(world, "now", NOW)
+    return getattr(world.origin, "now", NOW)
 
 
 def seconds(text):
