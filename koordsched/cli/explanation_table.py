@@ -28,7 +28,7 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
     if explanation.refusal is not None:
         out.print()
         print_refusal(out, explanation.rejected_by, explanation.refusal)
-    if feasible:
+    if explanation.any_of:
         out.print()
         _print_scores(out, explanation, feasible, top)
         _print_details(out, sorted(feasible, key=lambda node: (-(node.total or 0), node.name)))

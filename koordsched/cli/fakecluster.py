@@ -20,7 +20,8 @@ from koordsched.fakecluster.clock import SystemClock, loop_call_later
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.controllers import Controllers
 from koordsched.fakecluster.emulation import Emulation
-from koordsched.fakecluster.hollow import HollowNodes, HollowOptions, TemplateError
+from koordsched.fakecluster.hollow import HollowNodes, HollowOptions, Share, TemplateError
+from koordsched.fakecluster.hollow.usage import HIGHEST_PERCENT
 from koordsched.fakecluster.http import HttpServer
 from koordsched.fakecluster.kubeconfig import kubeconfig, write_kubeconfig
 from koordsched.fakecluster.registry import Registry
@@ -50,6 +51,10 @@ class Options:
     load: Path | None
     dump: Path | None
     pod_start_delay: float
+    load_reports: bool
+    cpu_usage: float
+    memory_usage: float
+    usage_traces: Path | None
     seed: int | None
     kubernetes_version: Release
     omit: tuple[str, ...]
@@ -100,6 +105,33 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     show_default=True,
     help="Seconds from binding to Running; negative: bound pods never start.",
 )
+@click.option(
+    "--load-reports/--no-load-reports",
+    default=True,
+    show_default=True,
+    help="Report the nodes' usage as NodeMetrics while manifests/crds/nodemetrics.yaml is applied.",
+)
+@click.option(
+    "--cpu-usage",
+    type=click.FloatRange(0, HIGHEST_PERCENT),
+    default=60,
+    show_default=True,
+    metavar="PERCENT",
+    help="CPU that pods use, in percent of their request, unless annotated otherwise.",
+)
+@click.option(
+    "--memory-usage",
+    type=click.FloatRange(0, HIGHEST_PERCENT),
+    default=80,
+    show_default=True,
+    metavar="PERCENT",
+    help="Memory that pods use, likewise.",
+)
+@click.option(
+    "--usage-traces",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory of recorded usages that annotations of pods may name.",
+)
 @click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for runs that are alike.")
 @click.option(
     "--kubernetes-version",
@@ -122,6 +154,10 @@ def fakecluster(**flags: object) -> None:
 
     It speaks the Kubernetes API (kubectl works against it), keeps its state in memory and ends on SIGTERM or Ctrl-C. On
     SIGUSR1 it forgets its history: all watches end, and clients that resume one get 410 and have to list.
+
+    Annotations tell hollow nodes what to do. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code say
+    how the containers end, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
+    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail. More in docs/hollow-nodes.md.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type
@@ -202,7 +238,14 @@ def _named(registry: Registry, flag: str, names: Collection[str]) -> list[Resour
 def _hollow_options(options: Options) -> HollowOptions:
     nodes = options.nodes if options.nodes is not None or options.node_template is not None else 0
     delay = options.pod_start_delay if options.pod_start_delay >= 0 else None
-    return HollowOptions(count=nodes, template=options.node_template, start_delay=delay)
+    return HollowOptions(
+        count=nodes,
+        template=options.node_template,
+        start_delay=delay,
+        load_reports=options.load_reports,
+        usage_share=Share(options.cpu_usage, options.memory_usage),
+        usage_traces=options.usage_traces,
+    )
 
 
 def _announce(options: Options, url: str, authority: bytes, nodes: int) -> None:

@@ -15,7 +15,7 @@ from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import ExplainsNodes, ExplainsRefusals
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import PluginScores
+from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
 
 NOT_LOOKED_AT = "not looked at"
@@ -100,7 +100,10 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         result.nominated_node = outcome.nominated_node
         result.victims = [victim.key for victim in outcome.victims]
         return result
-    _score(result, attempt)
+    try:
+        _score(result, attempt)
+    except ScoringFailed as failed:
+        result.message, result.reason = str(failed), "SchedulerError"
     return result
 
 

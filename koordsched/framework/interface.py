@@ -16,8 +16,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -43,8 +43,6 @@ Scores = npt.NDArray[np.signedinteger[Any]] | int
 
 MAX_SCORE = 100
 
-_NO_HINTS: Mapping[str, Any] = MappingProxyType({})
-
 
 class Normalization(Enum):
     """How raw scores become 0..100 (default-plugins spec 3.1, DefaultNormalize)."""
@@ -64,6 +62,7 @@ class Timed(Protocol):
         """What the call of this plugin at this extension point answers."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CycleState:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
@@ -78,32 +77,17 @@ class CycleState:
     pod itself tells plugins, by the name of the plugin (JSON values).
     """
 
-    __slots__ = (
-        "_patch",
-        "beyond_nodes",
-        "hints",
-        "not_pre_filtered",
-        "overlay",
-        "pod",
-        "preferred_nodes",
-        "skipped",
-        "state",
-        "timed",
-        "waiting_for_others",
-    )
-
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self.not_pre_filtered: frozenset[str] = frozenset()
-        self.skipped: Set[str] = frozenset()
-        self.beyond_nodes = False
-        self.preferred_nodes: Sequence[str] = ()
-        self.hints: Mapping[str, Any] = _NO_HINTS
-        self.overlay: Overlay | None = None
-        self.timed: Timed | None = None
-        self.state: dict[Hashable, Any] = {}
-        self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._patch: PodPatch | None = None
+    pod: Pod
+    not_pre_filtered: frozenset[str] = frozenset()
+    skipped: Set[str] = frozenset()
+    beyond_nodes: bool = False
+    preferred_nodes: Sequence[str] = ()
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    overlay: Overlay | None = None
+    timed: Timed | None = None
+    state: dict[Hashable, Any] = field(default_factory=dict)
+    waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
+    _patch: PodPatch | None = None
 
     @property
     def patch(self) -> PodPatch:
@@ -234,6 +218,7 @@ class PostFilter(Plugin):
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""
 
 
+@dataclass(slots=True, eq=False)
 class PostFilterResult:
     """What came of it.
 
@@ -243,21 +228,11 @@ class PostFilterResult:
     where others would go for it; without success it waits for them as for those that rejected it in the first place.
     """
 
-    __slots__ = ("actuate", "nominated_node", "refused_by", "status", "victims")
-
-    def __init__(
-        self,
-        status: Status,
-        nominated_node: str | None = None,
-        victims: tuple[Pod, ...] = (),
-        actuate: Callable[[], None] | None = None,
-        refused_by: frozenset[str] = frozenset(),
-    ) -> None:
-        self.status = status
-        self.nominated_node = nominated_node
-        self.victims = victims
-        self.actuate = actuate
-        self.refused_by = refused_by
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+    actuate: Callable[[], None] | None = None
+    refused_by: frozenset[str] = frozenset()
 
     def also(self, act: Callable[[], None]) -> None:
         """Has this done, too, when what was decided is set going."""

@@ -80,18 +80,6 @@ class ShapePlan:
     `unprepared` as in `Chains`.
     """
 
-    __slots__ = (
-        "epoch_scores",
-        "node_filters",
-        "node_scores",
-        "pod_filters",
-        "pod_scores",
-        "pre_filters",
-        "shape",
-        "skipped",
-        "unprepared",
-    )
-
     def __init__(self, shape: PodShape, chains: Chains) -> None:
         self.shape = shape
         self.skipped: set[str] = set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -47,35 +48,22 @@ NO_NOMINATION = override("")
 """Clears the pod's nomination: so after every failure without a PostFilter."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AssumedPod:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
     `nominated_here`: the pod had been nominated to the node, perhaps by a write that its status does not show yet.
     """
 
-    __slots__ = ("cycle", "feasible", "node", "nominated_here", "profile", "queued", "row", "started", "waits")
-
-    def __init__(
-        self,
-        cycle: CycleState,
-        profile: Profile,
-        queued: QueuedPod[Pod],
-        row: int,
-        node: str,
-        waits: dict[str, float],
-        started: float,
-        feasible: int,
-        nominated_here: bool = False,
-    ) -> None:
-        self.cycle = cycle
-        self.profile = profile
-        self.queued = queued
-        self.row = row
-        self.node = node
-        self.waits = waits
-        self.started = started
-        self.feasible = feasible
-        self.nominated_here = nominated_here
+    cycle: CycleState
+    profile: Profile
+    queued: QueuedPod[Pod]
+    row: int
+    node: str
+    waits: dict[str, float]
+    started: float
+    feasible: int
+    nominated_here: bool = False
 
     @property
     def pod(self) -> Pod:

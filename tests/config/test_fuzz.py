@@ -17,6 +17,7 @@ from koordsched.config.plugin_args import ScoringStrategy
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.plugins import CATALOG
 from tests.config.documents import HEAD
+from tests.depth import examples
 
 SCALARS = st.one_of(
     st.none(),
@@ -122,7 +123,7 @@ def accepted(source: str | bytes) -> KubeSchedulerConfiguration | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "replace")))
 @example(b'"\\U00110000"')
 @example(b'"\\ud800"')
@@ -144,26 +145,26 @@ def test_any_bytes(data: bytes) -> None:
     accepted(HEAD.encode() + b"profiles: " + data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(st.sampled_from(KNOWN_FIELDS), VALUES, max_size=5))
 def test_any_values_of_known_fields(fields: dict[str, Any]) -> None:
     accepted(HEAD + (yaml.safe_dump(fields) if fields else ""))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PLUGIN_CONFIG, max_size=3))
 def test_arguments_of_the_right_types(configs: list[dict[str, Any]]) -> None:
     accepted(HEAD + yaml.safe_dump({"profiles": [{"pluginConfig": configs}]}))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(*(typed(kind) for kind in (wire.LeaderElectionConfiguration, wire.ClientConnectionConfiguration, wire.Extender)))
 def test_settings_of_the_right_types(election: object, connection: object, extender: object) -> None:
     fields = {"leaderElection": election, "clientConnection": connection, "extenders": [extender, extender]}
     accepted(HEAD + yaml.safe_dump(fields))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PROFILES, min_size=1, max_size=2))
 def test_what_is_accepted_reads_back(profiles: list[dict[str, Any]]) -> None:
     configuration = accepted(HEAD + yaml.safe_dump({"profiles": profiles}))

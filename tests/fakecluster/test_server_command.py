@@ -138,3 +138,22 @@ def test_what_it_cannot_be_like(flags, complaint):
         _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode != 0
         assert complaint in err
+
+
+def test_its_nodes_have_node_metrics_once_they_are_defined(tmp_path):
+    (definition,) = yaml.safe_load_all((ROOT / "manifests/crds/nodemetrics.yaml").read_text())
+    template = tmp_path / "nodes.yaml"
+    template.write_text("templates: [{count: 2, capacity: {cpu: 4}, usage: {reportInterval: 30s}}]")
+    flags = ["--node-template", str(template), "--cpu-usage", "50", "--usage-traces", str(tmp_path)]
+    with running(*flags) as (process, line):
+        url = line.split()[2].rstrip(",")
+        path, metrics = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/slo.koordinator.sh/v1alpha1"
+        body = json.dumps(definition).encode()
+        request = urllib.request.Request(url + path, body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+            assert response.status == 201
+        with urllib.request.urlopen(f"{url}{metrics}/nodemetrics?watch=1", timeout=DEADLINE) as events:
+            added = [json.loads(next(events))["object"] for _ in range(2)]
+        assert [metric["metadata"]["name"] for metric in added] == ["node-0", "node-1"]
+        assert {metric["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] for metric in added} == {30}
+        assert ended(process) == (0, "", "")

@@ -64,11 +64,15 @@ class _Timer:
 class Cluster:
     """A registry with controllers, hollow nodes and, for want of a scheduler, a binder that takes nodes in turns."""
 
-    def __init__(self, nodes=3, template=ONE_KIND, bind=True, seed=7, start_delay=1.0, stop_delay=2.0, **controllers):
+    def __init__(
+        self, nodes=3, template=ONE_KIND, bind=True, seed=7, start_delay=1.0, stop_delay=2.0, hollow=None, **controllers
+    ):
         self.time = Timeline()
         self.registry = new_cluster(self.time, random.Random(seed), self.time.call_later)
         self.controllers = Controllers(self.registry, **controllers)
-        options = HollowOptions(count=nodes, template=template, start_delay=start_delay, stop_delay=stop_delay)
+        options = HollowOptions(
+            count=nodes, template=template, start_delay=start_delay, stop_delay=stop_delay, **(hollow or {})
+        )
         self.hollow = HollowNodes(self.registry, options)
         self.controllers.start()
         self.hollow.start()

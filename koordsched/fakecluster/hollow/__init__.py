@@ -15,9 +15,10 @@ from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_obje
 from koordsched.fakecluster.hollow.options import HollowOptions
 from koordsched.fakecluster.hollow.podrunner import PodRunner
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.fakecluster.hollow.usage import Share
 from koordsched.fakecluster.registry import ChangeView, Registry
 
-__all__ = ["HollowNodes", "HollowOptions", "TemplateError"]
+__all__ = ["HollowNodes", "HollowOptions", "Share", "TemplateError"]
 
 _WAIT_FOR_DEFINITION_SECONDS = 1.0
 

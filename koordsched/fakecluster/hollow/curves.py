@@ -37,7 +37,7 @@ class Sine(NamedTuple):
     phase: float
 
     def at(self, times: Floats, start: float) -> Floats:
-        turns = (times + self.phase) / self.period
+        turns = (times + self.phase) % self.period / self.period
         return np.maximum(0.0, self.mean + self.amplitude * np.sin(2 * math.pi * turns))
 
 

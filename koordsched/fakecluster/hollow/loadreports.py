@@ -98,7 +98,7 @@ class LoadReports:
         reporter = _Reporter(node, load, self._added * _GOLDEN_RATIO % 1)
         self._reporters[node.name] = reporter
         self.follow(node, obj)
-        self._read_pods(reporter)
+        # Later, and so in batches: many nodes may come at once, with all their pods.
         self._timers.after(0.0, self._provide, reporter)
 
     def follow(self, node: HollowNode, obj: Object) -> None:
@@ -126,7 +126,8 @@ class LoadReports:
         reporter.load.system = system
         reporter.share = usage.share
         reporter.interval = usage.interval_seconds()
-        self._read_pods(reporter)
+        if reporter.due:
+            self._read_pods(reporter)
 
     def resume(self, node: HollowNode) -> None:
         """The node works again after a silence, in which it measured nothing."""
@@ -187,10 +188,11 @@ class LoadReports:
             obj = self._registry.create_record(resource, None, made).obj()
         self._obey(reporter, obj)
         if not reporter.due:
+            self._read_pods(reporter)
             self._arm(reporter, SAMPLE_SECONDS + reporter.phase * reporter.policy.interval)
 
     def _withdraw(self, name: str) -> None:
-        if self._resource is not None and name not in self._reporters:
+        if self._resource is not None:
             self._registry.delete_record(self._resource, None, name)
 
     def _metric_changed(self, change: ChangeView) -> None:
@@ -298,9 +300,12 @@ class LoadReports:
 
 def _running_since(pod: Object, now: float) -> float | None:
     """When the containers started; None if none runs."""
-    states = [(entry.get("state") or {}).get("running") for entry in pod["status"].get("containerStatuses") or ()]
-    started = [_time(state.get("startedAt"), now) for state in states if state is not None]
-    return min(started, default=None)
+    status = pod["status"]
+    if not status.get("containerStatuses"):
+        # Written by hand: it does run, and nothing else will be known of it.
+        return _time(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now)
+    states = [(entry.get("state") or {}).get("running") for entry in status["containerStatuses"]]
+    return min((_time(state.get("startedAt"), now) for state in states if state is not None), default=None)
 
 
 def _time(stamp: str | None, otherwise: float) -> float:

@@ -123,7 +123,7 @@ class NodeLoad:
         recent = self._samples[np.searchsorted(self._times, now - policy.window, side="right") :]
         if not len(recent):
             return None
-        averages = recent.mean(axis=0)
+        averages = recent.mean(axis=0).tolist()
         node: Object = {
             "nodeUsage": {"resources": resource_list(*averages[_NODE])},
             "systemUsage": {"resources": resource_list(*averages[_SYSTEM])},
@@ -171,7 +171,7 @@ class NodeLoad:
         self._sampled = now
         return pods
 
-    def _aggregate(self, now: float, duration: float) -> dict[str, Floats | None]:
+    def _aggregate(self, now: float, duration: float) -> dict[str, list[float] | None]:
         """Average and percentiles of all columns; None where samples span less than half of the duration.
 
         Of n samples in order, the percentile p is number floor(n p / 100), or the first (koordlet's metric cache).
@@ -181,13 +181,13 @@ class NodeLoad:
         if not count or self._times[-1] - self._times[low] < duration / 2:
             return dict.fromkeys(("avg", *(name for name, _ in _PERCENTILES)))
         samples = np.sort(self._samples[low:], axis=0)
-        rows: dict[str, Floats | None] = {"avg": samples.mean(axis=0)}
+        rows: dict[str, list[float] | None] = {"avg": samples.mean(axis=0).tolist()}
         for name, percent in _PERCENTILES:
-            rows[name] = samples[max(0, count * percent // 100 - 1)]
+            rows[name] = samples[max(0, count * percent // 100 - 1)].tolist()
         return rows
 
 
-def _resources(row: Floats | None, columns: slice) -> Object:
+def _resources(row: list[float] | None, columns: slice) -> Object:
     return {} if row is None else {"resources": resource_list(*row[columns])}
 
 

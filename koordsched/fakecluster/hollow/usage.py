@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,9 +26,11 @@ from koordsched.fakecluster.hollow.traces import Traces
 USAGE = "koordsched.io/usage"
 """Of pods as above; of nodes, as in node templates."""
 _LONGEST_TEXT = 4096
-_HIGHEST_PERCENT = 1000
+HIGHEST_PERCENT = 1000
 _LEAST_INTERVAL, _LONGEST_INTERVAL = 30, 86400
 """Seconds; koordlet's floor, and a day."""
+
+T = TypeVar("T")
 
 
 class _Sine(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,8 +104,8 @@ class Share(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: float = 80
 
     def __post_init__(self) -> None:
-        if not (0 <= self.cpu <= _HIGHEST_PERCENT and 0 <= self.memory <= _HIGHEST_PERCENT):
-            raise ValueError(f"share: percentages are from 0 to {_HIGHEST_PERCENT}")
+        if not (0 <= self.cpu <= HIGHEST_PERCENT and 0 <= self.memory <= HIGHEST_PERCENT):
+            raise ValueError(f"share: percentages are from 0 to {HIGHEST_PERCENT}")
 
     def of(self, cpu: float, memory: float) -> Usage:
         """The usage of a pod that requests these amounts."""
@@ -134,17 +136,19 @@ class NodeUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 @lru_cache(maxsize=4096)
 def read_usage(text: str) -> UsageText:
     """Reads a pod's annotation. Raises ValueError with what is wrong."""
-    _check_length(text)
-    return msgspec.json.decode(text, type=UsageText)
+    return _read(text, UsageText)
 
 
 @lru_cache(maxsize=4096)
 def read_node_usage(text: str) -> NodeUsage:
     """Reads a node's annotation. Raises ValueError with what is wrong."""
-    _check_length(text)
-    return msgspec.json.decode(text, type=NodeUsage)
+    return _read(text, NodeUsage)
 
 
-def _check_length(text: str) -> None:
+def _read(text: str, kind: type[T]) -> T:
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"longer than {_LONGEST_TEXT} characters")
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -99,9 +99,12 @@ class NodeResourcesFitPlus(ShapeScore):
         for wanted in compiled.wanted:
             capacity = table.allocatable[wanted.index].data[rows]
             used = _requested(table, wanted.index)[rows]
-            score = wanted.of_many(used + wanted.request, np.maximum(capacity, 1))
-            score[capacity == 0] = 0
-            total += score * wanted.weight
+            everywhere = bool(capacity.all())
+            score = wanted.of_many(used + wanted.request, capacity if everywhere else np.maximum(capacity, 1))
+            if not everywhere:
+                score[capacity == 0] = 0
+            score *= wanted.weight
+            total += score
         return total // compiled.weights
 
     @staticmethod

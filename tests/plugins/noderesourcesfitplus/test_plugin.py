@@ -7,6 +7,8 @@ import pytest
 from koordsched.config import ConfigError
 from koordsched.config.advice import warnings
 from koordsched.plugins import CATALOG
+from tests.cli.clusters import run as command
+from tests.cli.clusters import write
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.harness import Bench, explain, normalized, resolved
 from tests.plugins.objects import container, node, pod
@@ -157,16 +159,30 @@ def test_null_is_a_resource_without_type_and_weight():
     assert scores({"cpu": None}, pod("p", container(cpu="1")), node("n")) == {"n": 100}
 
 
-def test_without_its_pre_score_pods_that_several_nodes_fit_fail():
+def test_without_its_pre_score_pods_that_several_nodes_fit_fail(tmp_path):
     config = {"profiles": [profile(CPU_SPREAD, "score")]}
     advice = f'profiles[0]: plugin "{NAME}" is enabled at score but not at preScore: pods that fit several nodes fail'
     assert warnings(resolved(config), CATALOG) == [advice]
     assert warnings(resolved({"profiles": [profile(CPU_SPREAD)]}), CATALOG) == []
 
+    nodes = [node("alder", "1"), node("beech", "4")]
+    failed = (
+        f'running Score plugins: plugin "{NAME}" failed with: get state node "alder" from PreScore: '
+        f'error reading "PreScore{NAME}" from cycleState: not found'
+    )
+    explanation = explain(nodes, pod("p", container(cpu="1")), config)
+    assert (explanation.any_of, explanation.reason, explanation.message) == ([], "SchedulerError", failed)
+    assert [node.feasible for node in explanation.nodes] == [True, True]
+    file = write(tmp_path / "config.yaml", {**DEFAULT_CONFIG, **config})
+    objects = write(tmp_path / "objects.yaml", *nodes, pod("p", container(cpu="1")))
+    shown = command("explain", "default/p", "--config", file, "-f", objects)
+    assert (shown.exit_code, f"SchedulerError: {failed}\n" in shown.stdout) == (0, True)
+    assert "taken without scoring" not in shown.stdout
+
     async def main():
         embedded = Embedded()
-        embedded.insert(node("alder", "1"))
-        embedded.insert(node("beech", "4"))
+        for thing in nodes:
+            embedded.insert(thing)
         async with scheduler_on(embedded, {**DEFAULT_CONFIG, **config}):
             embedded.insert(pod("small", container(cpu="1")))
             embedded.insert(pod("large", container(cpu="2")))
@@ -174,9 +190,6 @@ def test_without_its_pre_score_pods_that_several_nodes_fit_fail():
             assert embedded.get("Pod", "large")["spec"]["nodeName"] == "beech"
             (condition,) = embedded.get("Pod", "small")["status"]["conditions"]
             assert condition["reason"] == "SchedulerError"
-            assert condition["message"] == (
-                f'running Score plugins: plugin "{NAME}" failed with: get state node "alder" from PreScore: '
-                f'error reading "PreScore{NAME}" from cycleState: not found'
-            )
+            assert condition["message"] == failed
 
     run(main())
