@@ -108,13 +108,15 @@ def _print_refusals(out: Console, refused: list[NodeVerdict]) -> None:
             text += " (fewer pods may help)"
         rows.add_row(str(len(nodes)), plugin or "-", text, _some([node.name for node in nodes]))
     out.print(rows)
-    for _, nodes in largest_first:
-        _print_details(out, nodes)
+    _print_details(out, *(nodes for _, nodes in largest_first))
 
 
-def _print_details(out: Console, nodes: list[NodeVerdict]) -> None:
-    """What plugins say of the first of the nodes."""
-    for node in nodes[:_EXAMPLES]:
+def _print_details(out: Console, *groups: list[NodeVerdict]) -> None:
+    """What plugins say of the first nodes of each group."""
+    shown = [node for nodes in groups for node in nodes[:_EXAMPLES] if node.details]
+    if shown:
+        out.print()
+    for node in shown:
         for plugin, lines in node.details.items():
             out.print(f"{node.name}, {plugin}:", soft_wrap=True)
             for line in lines:
