@@ -117,7 +117,8 @@ def test_measured_estimated_and_allowed(tmp_path: Path) -> None:
 def test_reports_that_say_nothing(
     tmp_path: Path, metrics: list[dict[str, Any]], args: dict[str, Any], feasible: bool, lines: list[str]
 ) -> None:
-    assert details(tmp_path, big("n"), *metrics, NEW, **args) == {"n": (feasible, lines)}
+    # The newest time in the files says when they were written.
+    assert details(tmp_path, big("n"), *metrics, metric("gone", "1"), NEW, **args) == {"n": (feasible, lines)}
 
 
 def test_production_by_what_production_uses(tmp_path: Path) -> None:
@@ -178,7 +179,8 @@ def advice(folder: Path, *things: dict[str, Any], **args: Any) -> tuple[str, lis
 def test_pods_wait_for_a_load_to_ease(tmp_path: Path) -> None:
     """What is measured says nothing about the node when it is empty: the pod waits, it is not hopeless."""
     assert advice(tmp_path, big("hot"), metric("hot", "70"), NEW) == ("waits", ["7.371 cpu less in use"])
-    assert advice(tmp_path, big("old"), metric("old", "1", at=PAST), NEW) == ("waits", ["a new NodeMetric"])
+    old = [big("old"), metric("old", "1", at=PAST), metric("gone", "1")]
+    assert advice(tmp_path, *old, NEW) == ("waits", ["a new NodeMetric"])
 
 
 def test_a_pod_that_alone_is_too_much_never_fits(tmp_path: Path) -> None:
@@ -196,3 +198,18 @@ def test_the_table_shows_them(tmp_path: Path) -> None:
     shown = run("explain", "new", "-f", str(tmp_path / "cluster.yaml"), "--config", config(tmp_path)).stdout
     assert "hot, LoadAwareScheduling:\n  cpu 73% of 96 (threshold 65%): 70 measured + 0 for recent pods" in shown
     assert "cool, LoadAwareScheduling:\n  cpu 21% of 96 (threshold 65%): 20 measured + 0 for recent pods" in shown
+
+
+def test_in_an_old_dump_reports_are_as_old_as_they_were(tmp_path: Path) -> None:
+    things = [big("n"), big("m"), metric("n", "20", at="2020-01-01T00:10:00Z"), metric("m", "20", at=PAST), NEW]
+    (tmp_path / "cluster.yaml").write_text("\n---\n".join(map(json.dumps, things)))
+    shown = run("explain", "new", "-f", str(tmp_path / "cluster.yaml"), "--config", config(tmp_path))
+    assert shown.stderr == "note: reports are judged as of 2020-01-01T00:10:00Z, the newest time in the input\n"
+    assert "Goes to n: 1 of 2 nodes feasible." in shown.stdout
+    assert "m, LoadAwareScheduling:\n  the NodeMetric of 2020-01-01T00:00:00Z has expired" in shown.stdout
+
+
+def test_times_of_dumps_that_cannot_be_read(tmp_path: Path) -> None:
+    """They are passed over; the node without a time has expired, as in a cluster."""
+    things = [big("n"), big("m"), metric("n", "20", at="yesterday"), metric("m", "20"), NEW]
+    assert [feasible for feasible, _ in details(tmp_path, *things).values()] == [True, False]
