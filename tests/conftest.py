@@ -1,10 +1,12 @@
-"""The seed of the run, settled before any process of it collects tests."""
+"""The seed and the depth of the run, settled before any process of it collects tests."""
 
+from tests import depth
 from tests.parity.fresh import SEED, choose_seed
 
 
 def pytest_configure(config):
     choose_seed()
+    depth.quick = "not slow" in config.option.markexpr
 
 
 def pytest_report_header(config):

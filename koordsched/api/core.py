@@ -187,6 +187,7 @@ class PodCondition(Wire, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(Wire, frozen=True):

@@ -40,6 +40,8 @@ _SCALE: dict[str, Fraction] = {
 }
 _EXPONENT_LIMIT = 40
 _TEXT_LIMIT = 256
+_PLAIN_DIGITS = 16
+"""Numbers of fewer digits are within LIMIT."""
 
 
 class QuantityError(ValueError):
@@ -88,6 +90,20 @@ def value(text: str | int | float) -> int:
 @lru_cache(maxsize=65536)
 def milli_value(text: str | int | float) -> int:
     """Thousandths, rounded up and clamped to ±LIMIT (Go's `MilliValue()`)."""
+    return _clamp(_ceil(parse(text) * 1000))
+
+
+def measured_value(text: str | int | float) -> int:
+    """As `value`, for measurements: they are mostly plain numbers and hardly ever repeat, so none is kept."""
+    if isinstance(text, str) and text.isdecimal() and len(text) < _PLAIN_DIGITS:
+        return int(text)
+    return _clamp(_ceil(parse(text)))
+
+
+def measured_milli_value(text: str | int | float) -> int:
+    """As `milli_value`, for measurements."""
+    if isinstance(text, str) and text[-1:] == "m" and text[:-1].isdecimal() and len(text) < _PLAIN_DIGITS:
+        return int(text[:-1])
     return _clamp(_ceil(parse(text) * 1000))
 
 

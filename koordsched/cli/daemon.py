@@ -19,6 +19,7 @@ from random import Random
 from koordsched import __version__
 from koordsched.cli.debugdump import write_dump
 from koordsched.cli.endpoints import EMULATION, Endpoints, Served, metric_options
+from koordsched.cli.pluginmetrics import observe_plugins
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.lanes import Lane, Lanes
@@ -168,6 +169,7 @@ class Daemon:
             fence=self._may_write,
             recorder=journal.recorder if journal is not None else NOT_RECORDING,
         )
+        observe_plugins(metrics, scheduler.profiles)
         if journal is not None:
             journal.attach(scheduler)
         if self._resolved.leader_election.leader_elect:

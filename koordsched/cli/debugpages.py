@@ -15,7 +15,6 @@ from aiohttp import web
 from koordsched.cli.pluginpages import plugin_endpoints
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import explain
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable
 from koordsched.scheduling.advice import with_advice
@@ -65,12 +64,9 @@ class _Pages:
             return text_response(f"pod {printable(key)} is on node {bound.node} already\n", 400)
         # From here on nothing else runs, so this is the state of one instant.
         profile = scheduler.profiles[pod.shape.scheduler_name]
-        try:
-            explanation = explain(profile, scheduler.cluster, pod)
-            if request.query.get("advice") == "true":
-                explanation = with_advice(profile, scheduler.cluster, pod, explanation)
-        except (InvalidScore, PreScoreFailed) as error:
-            return text_response(f"pod {printable(key)} cannot be scheduled: {printable(str(error))}\n", 500)
+        explanation = explain(profile, scheduler.cluster, pod)
+        if request.query.get("advice") == "true":
+            explanation = with_advice(profile, scheduler.cluster, pod, explanation)
         return _json(_encode(explanation))
 
     async def decisions(self, request: web.Request) -> web.Response:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from koordsched.cli.output import counted, table
 from koordsched.cli.refusal_table import print_refusal
-from koordsched.engine.explain import Explanation, NodeVerdict, Score
+from koordsched.engine.explain import NOT_LOOKED_AT, Explanation, NodeVerdict, Score
 from koordsched.scheduling.advice import WAITS, Advice
 
 _EXAMPLES = 3
@@ -27,7 +27,7 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
     if explanation.refusal is not None:
         out.print()
         print_refusal(out, explanation.rejected_by, explanation.refusal)
-    if feasible:
+    if explanation.any_of:
         out.print()
         _print_scores(out, explanation, feasible, top)
     if refused:
@@ -56,7 +56,11 @@ def _some(names: Sequence[str]) -> str:
 
 def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVerdict], top: int) -> None:
     if not explanation.scored:
-        out.print(f"{feasible[0].name} is the only feasible node and is taken without scoring.")
+        name = feasible[0].name
+        if any(NOT_LOOKED_AT in node.reasons for node in explanation.nodes):
+            out.print(f"{name} is preferred or nominated: it was tried before others and is taken without scoring.")
+        else:
+            out.print(f"{name} is the only feasible node and is taken without scoring.")
         return
     plugins = list(feasible[0].scores)
     differing = [name for name in plugins if len({_same(node.scores[name]) for node in feasible}) > 1]

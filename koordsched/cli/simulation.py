@@ -9,9 +9,8 @@ import msgspec
 from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import Explanation, explain
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
 from koordsched.scheduling.advice import Advice, advise
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE
+from koordsched.scheduling.failure import UNSCHEDULABLE
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.queueprofile import equivalence_keys
 
@@ -70,10 +69,7 @@ class Simulation:
         known = self._refused.get(key) if identity is not None else None
         if known is not None and known[0] == serial:
             return known[1], known[2]
-        try:
-            explanation = explain(profile, scheduler.cluster, pod)
-        except (InvalidScore, PreScoreFailed) as error:
-            explanation = Explanation(pod.key, profile.name, [], [], message=str(error), reason=SCHEDULER_ERROR)
+        explanation = explain(profile, scheduler.cluster, pod)
         advice = advise(profile, scheduler.cluster, pod, explanation)
         self._refused[key] = (serial, explanation, advice)
         return explanation, advice

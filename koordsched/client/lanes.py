@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from random import Random
 
@@ -62,37 +63,22 @@ SHORTEST_WAIT = 1e-4
 """Seconds that a timer is set for at least: a rounding error must not make it fire over and over."""
 
 
+@dataclass(slots=True, eq=False)
 class LaneStats:
     """Counters of one lane since the start; `waiting` writes are queued and `in_flight` ones with the server now."""
 
-    __slots__ = (
-        "ambiguous",
-        "dropped",
-        "failed",
-        "fenced",
-        "in_flight",
-        "latency_sum",
-        "rejected",
-        "retried",
-        "sent",
-        "submitted",
-        "succeeded",
-        "waiting",
-    )
-
-    def __init__(self) -> None:
-        self.submitted = 0
-        self.sent = 0
-        self.succeeded = 0
-        self.failed = 0
-        self.ambiguous = 0
-        self.retried = 0
-        self.rejected = 0
-        self.dropped = 0
-        self.fenced = 0
-        self.waiting = 0
-        self.in_flight = 0
-        self.latency_sum = 0.0
+    submitted: int = 0
+    sent: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    ambiguous: int = 0
+    retried: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    fenced: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    latency_sum: float = 0.0
 
 
 class _Write:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
@@ -29,6 +30,7 @@ class Response(NamedTuple):
     body: bytes
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """One request, complete with everything needed to repeat it.
 
@@ -37,25 +39,13 @@ class Request:
     the outcome is `Fenced`.
     """
 
-    __slots__ = ("body", "content_type", "fence", "headers", "method", "target", "timeout")
-
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        body: bytes = b"",
-        content_type: str = JSON,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Mapping[str, str] | None = None,
-        fence: Callable[[], bool] | None = None,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.body = body
-        self.content_type = content_type
-        self.timeout = timeout
-        self.headers = headers
-        self.fence = fence
+    method: str
+    target: str
+    body: bytes = b""
+    content_type: str = JSON
+    timeout: float = DEFAULT_TIMEOUT
+    headers: Mapping[str, str] | None = None
+    fence: Callable[[], bool] | None = None
 
 
 Done = Callable[["Response | ClientError"], None]

@@ -4,17 +4,22 @@ Two kinds of facts:
 
 * *Shape facts*: labels, annotations and the kind of the owner that a verdict depends on. They join the key of the
   pod's shape, so that pods that differ in them never share a verdict.
-* *Pod facts*: what a scheduler wrote on a pod that has a node, its allocation (GPUs, CPUs). Accountants count by them.
+* *Pod facts*: of a pod that has a node, what a scheduler wrote on it, its allocation (GPUs, CPUs), or what its status
+  says (when it was placed). Accountants count by them.
 
 Plugins declare both in their constructors, before the first pod is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from koordsched.api.meta import ObjectMeta, controller_of
+import orjson
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.pod import Pod
 
 T = TypeVar("T", bound=Hashable)
@@ -26,59 +31,62 @@ _VALUES_KEPT = 1 << 16
 class ShapeFacts:
     """The labels, annotations and owner facts that are part of a shape."""
 
-    __slots__ = ("_annotations", "_labels", "_owner", "_read", "_sealed")
+    __slots__ = ("_annotations", "_labels", "_owner_kinds", "_read", "_sealed")
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
         self._read = read
         self._labels: dict[str, None] = {}
         self._annotations: dict[str, None] = {}
-        self._owner = False
+        self._owner_kinds: frozenset[str] = frozenset()
         self._sealed = False
 
-    def declare(self, *, labels: Iterable[str] = (), annotations: Iterable[str] = (), owner_kind: bool = False) -> None:
-        """A plugin reads these of a pod through its shape.
+    def declare(
+        self, *, labels: Iterable[str] = (), annotations: Iterable[str] = (), owner_kinds: Iterable[str] = ()
+    ) -> None:
+        """A plugin reads these of a pod through its shape; of its owners, whether one is of these kinds.
 
         Raises RuntimeError for something new once a shape was interned: shapes made before would lack it.
         """
         wanted = self._labels | dict.fromkeys(labels), self._annotations | dict.fromkeys(annotations)
-        owner = self._owner or owner_kind
-        if self._sealed and (*wanted, owner) != (self._labels, self._annotations, self._owner):
+        owners = self._owner_kinds.union(owner_kinds)
+        if self._sealed and (*wanted, owners) != (self._labels, self._annotations, self._owner_kinds):
             raise RuntimeError("shape facts must be declared before the first pod is read")
         self._labels, self._annotations = wanted
-        self._owner = owner
+        self._owner_kinds = owners
         self._read.update(self._annotations)
 
     def of(self, meta: ObjectMeta) -> ShapeMeta:
         """The declared facts of a pod."""
         self._sealed = True
-        if not (self._labels or self._annotations or self._owner):
+        if not (self._labels or self._annotations or self._owner_kinds):
             return NO_SHAPE_META
-        owner = controller_of(meta) if self._owner else None
         return ShapeMeta(
             {key: meta.labels[key] for key in self._labels if key in meta.labels},
             {key: meta.annotations[key] for key in self._annotations if key in meta.annotations},
-            owner.kind if owner is not None else "",
+            tuple(sorted(self._owner_kinds.intersection(owner.kind for owner in meta.owner_references)))
+            if meta.owner_references
+            else (),
         )
 
 
 class ShapeMeta:
-    """The declared facts of one shape: those labels and annotations that its pods carry, and their controller's
-    kind."""
+    """The declared facts of one shape: those labels and annotations that its pods carry, and those kinds of owners
+    that they have."""
 
-    __slots__ = ("annotations", "labels", "owner_kind")
+    __slots__ = ("annotations", "labels", "owner_kinds")
 
-    def __init__(self, labels: dict[str, str], annotations: dict[str, str], owner_kind: str = "") -> None:
+    def __init__(self, labels: dict[str, str], annotations: dict[str, str], owner_kinds: tuple[str, ...] = ()) -> None:
         self.labels = labels
         self.annotations = annotations
-        self.owner_kind = owner_kind
+        self.owner_kinds = owner_kinds
 
     @property
     def key(self) -> tuple[object, ...]:
         """What joins the key of the shape; empty if the pods carry none of what is declared."""
-        if not (self.labels or self.annotations or self.owner_kind):
+        if not (self.labels or self.annotations or self.owner_kinds):
             return ()
-        return (self.labels, self.annotations, self.owner_kind)
+        return (self.labels, self.annotations, self.owner_kinds)
 
 
 NO_SHAPE_META = ShapeMeta({}, {})
@@ -91,20 +99,20 @@ class PodFact(Generic[T]):
     bytes.
     """
 
-    __slots__ = ("_index", "_parse", "_values", "annotation", "text")
+    __slots__ = ("_parse", "_values", "annotation", "index", "text")
 
     def __init__(self, annotation: str, index: int, parse: Callable[[str], T | None], text: Callable[[T], str]) -> None:
         self.annotation = annotation
         self.text = text
         """The annotation of a value."""
-        self._index = index
+        self.index = index
         self._parse = parse
         self._values: dict[T, T] = {}
 
     def of(self, pod: Pod) -> T | None:
         """The pod's value; None if it has none."""
         facts = pod.facts
-        found: T | None = facts[self._index] if facts else None  # type: ignore[assignment]  # PodFacts puts T there
+        found: T | None = facts[self.index] if facts else None  # type: ignore[assignment]  # PodFacts puts T there
         return found
 
     def parse(self, text: str) -> T | None:
@@ -122,8 +130,30 @@ class PodFact(Generic[T]):
     def put(self, facts: tuple[object, ...], value: T | None, count: int) -> tuple[object, ...]:
         """`facts` of a pod (there are `count` kinds of them) with this one replaced; empty if none is left."""
         changed = list(facts or (None,) * count)
-        changed[self._index] = self.shared(value)
+        changed[self.index] = self.shared(value)
         return tuple(changed) if any(fact is not None for fact in changed) else ()
+
+
+class StatusFact(PodFact[T]):
+    """A fact that the status of a pod says. Its name stands where others have their annotation."""
+
+    __slots__ = ("read", "shown")
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        read: Callable[[core.PodStatus], T | None],
+        shown: Callable[[T], Mapping[str, Any]],
+    ) -> None:
+        super().__init__(
+            name,
+            index,
+            lambda text: read(convert(orjson.loads(text), core.PodStatus)),
+            lambda value: orjson.dumps(shown(value)).decode(),
+        )
+        self.read = read
+        self.shown = shown
 
 
 OnMalformed = Callable[[ObjectMeta, str], None]
@@ -137,12 +167,14 @@ def _ignore(meta: ObjectMeta, problem: str) -> None:
 class PodFacts:
     """All declared facts of pods. Pods without any of them keep none."""
 
-    __slots__ = ("_facts", "_read", "_tuples", "on_malformed")
+    __slots__ = ("_facts", "_of_annotations", "_of_status", "_read", "_tuples", "on_malformed")
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
         self._read = read
         self._facts: list[PodFact[Any]] = []
+        self._of_annotations: list[PodFact[Any]] = []
+        self._of_status: list[StatusFact[Any]] = []
         self._tuples: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.on_malformed: OnMalformed = _ignore
 
@@ -153,13 +185,44 @@ class PodFacts:
         """
         fact = PodFact(annotation, len(self._facts), parse, text)
         self._facts.append(fact)
+        self._of_annotations.append(fact)
         self._read.add(annotation)
         return fact
 
+    def declare_status(
+        self, name: str, read: Callable[[core.PodStatus], T | None], shown: Callable[[T], Mapping[str, Any]]
+    ) -> PodFact[T]:
+        """A plugin reads this of the status of pods that have a node.
+
+        `read` must not fail; it gives None wherever it can, for that costs nothing. `shown` is the opposite: a status,
+        as JSON values, that reads like this.
+        """
+        fact = StatusFact(name, len(self._facts), read, shown)
+        self._facts.append(fact)
+        self._of_status.append(fact)
+        return fact
+
+    def texts(self, pod: Pod) -> dict[str, str]:
+        """The facts of a pod as texts, by annotation or name; their `parse` reads them."""
+        return self._texts(pod, self._facts)
+
     def annotations(self, pod: Pod) -> dict[str, str]:
-        """The facts of a pod as annotations."""
-        found = {fact.annotation: (fact.text, fact.of(pod)) for fact in self._facts} if pod.facts else {}
+        """The facts of a pod that are annotations."""
+        return self._texts(pod, self._of_annotations)
+
+    @staticmethod
+    def _texts(pod: Pod, facts: list[PodFact[Any]]) -> dict[str, str]:
+        found = {fact.annotation: (fact.text, fact.of(pod)) for fact in facts} if pod.facts else {}
         return {key: text(value) for key, (text, value) in found.items() if value is not None}
+
+    def status(self, pod: Pod) -> dict[str, Any]:
+        """The facts of a pod that its status says, as a status of JSON values; lists are put together."""
+        status: dict[str, Any] = {}
+        for fact in self._of_status:
+            value = fact.of(pod)
+            for key, shown in (fact.shown(value) if value is not None else {}).items():
+                status[key] = [*status.get(key, ()), *shown] if isinstance(shown, list) else shown
+        return status
 
     def __bool__(self) -> bool:
         return bool(self._facts)
@@ -170,22 +233,30 @@ class PodFacts:
     def __len__(self) -> int:
         return len(self._facts)
 
-    def of(self, meta: ObjectMeta) -> tuple[object, ...]:
+    def of(self, wire: core.Pod) -> tuple[object, ...]:
         """The facts of a pod that has a node, in the order of their declaration; empty if it has none."""
+        found = self._annotated(wire.metadata)
+        for fact in self._of_status:
+            value = fact.shared(fact.read(wire.status))
+            if value is not None:
+                found = found or [None] * len(self._facts)
+                found[fact.index] = value
+        return self.shared(tuple(found)) if any(value is not None for value in found) else ()
+
+    def _annotated(self, meta: ObjectMeta) -> list[object]:
+        """The facts that are annotations, None for the others; empty if there are none."""
         annotations = meta.annotations
-        if not annotations or not any(fact.annotation in annotations for fact in self._facts):
-            return ()
-        found: list[object] = []
-        for fact in self._facts:
+        if not annotations or not any(fact.annotation in annotations for fact in self._of_annotations):
+            return []
+        found: list[object] = [None] * len(self._facts)
+        for fact in self._of_annotations:
             text = annotations.get(fact.annotation)
-            value = None
             if text is not None:
                 try:
-                    value = fact.parse(text)
+                    found[fact.index] = fact.parse(text)
                 except Exception as error:  # users write annotations: whatever a parser trips over harms this pod alone
                     self.on_malformed(meta, f"annotation {fact.annotation}: {error}")
-            found.append(value)
-        return self.shared(tuple(found)) if any(value is not None for value in found) else ()
+        return found
 
     def shared(self, facts: tuple[object, ...]) -> tuple[object, ...]:
         """The one tuple of these facts."""

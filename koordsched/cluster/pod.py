@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +21,7 @@ _NAMESPACES_KEPT = 1 << 16
 """Names of namespaces that pods share; some clusters make a namespace for every build."""
 
 
+@dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Pod:
     """A pod. A million of these must fit in memory: bound pods keep no wire object.
 
@@ -33,67 +35,24 @@ class Pod:
 
     facts: ClassVar[tuple[object, ...]] = ()
 
-    __slots__ = (
-        "__weakref__",
-        "created",
-        "deleting",
-        "deletion_deadline",
-        "generation",
-        "labels",
-        "name",
-        "namespace",
-        "node",
-        "nominated_node",
-        "owner",
-        "preempted",
-        "requests",
-        "resource_version",
-        "row",
-        "shape",
-        "start_time",
-        "uid",
-        "wire",
-    )
-
-    def __init__(
-        self,
-        *,
-        uid: str,
-        namespace: str,
-        name: str,
-        resource_version: str,
-        generation: int,
-        shape: PodShape,
-        labels: LabelSet,
-        requests: Requests,
-        node: str,
-        nominated_node: str,
-        owner: OwnerReference | None,
-        created: str | None,
-        start_time: str | None,
-        deleting: bool,
-        preempted: bool,
-        wire: core.Pod | None,
-        deletion_deadline: float | None = None,
-    ) -> None:
-        self.uid = uid
-        self.namespace = namespace
-        self.name = name
-        self.resource_version = resource_version
-        self.generation = generation
-        self.shape = shape
-        self.labels = labels
-        self.requests = requests
-        self.node = node
-        self.row = -1
-        self.nominated_node = nominated_node
-        self.owner = owner
-        self.created = created
-        self.start_time = start_time
-        self.deleting = deleting
-        self.deletion_deadline = deletion_deadline
-        self.preempted = preempted
-        self.wire = wire
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    generation: int
+    shape: PodShape
+    labels: LabelSet
+    requests: Requests
+    node: str
+    row: int = field(default=-1, init=False)
+    nominated_node: str
+    owner: OwnerReference | None
+    created: str | None
+    start_time: str | None
+    deleting: bool
+    deletion_deadline: float | None = None
+    preempted: bool
+    wire: core.Pod | None
 
     @property
     def key(self) -> str:
@@ -137,7 +96,7 @@ class PodFactory:
             requests = self.shapes.resized(shape, spec, status)
         facts: tuple[object, ...] = ()
         kind: type[Pod] = Pod
-        if self.facts and (not spec.node_name or (facts := self.facts.of(meta))):
+        if self.facts and (not spec.node_name or (facts := self.facts.of(wire))):
             kind = PodWithFacts
         pod = kind(
             uid=meta.uid,

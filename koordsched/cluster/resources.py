@@ -7,6 +7,7 @@ Source: component-helpers `resource/helpers.go`; default-plugins spec 3.1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from koordsched.api.core import Container, ContainerStatus, PodSpec, PodStatus, Quantities
@@ -88,6 +89,7 @@ class ResourceNames:
         return len(self.names)
 
 
+@dataclass(slots=True, eq=False)
 class Requests:
     """What a pod counts against a node.
 
@@ -96,17 +98,9 @@ class Requests:
     nothing, as accounted on the node for scoring. `names`: what keeps the indices of extended resources.
     """
 
-    __slots__ = ("amounts", "names", "nonzero")
-
-    def __init__(
-        self,
-        amounts: tuple[tuple[int, int], ...],
-        nonzero: tuple[int, int],
-        names: tuple[ResourceName, ...] = (),
-    ) -> None:
-        self.amounts = amounts
-        self.nonzero = nonzero
-        self.names = names
+    amounts: tuple[tuple[int, int], ...]
+    nonzero: tuple[int, int]
+    names: tuple[ResourceName, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Requests) and (self.amounts, self.nonzero) == (other.amounts, other.nonzero)
@@ -221,6 +215,30 @@ def effective_requests(spec: PodSpec, *, overhead: bool = True) -> Nano:
     return total
 
 
+def limits_of(spec: PodSpec) -> Nano:
+    """A pod's limits in nano-units: the sum over its containers or the largest moment of its init containers, pod-level
+    limits in their place where given, overhead added to what is limited at all. Raises QuantityError.
+
+    Source: component-helpers `resource/helpers.go`, PodLimits.
+    """
+    total = _effective(
+        [(container, _container_limits(container)) for container in spec.containers],
+        [(container, _container_limits(container)) for container in spec.init_containers],
+    )
+    for name, amount in (_nano(spec.resources.limits) if spec.resources is not None else {}).items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            total[name] = amount
+    for name, amount in _nano(spec.overhead).items():
+        if total.get(name):
+            total[name] += amount
+    return total
+
+
+def _container_limits(container: Container) -> Nano:
+    return _nano(container.resources.limits) if container.resources is not None else {}
+
+
+@dataclass(slots=True, eq=False)
 class PodDemand:
     """All readings of one pod's requests (see `demand_of`).
 
@@ -229,11 +247,8 @@ class PodDemand:
     upstream does (default-plugins spec 3.6, quirk). Their indices are kept by `requests`.
     """
 
-    __slots__ = ("requests", "scored")
-
-    def __init__(self, requests: Requests, scored: dict[int, int]) -> None:
-        self.requests = requests
-        self.scored = scored
+    requests: Requests
+    scored: dict[int, int]
 
 
 def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> PodDemand:

@@ -138,11 +138,13 @@ class ClusterState:
                 resources = before.status.allocatable.keys() | node.status.allocatable.keys()
                 self.overcommitments.node_changed(known, resources)
             return changed, False
-        row = self.table.add(node)
-        while len(self._on_row) < self.table.size:
+        while len(self._on_row) <= self.table.size:  # before hooks look at the pods of the new row
             self._on_row.append({})
+        row = self.table.add(node)
         for pod in self.orphans.pop(name, {}).values():
             self._place(pod, row)
+            for observer in self._observers:
+                observer.pod_seen(pod, True)
         return ActionType.ADD, True
 
     def remove_node(self, name: str) -> bool:

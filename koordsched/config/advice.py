@@ -8,7 +8,7 @@ from koordsched.config.catalog import PluginCatalog
 from koordsched.config.contenttypes import unknown_types
 from koordsched.config.default_plugins import ALL
 from koordsched.config.plugin_args import PluginArgs
-from koordsched.config.resolving import Resolved
+from koordsched.config.resolving import Profile, Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
 
 _EVERY_NODE = "every node is considered for every pod"
@@ -23,6 +23,7 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
     for i, profile in enumerate(resolved.source.profiles):
         found += _unused_args(profile, f"profiles[{i}]", resolved.profiles[i].plugins.names(), catalog)
         found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
+        found += _unprepared(resolved.profiles[i], f"profiles[{i}]", catalog)
     return found
 
 
@@ -70,7 +71,9 @@ def _unused_args(
     for i, config in enumerate(profile.plugin_config):
         if config.name not in enabled:
             yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" is not enabled'
-        elif catalog[config.name].args is None and not catalog[config.name].any_args and config.args is not None:
+        elif (kind := catalog[config.name].args) is not None:
+            yield from (f"{path}.pluginConfig[{i}].args.{text}" for text in kind.advise(config.args))
+        elif not catalog[config.name].any_args and config.args is not None:
             yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" takes no arguments'
 
 
@@ -80,3 +83,9 @@ def _unknown_disabled(profile: KubeSchedulerProfile, path: str, catalog: PluginC
             if plugin.name != ALL and plugin.name not in catalog:
                 place = f"{path}.plugins.{info.encode_name}.disabled[{i}]"
                 yield f'{place} has no effect: there is no plugin "{plugin.name}"'
+
+
+def _unprepared(profile: Profile, path: str, catalog: PluginCatalog) -> Iterator[str]:
+    for name, _ in profile.plugins.score:
+        if catalog[name].needs_pre_score and name not in profile.plugins.pre_score:
+            yield f'{path}: plugin "{name}" is enabled at score but not at preScore: pods that fit several nodes fail'

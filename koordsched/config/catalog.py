@@ -4,7 +4,7 @@ Here are kube-scheduler's, and those of Koordinator that are not built. Others b
 (`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from koordsched.config.feature_gates import FeatureGates
 # The two functions of an entry belong to its own struct; the table as a whole cannot say so, hence Any.
 Defaulter: TypeAlias = Callable[[Any, FeatureGates], Any]
 Validator: TypeAlias = Callable[[Any, str, FeatureGates], list[str]]
+Adviser: TypeAlias = Callable[[Any], Iterable[str]]
 
 
 def _no_further_defaults(given: args.PluginArgs, gates: FeatureGates) -> args.PluginArgs:
@@ -27,18 +28,24 @@ def _no_rules(given: args.PluginArgs, path: str, gates: FeatureGates) -> list[st
     return []
 
 
+def _no_advice(given: args.PluginArgs) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ArgsKind:
     """The arguments of a plugin: struct, defaults that a struct's own cannot express, and rules.
 
     `validate(args, path, gates)` returns complaints. With `by_constructor` the rules are not part of the file's
-    validation but asked when the plugin is built, and reported as its failure to start.
+    validation but asked when the plugin is built, and reported as its failure to start. `advise(args)` says what of
+    valid arguments has no effect, each text beginning with the field.
     """
 
     struct: type[args.PluginArgs]
     default: Defaulter = _no_further_defaults
     validate: Validator = _no_rules
     by_constructor: bool = False
+    advise: Adviser = _no_advice
 
     @property
     def name(self) -> str:
@@ -48,11 +55,16 @@ class ArgsKind:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """A plugin that can be enabled. `any_args`: it takes arguments that nothing is known of here, and keeps them."""
+    """A plugin that can be enabled.
+
+    `any_args`: it takes arguments that nothing is known of here, and keeps them. `needs_pre_score`: listed at score but
+    not at preScore, it fails every pod that several nodes fit.
+    """
 
     points: frozenset[ExtensionPoint]
     args: ArgsKind | None = None
     any_args: bool = False
+    needs_pre_score: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +91,9 @@ class PluginCatalog(Mapping[str, PluginEntry]):
         return {entry.args.name: entry.args for entry in self.values() if entry.args is not None}
 
 
-def entry(points: str, kind: ArgsKind | None = None) -> PluginEntry:
+def entry(points: str, kind: ArgsKind | None = None, *, needs_pre_score: bool = False) -> PluginEntry:
     """A table entry; `points` are extension points by their names in the file, separated by blanks."""
-    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind)
+    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind, needs_pre_score=needs_pre_score)
 
 
 def accepted(points: str) -> PluginEntry:
@@ -143,10 +155,5 @@ IN_TREE = PluginCatalog(
         "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
         "NodeNUMAResource": accepted("preFilter filter preScore score reserve preBind"),
         "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
-        "LoadAwareScheduling": accepted("preFilter filter preScore score reserve"),
-        "NodeResourcesFitPlus": accepted("preScore score"),
-        "ScarceResourceAvoidance": accepted("preFilter preScore score"),
-        "SchedulingHint": accepted("preFilter preScore"),
-        "DefaultPreBind": accepted("preBind"),
     }
 )

@@ -169,7 +169,7 @@ def _reader(annotation: Any) -> _Reader:
     if origin is tuple:
         return functools.partial(_read_list, get_args(annotation)[0])
     if origin in (dict, Mapping):
-        return _read_string_map
+        return functools.partial(_read_map, get_args(annotation)[1])
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return functools.partial(_read_struct, annotation)
     if annotation in _SCALARS:
@@ -211,12 +211,15 @@ def _read_list(item_type: Any, value: Value, place: _Place, complaints: Decoding
     )
 
 
-def _read_string_map(value: Value, place: _Place, complaints: DecodingErrors) -> dict[str, str]:
+def _read_map(item_type: Any, value: Value, place: _Place, complaints: DecodingErrors) -> dict[str, Any]:
     if not isinstance(value, dict):
-        _mismatch(value, "map[string]string", place, complaints)
+        _mismatch(value, f"map[string]{_go_name(item_type)}", place, complaints)
         return {}
+    reader = _reader(item_type)
     return {
-        name: _read_text(item, _Place(f"{place.path}.{name}", place.struct, place.fields), complaints)
+        name: _zero(item_type)
+        if item is None
+        else reader(item, _Place(f"{place.path}.{name}", place.struct, place.fields), complaints)
         for name, item in value.items()
     }
 

@@ -45,6 +45,10 @@ def invalid(path: str, value: object, detail: str) -> str:
     return _field(path, f"Invalid value: {render(value)}", detail)
 
 
+def not_found(path: str, value: object) -> str:
+    return _field(path, f"Not found: {render(value)}", "")
+
+
 def unsupported(path: str, value: object, supported: Iterable[str]) -> str:
     return _field(path, f"Unsupported value: {render(value)}", "supported values: " + quoted(supported))
 

@@ -46,6 +46,12 @@ def is_extended_resource(name: str) -> bool:
     return not native and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
 
 
+def is_scalar_resource(name: str) -> bool:
+    """A resource beyond cpu, memory and ephemeral-storage that nodes are accounted for (IsScalarResourceName)."""
+    native = "kubernetes.io/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
+    return native or is_extended_resource(name)
+
+
 _CHARACTERS = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )

@@ -47,9 +47,9 @@ class Attempt:
         """Whether there is any node; without one nothing is asked (`NO_NODES` is the message)."""
         return self.cluster.table.count > 0
 
-    def filter(self, *, try_nominated: bool = True) -> Verdicts:
-        """PreFilter and Filter; on the nominated node alone first, if there is one."""
-        self.verdicts = self.profile.filtering.filter(self.cycle, try_nominated=try_nominated)
+    def filter(self, *, all_nodes: bool = False) -> Verdicts:
+        """PreFilter and Filter; unless `all_nodes`, on preferred nodes and the nominated one alone first."""
+        self.verdicts = self.profile.filtering.filter(self.cycle, all_nodes=all_nodes)
         return self.verdicts
 
     def error(self) -> Status | None:
@@ -59,7 +59,7 @@ class Attempt:
     def choose(self, rng: Random) -> Choice:
         """A feasible node with the highest total; ties are broken by chance. At least one must be feasible.
 
-        Raises InvalidScore or PreScoreFailed.
+        Raises ScoringFailed.
         """
         if self.cycle.overlay is None:
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
@@ -67,12 +67,12 @@ class Attempt:
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
 
     def score(self) -> Scored:
-        """What every plugin gives each feasible row. Raises PreScoreFailed."""
+        """What every plugin gives each feasible row. Raises ScoringFailed."""
         with self.profile.filtering.overlaid(self.cycle):
             return score(self.cycle, self.cluster.table, self.verdicts)
 
     def best_rows(self) -> RowArray:
-        """All feasible rows of the highest total, any of which may be chosen. Raises InvalidScore or PreScoreFailed."""
+        """All feasible rows of the highest total, any of which may be chosen. Raises ScoringFailed."""
         rows = self.verdicts.rows
         if self.verdicts.feasible > 1:
             totals = self.score().totals()

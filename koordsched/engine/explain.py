@@ -15,8 +15,11 @@ from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import ExplainsRefusals
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import PluginScores
+from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
+
+NOT_LOOKED_AT = "not looked at"
+"""The reason of a node where a preferred or nominated one was tried first and passed."""
 
 
 class Score(msgspec.Struct):
@@ -92,7 +95,10 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         result.nominated_node = outcome.nominated_node
         result.victims = [victim.key for victim in outcome.victims]
         return result
-    _score(result, attempt)
+    try:
+        _score(result, attempt)
+    except ScoringFailed as failed:
+        result.message, result.reason = str(failed), "SchedulerError"
     return result
 
 
@@ -108,6 +114,9 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
             nodes.append(NodeVerdict(name, True))
         else:
             reason = reasons[code]
+            if verdicts.alone and not reason.plugin:
+                nodes.append(NodeVerdict(name, False, reasons=(NOT_LOOKED_AT,)))
+                continue
             nodes.append(NodeVerdict(name, False, reason.plugin, reason.texts, reason.code.text))
     return nodes
 

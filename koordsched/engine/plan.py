@@ -15,7 +15,7 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.scoring import ScoringFailed
 
 
 class Plan:
@@ -53,7 +53,7 @@ class Plan:
             return attempt.message()
         try:
             row = attempt.choose(self._rng).row
-        except (InvalidScore, PreScoreFailed) as failed:
+        except ScoringFailed as failed:
             return str(failed)
         status = self._transaction.place(attempt.cycle, attempt.profile, row)
         if not status.ok:

@@ -66,16 +66,17 @@ class ExtenderConsultation:
         self._inbox.release_now()
 
     async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
-        """The plugins' verdicts, less the nodes that extenders refuse; the nominated node alone comes first."""
-        nominated = attempt.pod.nominated_node
-        if not nominated or not _is_alone(attempt, nominated):
+        """The plugins' verdicts, less the nodes that extenders refuse; a node that was tried first comes alone."""
+        verdicts = attempt.verdicts
+        if not verdicts.alone:
             return await self._ask_filters(attempt)
         try:
             asked = await self._ask_filters(attempt)
             if asked.feasible:
                 return asked
         except ExtenderError as error:
-            _log.warning("evaluation of %s on nominated node %s failed: %s", attempt.pod.key, nominated, error)
+            node = attempt.cluster.table.names[int(verdicts.rows[0])]
+            _log.warning("evaluation of %s on node %s, tried first, failed: %s", attempt.pod.key, node, error)
         filter_again()
         return await self._ask_filters(attempt)
 
@@ -91,7 +92,7 @@ class ExtenderConsultation:
         codes = verdicts.codes.copy()
         refused = np.setdiff1d(rows, np.array(left, dtype=np.intp))
         refusals.write(codes, refused, attempt.profile.handle.reasons, self._said)
-        attempt.verdicts = Verdicts(codes, verdicts.plan, verdicts.pre_filtered, None, len(left))
+        attempt.verdicts = Verdicts(codes, verdicts.plan, verdicts.pre_filtered)
         return attempt.verdicts
 
     async def prioritize(self, attempt: Attempt) -> Totals | None:
@@ -131,9 +132,3 @@ class ExtenderConsultation:
         except ExtenderError as error:
             return PostFilterResult(Status(Code.ERROR, (str(error),)))
         return offer.choose(left)
-
-
-def _is_alone(attempt: Attempt, node: str) -> bool:
-    """Whether this is the only feasible node."""
-    verdicts = attempt.verdicts
-    return verdicts.feasible == 1 and attempt.cluster.table.names[int(verdicts.rows[0])] == node

@@ -14,6 +14,7 @@ from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.display import Line, Table
 from koordsched.framework.interface import Plugin
 from koordsched.framework.profile import PluginFactory, Profile
+from koordsched.observability.metric_registry import MetricRegistry
 
 
 class NotFound(LookupError):
@@ -56,15 +57,17 @@ class View:
 class Declaration:
     """A plugin. `entry`: its extension points and arguments.
 
-    `controller` builds what runs for it beside scheduling. `show_refusal` shows what its `explain_refusal` returned,
-    given as JSON values; it raises msgspec.ValidationError for values of another version. `updates_when_read`: its
-    state is brought up to date when it is read, which its controller does at times that a replay does not know.
+    `controller` builds what runs for it beside scheduling. `observe(plugin, metrics)` adds metrics, if its controller
+    does not. `show_refusal` shows what its `explain_refusal` returned, given as JSON values; it raises
+    msgspec.ValidationError for values of another version. `updates_when_read`: its state is brought up to date when it
+    is read, which its controller does at times that a replay does not know.
     """
 
     name: str
     factory: PluginFactory
     entry: PluginEntry
     controller: ControllerFactory | None = None
+    observe: Callable[[Any, MetricRegistry], None] | None = None
     pages: tuple[Page, ...] = ()
     views: tuple[View, ...] = ()
     show_refusal: Callable[[Any], Iterable[Line | Table]] | None = None

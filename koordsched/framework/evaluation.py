@@ -66,25 +66,6 @@ class Evaluation:
     Arrays are as small as their values allow: with thousands of shapes in use, fresh memory costs more than arithmetic.
     """
 
-    __slots__ = (
-        "_best_rows",
-        "_code_positions",
-        "_epochs",
-        "_filter_facets",
-        "_highest",
-        "_raw",
-        "_score_facets",
-        "_serial",
-        "_table",
-        "_timed",
-        "_total_type",
-        "codes",
-        "feasible",
-        "nbytes",
-        "plan",
-        "totals",
-    )
-
     def __init__(self, plan: ShapePlan, table: NodeTable, code_positions: _CodePositions) -> None:
         self.plan = plan
         self._table = table

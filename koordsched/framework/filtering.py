@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -55,30 +55,30 @@ class PreFiltered:
 class Verdicts:
     """The verdict on every row.
 
-    `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `rows`: the feasible rows, or
-    None until they are asked for; `evaluation`: the cached scores that go with `codes`, None when the codes
-    are not those of the cache; `wider`: then perhaps the cache for a superset of the feasible rows. Without
-    either, totals have to be computed for `rows`.
+    `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `feasible`: how many rows that are;
+    `evaluation`: the cached scores that go with `codes`, None when the codes are not those of the cache; `wider`: then
+    perhaps the cache for a superset of the feasible rows. Without either, totals have to be computed for `rows`.
+    `alone`: the feasible node was tried first; others were not asked.
     """
 
-    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
+    __slots__ = ("_rows", "alone", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
 
     def __init__(
         self,
         codes: Codes,
         plan: ShapePlan,
         pre_filtered: PreFiltered,
-        evaluation: Evaluation | None,
-        feasible: int,
         *,
+        evaluation: Evaluation | None = None,
         wider: Evaluation | None = None,
     ) -> None:
         self.codes = codes
         self.plan = plan
         self.pre_filtered = pre_filtered
         self.evaluation = evaluation
-        self.feasible = feasible
+        self.feasible = evaluation.feasible if evaluation is not None else int(np.count_nonzero(codes == PASS))
         self.wider = wider
+        self.alone = False
         self._rows: RowArray | None = None
 
     @property
@@ -165,9 +165,10 @@ class Filtering:
             text = f"node(s) didn't satisfy plugin(s) [{' '.join(named_by)}] simultaneously"
         return Status(Code.UNRESOLVABLE, (text,), named_by[-1])
 
-    def filter(self, cycle: CycleState, *, try_nominated: bool = True) -> Verdicts:
-        """PreFilter, then the verdict on every row; on the nominated node alone first, if there is one.
+    def filter(self, cycle: CycleState, *, all_nodes: bool = False) -> Verdicts:
+        """PreFilter, then the verdict on every row; unless `all_nodes`, on some alone first.
 
+        These are the nodes that PreFilter plugins prefer, in their order (loadaware spec D), and the nominated one.
         When PreFilter rejects, `pre_filtered.status` says so and no row is feasible.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
@@ -175,9 +176,9 @@ class Filtering:
         pre = self.pre_filter(cycle, plan)
         cycle.skipped = pre.skipped
         if not pre.status.ok:
-            return Verdicts(self._all_refused(pre), plan, pre, None, 0)
+            return Verdicts(self._all_refused(pre), plan, pre)
         if not cycle.overlay:
-            return self._filter(cycle, plan, pre, try_nominated)
+            return self._filter(cycle, plan, pre, all_nodes)
         cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
         overlay, cycle.overlay = cycle.overlay, Overlay()  # what the calls add once more is dropped
         with overlay.applied(self._cluster, cycle):
@@ -185,7 +186,7 @@ class Filtering:
         overlay.take_back(cycle, filters)
         cycle.overlay = overlay
         with self.overlaid(cycle):
-            return self._filter(cycle, plan, pre, try_nominated, cached)
+            return self._filter(cycle, plan, pre, all_nodes, cached)
 
     @staticmethod
     def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
@@ -212,23 +213,31 @@ class Filtering:
         cycle: CycleState,
         plan: ShapePlan,
         pre: PreFiltered,
-        try_nominated: bool,
+        all_nodes: bool,
         cached: Evaluation | None = None,
     ) -> Verdicts:
         """`cached`: inside an overlay, what is known of the rows that it does not cover."""
         pod = cycle.pod
-        if try_nominated and pod.nominated_node:
-            row = self._cluster.table.row_of.get(pod.nominated_node)
-            if row is not None and (pre.names is None or pod.nominated_node in pre.names):
-                verdicts = self._among(cycle, plan, pre, np.array([row], dtype=np.intp))
-                if verdicts.feasible:
-                    return verdicts
+        if not all_nodes and (cycle.preferred_nodes or pod.nominated_node):
+            rows = self._rows(pre, (*cycle.preferred_nodes, pod.nominated_node))
+            verdicts = self._among(cycle, plan, pre, rows)
+            if verdicts.feasible > 1:
+                first = rows[verdicts.codes[rows] == PASS][:1]
+                verdicts = self._among(cycle, plan, pre, first)
+            if verdicts.feasible:
+                verdicts.alone = True
+                return verdicts
         if pre.names is not None:
-            rows = sorted(row for name in pre.names if (row := self._cluster.table.row_of.get(name)) is not None)
-            return self._among(cycle, plan, pre, np.array(rows, dtype=np.intp))
+            return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)))
         if cached is None or cycle.overlay is None:
             return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape, cycle.timed))
         return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
+
+    def _rows(self, pre: PreFiltered, names: Iterable[str]) -> RowArray:
+        """The rows of those of the nodes that exist and are candidates."""
+        row_of = self._cluster.table.row_of
+        allowed = (name for name in names if name in row_of and (pre.names is None or name in pre.names))
+        return np.fromiter((row_of[name] for name in allowed), dtype=np.intp)
 
     def _all_refused(self, pre: PreFiltered) -> Codes:
         """Every node gets the status of the PreFilter plugin that rejected the pod."""
@@ -237,22 +246,20 @@ class Filtering:
         return np.where(table.alive.data[: table.size], pre.reason.number, NO_NODE).astype(np.int32)
 
     def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
-        verdicts = Verdicts(evaluation.codes, plan, pre, evaluation, evaluation.feasible)
-        filters = [step for step in plan.pod_filters if step[1].name not in pre.skipped]
+        verdicts = Verdicts(evaluation.codes, plan, pre, evaluation=evaluation)
+        filters = _taking_part(cycle, plan)
         if filters:
             codes = evaluation.codes.copy()
             if self._run(filters, cycle, codes, None):
-                feasible = int(np.count_nonzero(codes == PASS))
-                verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
+                verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         if not len(self._nominated_rows):
             return verdicts  # the usual case
-        to_others, as_nominated = self._as_nominated(cycle, plan, pre.skipped)
+        to_others, as_nominated = self._as_nominated(cycle, plan)
         broken = (as_nominated != PASS) & (as_nominated != verdicts.codes[to_others])
         if broken.any():
             codes = verdicts.codes.copy()
             codes[to_others[broken]] = as_nominated[broken]
-            feasible = int(np.count_nonzero(codes == PASS))
-            verdicts = Verdicts(codes, plan, pre, None, feasible, wider=evaluation)
+            verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         return verdicts
 
     def _among(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
@@ -264,14 +271,12 @@ class Filtering:
                 "", Code.UNRESOLVABLE, f"node(s) didn't satisfy plugin(s) [{' '.join(pre.named_by)}]"
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
-        codes[rows] = self._chain(cycle, plan, pre.skipped, rows)
+        codes[rows] = self._chain(cycle, plan, rows)
         for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
-            nominated = self._nominated_rows.nominated_on(row, cycle.pod)
-            if nominated:
-                code = self._with_nominated(cycle, plan, pre.skipped, row, nominated)
-                if code != PASS:
-                    codes[row] = code
-        return Verdicts(codes, plan, pre, None, int(np.count_nonzero(codes == PASS)))
+            code = self._with_nominated(cycle, plan, row)
+            if code != PASS:
+                codes[row] = code
+        return Verdicts(codes, plan, pre)
 
     def dry_run(self, cycle: CycleState, row: int) -> int:
         """The verdict on one row as the table reads now, inside a what-if, with and without nominated pods.
@@ -279,17 +284,12 @@ class Filtering:
         `cycle` is one that `filter` ran in: the state that PreFilter left is used.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
-        nominated = self._nominated_rows.nominated_on(row, cycle.pod)
-        if nominated:
-            code = self._with_nominated(cycle, plan, cycle.skipped, row, nominated)
-            if code != PASS:
-                return code
-        return int(self._chain(cycle, plan, cycle.skipped, np.array([row], dtype=np.intp))[0])
+        code = self._with_nominated(cycle, plan, row)
+        return code if code != PASS else self._on_row(cycle, plan, row)
 
     def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
         """The plugins whose state in this cycle has to hear of hypothetical pods."""
-        plan = self._evaluations.plan_of(cycle.pod.shape)
-        return [plugin for _, plugin in plan.pod_filters if plugin.name not in cycle.skipped]
+        return [plugin for _, plugin in _taking_part(cycle, self._evaluations.plan_of(cycle.pod.shape))]
 
     def node_filters(self, cycle: CycleState) -> list[ShapeFilter]:
         """The shape plugins that take part for the cycle's pod."""
@@ -316,21 +316,21 @@ class Filtering:
         `coming`: all pods that may come to one of the rows. `cycle` is one that `filter` ran in.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
-        filters = [step for step in plan.pod_filters if step[1].name not in cycle.skipped]
         steps = []
-        for position, plugin in filters:
+        for position, plugin in _taking_part(cycle, plan):
             if not isinstance(plugin, DryRunFilter):
                 return None
             steps.append((plugin.dry_run(cycle, cycle.pod, coming), partial(self._reaching, position)))
         return ChainDryRun(plan, self._cluster.table, steps)
 
-    def _chain(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str], rows: RowArray) -> Codes:
+    def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows)
-        filters = [step for step in plan.pod_filters if step[1].name not in skipped]
-        if filters:
-            self._run(filters, cycle, codes, rows)
+        self._run(_taking_part(cycle, plan), cycle, codes, rows)
         return codes
+
+    def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int) -> int:
+        return int(self._chain(cycle, plan, np.array([row], dtype=np.intp))[0])
 
     def _run(
         self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None
@@ -373,18 +373,18 @@ class Filtering:
 
     # --- nominated pods --------------------------------------------------------------------------
 
-    def _as_nominated(self, cycle: CycleState, plan: ShapePlan, skipped: Set[str]) -> tuple[RowArray, Codes]:
+    def _as_nominated(self, cycle: CycleState, plan: ShapePlan) -> tuple[RowArray, Codes]:
         """(rows that other pods are nominated to, the verdict on each as if those were there)."""
-        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
+        filters = self.pod_filters(cycle)
         if cycle.overlay:
             pass  # what is kept of nominated rows knows nothing of overlays
         elif not filters:
             return self._nominated_rows.codes(cycle.pod, plan)
         elif all(isinstance(plugin, DryRunFilter) for plugin in filters):
             return self._dry_run_nominated(cycle, plan, *self._nominated_rows.codes(cycle.pod, plan))
-        to_others = self._nominated_rows.to_others(cycle.pod)
-        codes = [self._with_nominated(cycle, plan, skipped, row, nominated) for row, nominated in to_others]
-        return np.array([row for row, _ in to_others], dtype=np.intp), np.array(codes, dtype=np.int32)
+        rows = self._nominated_rows.rows(cycle.pod)
+        codes = [self._with_nominated(cycle, plan, row) for row in rows.tolist()]
+        return rows, np.array(codes, dtype=np.int32)
 
     def _dry_run_nominated(
         self, cycle: CycleState, plan: ShapePlan, rows: RowArray, codes: Codes
@@ -397,21 +397,27 @@ class Filtering:
             chain.refuse(codes, rows, chain.tallied(nominated))
             for i, others in enumerate(nominated) if chain.one_by_one else ():
                 if chain.any_one_by_one(others):
-                    codes[i] = self._with_nominated(cycle, plan, cycle.skipped, int(rows[i]), others)
+                    codes[i] = self._with_nominated(cycle, plan, int(rows[i]))
         return rows, codes
 
-    def _with_nominated(
-        self, cycle: CycleState, plan: ShapePlan, skipped: Set[str], row: int, nominated: list[Pod]
-    ) -> int:
-        """The verdict on a row as if the nominated pods were there."""
-        filters = [plugin for _, plugin in plan.pod_filters if plugin.name not in skipped]
+    def _with_nominated(self, cycle: CycleState, plan: ShapePlan, row: int) -> int:
+        """The verdict on a row as if the pods nominated to it were there; PASS if there are none."""
+        nominated = self._nominated_rows.nominated_on(row, cycle.pod)
+        if not nominated:
+            return PASS
+        filters = self.pod_filters(cycle)
         with self._cluster.what_if(add=[(row, other) for other in nominated]):
             for plugin in filters:
                 for other in nominated:
                     plugin.add_pod(cycle, cycle.pod, other, row)
             try:
-                return int(self._chain(cycle, plan, skipped, np.array([row], dtype=np.intp))[0])
+                return self._on_row(cycle, plan, row)
             finally:
                 for plugin in filters:
                     for other in nominated:
                         plugin.remove_pod(cycle, cycle.pod, other, row)
+
+
+def _taking_part(cycle: CycleState, plan: ShapePlan) -> list[tuple[int, PodFilter]]:
+    """The pod filters that PreFilter did not skip, with their positions in the chain."""
+    return [step for step in plan.pod_filters if step[1].name not in cycle.skipped]

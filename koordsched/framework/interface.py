@@ -14,8 +14,9 @@ A plugin implements any number of extension points by inheriting from several of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -61,6 +62,7 @@ class Timed(Protocol):
         """What the call of this plugin at this extension point answers."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CycleState:
     """One scheduling attempt of one pod: the place where plugins keep what they computed for it.
 
@@ -70,31 +72,22 @@ class CycleState:
     be in vain; to be set by that plugin. `waiting_for_others`: what a PreBind plugin waits for inside this context is
     no answer of the API server to a write of its own, so others may be placed meanwhile whatever their number.
     `timed`: in a sampled cycle, what measures the calls of plugins. `overlay`: rows that read differently for this pod;
-    PreFilter plugins fill it (`overlaid()`), None if none did.
+    PreFilter plugins fill it (`overlaid()`), None if none did. `preferred_nodes`: names of the nodes that a PreFilter
+    plugin wants tried first, in this order; the first that passes all filters is the only candidate. `hints`: what the
+    pod itself tells plugins, by the name of the plugin (JSON values).
     """
 
-    __slots__ = (
-        "_patch",
-        "beyond_nodes",
-        "not_pre_filtered",
-        "overlay",
-        "pod",
-        "skipped",
-        "state",
-        "timed",
-        "waiting_for_others",
-    )
-
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
-        self.not_pre_filtered: frozenset[str] = frozenset()
-        self.skipped: Set[str] = frozenset()
-        self.beyond_nodes = False
-        self.overlay: Overlay | None = None
-        self.timed: Timed | None = None
-        self.state: dict[Hashable, Any] = {}
-        self.waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._patch: PodPatch | None = None
+    pod: Pod
+    not_pre_filtered: frozenset[str] = frozenset()
+    skipped: Set[str] = frozenset()
+    beyond_nodes: bool = False
+    preferred_nodes: Sequence[str] = ()
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    overlay: Overlay | None = None
+    timed: Timed | None = None
+    state: dict[Hashable, Any] = field(default_factory=dict)
+    waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
+    _patch: PodPatch | None = None
 
     @property
     def patch(self) -> PodPatch:
@@ -160,7 +153,7 @@ class ShapePreFilter(Plugin):
 class ShapeFilter(Plugin):
     """Refuses nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     """What of a row the verdict depends on."""
 
     @abstractmethod
@@ -214,6 +207,7 @@ class PostFilter(Plugin):
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""
 
 
+@dataclass(slots=True, eq=False)
 class PostFilterResult:
     """What came of it.
 
@@ -223,21 +217,11 @@ class PostFilterResult:
     where others would go for it; without success it waits for them as for those that rejected it in the first place.
     """
 
-    __slots__ = ("actuate", "nominated_node", "refused_by", "status", "victims")
-
-    def __init__(
-        self,
-        status: Status,
-        nominated_node: str | None = None,
-        victims: tuple[Pod, ...] = (),
-        actuate: Callable[[], None] | None = None,
-        refused_by: frozenset[str] = frozenset(),
-    ) -> None:
-        self.status = status
-        self.nominated_node = nominated_node
-        self.victims = victims
-        self.actuate = actuate
-        self.refused_by = refused_by
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+    actuate: Callable[[], None] | None = None
+    refused_by: frozenset[str] = frozenset()
 
     def also(self, act: Callable[[], None]) -> None:
         """Has this done, too, when what was decided is set going."""
@@ -270,8 +254,10 @@ class ExplainsRefusals(Plugin):
 class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 
-    facets: ClassVar[int]
+    facets: int
     normalization: ClassVar[Normalization] = Normalization.NONE
+    needs_pre_score: ClassVar[bool] = False
+    """Whether scoring ends in an error where a profile lists the plugin at score, but not at preScore."""
 
     def skips(self, shape: PodShape) -> bool:
         """Whether this plugin does not score pods of this shape (PreScore's Skip)."""

@@ -21,9 +21,6 @@ from koordsched.framework.plan import ShapePlan
 from koordsched.framework.shapecache import ShapeCache
 from koordsched.framework.status import Codes
 
-Promised = list[tuple[int, list[Pod]]]
-"""Rows, and the pods nominated to them that the pod in question has to respect."""
-
 Stamps = npt.NDArray[np.int64]
 
 _PRIORITIES_KEPT = 16
@@ -104,10 +101,6 @@ class NominatedRows:
     def rows(self, pod: Pod) -> RowArray:
         """Rows to which pods of at least this pod's priority are nominated, itself perhaps included."""
         return np.flatnonzero(self.stamps(pod.priority))
-
-    def to_others(self, pod: Pod) -> Promised:
-        """The rows with the pods nominated to each."""
-        return [(row, others) for row in self.rows(pod).tolist() if (others := self.nominated_on(row, pod))]
 
     def codes(self, pod: Pod, plan: ShapePlan) -> tuple[RowArray, Codes]:
         """(rows, the verdict on each as if the pods nominated to it were there, by the shape plugins alone)."""

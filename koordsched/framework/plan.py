@@ -6,6 +6,7 @@ Plugins of the other family stay in the plan and are asked in every cycle.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 
 import numpy as np
@@ -31,16 +32,27 @@ class Chains:
     """A profile's plugins at the points that look for a node, in order; scores with their weights.
 
     `node_filters`, `pod_filters`: the filters of each family, with their positions in the whole chain; `node_scores`,
-    `pod_scores` likewise, with their weights. Sorted out once: a plan is made for every new shape.
+    `pod_scores` likewise, with their weights. Sorted out once: a plan is made for every new shape. `unprepared`: a
+    score plugin that needs its PreScore and is not listed there, "" if there is none.
     """
 
-    __slots__ = ("filters", "node_filters", "node_scores", "pod_filters", "pod_scores", "pre_filters", "scores")
+    __slots__ = (
+        "filters",
+        "node_filters",
+        "node_scores",
+        "pod_filters",
+        "pod_scores",
+        "pre_filters",
+        "scores",
+        "unprepared",
+    )
 
     def __init__(
         self,
         pre_filters: tuple[Plugin, ...],
         filters: tuple[Plugin, ...],
         scores: tuple[tuple[Plugin, int], ...],
+        pre_scores: Container[str] = (),
     ) -> None:
         self.pre_filters = tuple(plugin for plugin in pre_filters if isinstance(plugin, PreFilter | ShapePreFilter))
         self.filters = filters
@@ -53,6 +65,8 @@ class Chains:
         )
         self.node_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, ShapeScore))
         self.pod_scores = tuple((plugin, weight) for plugin, weight in scores if isinstance(plugin, PodScore))
+        needy = (plugin.name for plugin, _ in self.node_scores if plugin.needs_pre_score)
+        self.unprepared = next((name for name in needy if name not in pre_scores), "")
 
 
 PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
@@ -62,19 +76,9 @@ PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
 class ShapePlan:
     """What to run for pods of one shape. Positions are those in the profile's filter chain.
 
-    `skipped`: plugins that say Skip to every pod of the shape; `epoch_scores`: scores that may change by themselves.
+    `skipped`: plugins that say Skip to every pod of the shape; `epoch_scores`: scores that may change by themselves;
+    `unprepared` as in `Chains`.
     """
-
-    __slots__ = (
-        "epoch_scores",
-        "node_filters",
-        "node_scores",
-        "pod_filters",
-        "pod_scores",
-        "pre_filters",
-        "shape",
-        "skipped",
-    )
 
     def __init__(self, shape: PodShape, chains: Chains) -> None:
         self.shape = shape
@@ -97,6 +101,7 @@ class ShapePlan:
         self.pod_filters = tuple(step for step in chains.pod_filters if step[1].name not in self.skipped)
         self.node_scores = tuple(step for step in chains.node_scores if not step[0].skips(shape))
         self.pod_scores = chains.pod_scores
+        self.unprepared = chains.unprepared
         self.epoch_scores = tuple(
             plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch
         )

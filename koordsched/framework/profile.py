@@ -109,6 +109,7 @@ class Profile:
                 (plugin, spec.weights.get(plugin.name, 1))
                 for plugin in self._any_of(spec, "score", (PodScore, ShapeScore))
             ),
+            pre_scores=spec.points.get("preScore", ()),
         )
         self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
         self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))

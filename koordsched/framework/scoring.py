@@ -26,11 +26,15 @@ from koordsched.framework.plan import Chains
 from koordsched.framework.status import Code, Status
 
 
-class InvalidScore(Exception):
+class ScoringFailed(Exception):
+    """A plugin could not score the pod, which ends the attempt; the message is for the user."""
+
+
+class InvalidScore(ScoringFailed):
     """A plugin returned a score outside of 0..100 after normalising."""
 
 
-class PreScoreFailed(Exception):
+class PreScoreFailed(ScoringFailed):
     """A PreScore plugin answered with something other than Success or Skip."""
 
     def __init__(self, status: Status) -> None:
@@ -126,21 +130,17 @@ class Choice:
         return self._scored or Scored(self.verdicts)
 
 
-def choose(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> int:
-    """The row that `decide` chooses."""
-    return decide(cycle, table, verdicts, rng).row
-
-
 def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> Choice:
     """A feasible node with the highest total; ties are broken by chance.
 
     At least one row must be feasible; a single one is taken without scoring.
-    Raises InvalidScore or PreScoreFailed.
+    Raises ScoringFailed.
     """
     if verdicts.feasible == 1:
         return Choice(verdicts, int(verdicts.rows[0]))
     evaluation = verdicts.evaluation
     if evaluation is not None and all(plugin.abstains(cycle, cycle.pod) for plugin, _ in verdicts.plan.pod_scores):
+        _check_prepared(table, verdicts)
         row = evaluation.pick(rng)
         return Choice(verdicts, row, evaluation.totals.item(row))
     return best_of(score(cycle, table, verdicts), rng)
@@ -157,7 +157,7 @@ def best_of(scored: Scored, rng: Random) -> Choice:
 def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
     """Asks the plugins whose scores are not kept about the feasible rows. PreScore comes first for all.
 
-    Raises PreScoreFailed.
+    Raises ScoringFailed.
     """
     plan, rows = verdicts.plan, verdicts.rows
     raw: list[Scores] | None = None
@@ -170,6 +170,7 @@ def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
             taking_part.append((plugin, weight))
         elif status.code is not Code.SKIP:
             raise PreScoreFailed(Status(status.code, status.reasons, plugin.name))
+    _check_prepared(table, verdicts)
     pod_scores = []
     for plugin, weight in taking_part:
         if cycle.timed is None:
@@ -178,6 +179,14 @@ def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
             scores = cycle.timed(plugin.name, "Score", partial(plugin.score, cycle, cycle.pod, table, rows))
         pod_scores.append((plugin.name, weight, scores, plugin.normalize(cycle, cycle.pod, scores)))
     return Scored(verdicts, raw, pod_scores)
+
+
+def _check_prepared(table: NodeTable, verdicts: Verdicts) -> None:
+    if plugin := verdicts.plan.unprepared:
+        raise ScoringFailed(
+            f'running Score plugins: plugin "{plugin}" failed with: get state node "{table.names[verdicts.rows[0]]}" '
+            f'from PreScore: error reading "PreScore{plugin}" from cycleState: not found'
+        )
 
 
 def _check(plugin: str, scores: Scores) -> None:

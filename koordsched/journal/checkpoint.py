@@ -3,8 +3,8 @@
 The objects are in the journal already, and its writer knows the newest version of each. The scheduler's own state is
 recorded here: rows, order, assumed pods, nominations, evictions under way.
 
-Two things are not recorded: how often and when pods in the queue were tried, so the order of later attempts has to be
-taken from the journal; and volumes that were assumed for pods whose binding was being prepared.
+How often and when pods in the queue were tried is not recorded, so the order of later attempts has to be taken from the
+journal. What Reserve plugins hold for assumed pods is worked out anew, but for allocations, which are recorded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.kinds import HasMetadata
-from koordsched.framework.interface import CycleState
+from koordsched.engine.attempt import Attempt
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint
 from koordsched.queue.nominator import override
@@ -41,7 +41,7 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         evicting=scheduler.evictions.running,
         victims=scheduler.evictions.victims,
         unreadable=scheduler.unreadable.reasons,
-        allocations={uid: cluster.pod_facts.annotations(pod) for uid, pod in cluster.assumed.items() if pod.facts},
+        allocations={uid: cluster.pod_facts.texts(pod) for uid, pod in cluster.assumed.items() if pod.facts},
     )
 
 
@@ -118,10 +118,13 @@ def _assume(scheduler: Scheduler, uid: str, node: str, allocations: Mapping[str,
     if pod is None or queued is None or row is None:
         return None
     scheduler.queue.done(uid)
-    scheduler.cluster.allocate_all(pod, allocations)
-    scheduler.cluster.assume(pod, row)
     profile = scheduler.profiles[pod.shape.scheduler_name]
-    return AssumedPod(CycleState(pod), profile, queued, row, node, {}, 0.0, 0)
+    attempt = Attempt(profile, scheduler.cluster, pod)
+    attempt.filter(all_nodes=True)
+    scheduler.cluster.assume(pod, row)
+    profile.run_reserve(attempt.cycle, pod, row)
+    scheduler.cluster.allocate_all(pod, allocations)
+    return AssumedPod(attempt.cycle, profile, queued, row, node, {}, 0.0, 0)
 
 
 def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:

@@ -8,7 +8,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.scoring import ScoringFailed
 
 
 class Verdict(Struct):
@@ -38,7 +38,7 @@ def verdict_on(profile: Profile, cluster: ClusterState, pod: Pod) -> Verdict:
     if verdicts.feasible:
         try:
             return Verdict(nodes=frozenset(cluster.table.names[row] for row in attempt.best_rows().tolist()))
-        except (InvalidScore, PreScoreFailed) as failed:
+        except ScoringFailed as failed:
             return Verdict(message=str(failed))
     outcome = attempt.post_filter()
     return Verdict(

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-from koordsched.api.core import PodSpec, Quantities
-from koordsched.api.quantity import NANO, QuantityError, nano_value
+from koordsched.api.quantity import NANO, QuantityError
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import CPU, Requests, ResourceNames
+from koordsched.cluster.resources import CPU, Requests, ResourceNames, limits_of
 from koordsched.cluster.shape import PodShape
 
 REQUEST = "kube_pod_resource_request"
@@ -39,42 +38,6 @@ def unit_of(resource: str) -> str:
     if resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-"):
         return "bytes"
     return "integer" if resource.startswith("attachable-volumes-") else ""
-
-
-def limits_of(spec: PodSpec) -> dict[str, int]:
-    """A pod's limits in nano-units: the sum over its containers or the largest moment of its init containers, pod-level
-    limits in their place where given, overhead added to what is limited at all. Raises QuantityError.
-
-    Source: component-helpers `resource/helpers.go`, PodLimits.
-    """
-    total: dict[str, int] = {}
-    for container in spec.containers:
-        _add(total, container.resources.limits if container.resources is not None else {})
-    sidecars: dict[str, int] = {}
-    peaks: dict[str, int] = {}
-    for container in spec.init_containers:
-        limits = container.resources.limits if container.resources is not None else {}
-        moment = dict(sidecars)
-        _add(moment, limits)
-        if container.restart_policy == "Always":
-            _add(total, limits)
-            sidecars = moment
-        for name, amount in moment.items():
-            peaks[name] = max(peaks.get(name, 0), amount)
-    for name, amount in peaks.items():
-        total[name] = max(total.get(name, 0), amount)
-    for name, quantity in (spec.resources.limits if spec.resources is not None else {}).items():
-        if name in ("cpu", "memory") or name.startswith("hugepages-"):
-            total[name] = nano_value(quantity)
-    for name, quantity in spec.overhead.items():
-        if total.get(name):
-            total[name] += nano_value(quantity)
-    return total
-
-
-def _add(total: dict[str, int], quantities: Quantities) -> None:
-    for name, quantity in quantities.items():
-        total[name] = total.get(name, 0) + nano_value(quantity)
 
 
 class PodResources:

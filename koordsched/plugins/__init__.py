@@ -15,7 +15,14 @@ from koordsched.config.catalog import PluginCatalog
 from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
-from koordsched.plugins import elasticquota
+from koordsched.plugins import (
+    defaultprebind,
+    elasticquota,
+    loadaware,
+    noderesourcesfitplus,
+    scarceresourceavoidance,
+    schedulinghint,
+)
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
@@ -37,7 +44,14 @@ from koordsched.plugins.volumebinding.plugin import VolumeBinding
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.plugins.volumezone import VolumeZone
 
-DECLARED: tuple[Declaration, ...] = (elasticquota.DECLARATION,)
+DECLARED: tuple[Declaration, ...] = (
+    elasticquota.DECLARATION,
+    loadaware.DECLARATION,
+    noderesourcesfitplus.DECLARATION,
+    scarceresourceavoidance.DECLARATION,
+    defaultprebind.DECLARATION,
+    schedulinghint.DECLARATION,
+)
 
 IN_TREE: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor
 from typing import TYPE_CHECKING, Generic
 
@@ -37,6 +37,7 @@ class Refusal:
     pending: frozenset[str]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EquivalentPods(Generic[P]):
     """Equivalent pods at rest. They all wait for the plugins of the latest `refusal` of one of them, found at
     `proven_at`.
@@ -44,31 +45,17 @@ class EquivalentPods(Generic[P]):
     While `probe` is out, what woke it (`strategy`, `label`, `flushed`) is owed to the others, too.
     """
 
-    __slots__ = (
-        "_by_delay",
-        "flushed",
-        "group",
-        "identity",
-        "label",
-        "probe",
-        "proven_at",
-        "refusal",
-        "shape",
-        "strategy",
-    )
-
-    def __init__(self, shape: PodShape, identity: Hashable, refusal: Refusal) -> None:
-        self.shape = shape
-        self.identity = identity
-        self.refusal = refusal
-        self.proven_at = 0.0
-        self.group: HintGroup[P] | None = None
-        self.probe: QueuedPod[P] | None = None
-        self.strategy = Strategy.SKIP
-        self.label = ""
-        self.flushed = False
-        # Length of back-off -> pods, those first that came first: their back-offs end in this order.
-        self._by_delay: dict[float, OrderedDict[str, QueuedPod[P]]] = {}
+    shape: PodShape
+    identity: Hashable
+    refusal: Refusal
+    proven_at: float = 0.0
+    group: HintGroup[P] | None = None
+    probe: QueuedPod[P] | None = None
+    strategy: Strategy = Strategy.SKIP
+    label: str = ""
+    flushed: bool = False
+    # Length of back-off -> pods, those first that came first: their back-offs end in this order.
+    _by_delay: dict[float, OrderedDict[str, QueuedPod[P]]] = field(default_factory=dict)
 
     def add(self, queued: QueuedPod[P], policy: BackoffPolicy) -> None:
         """A equivalent pod comes to rest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -61,72 +62,48 @@ class Place(Enum):
 NO_PLUGINS: Final[frozenset[str]] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class QueuedPod(Generic[P]):
     """A pending pod and what the scheduler knows of its attempts (core spec 3.3, `QueuedPodInfo`).
 
     Times are seconds of the injected clock. The scheduling cycle reads it after `pop`; only the queue writes.
     """
 
-    __slots__ = (
-        "attempts",
-        "backoff_expiry",
-        "consecutive_errors",
-        "equivalents",
-        "flushed",
-        "gating_plugin",
-        "gating_reason",
-        "group",
-        "index_keys",
-        "initial_attempt_timestamp",
-        "key",
-        "order",
-        "place",
-        "pod",
-        "probes_for",
-        "rejected_by",
-        "sequence",
-        "timestamp",
-        "unschedulable_count",
-        "waits_for",
-        "waits_for_node",
-    )
-
-    def __init__(self, pod: P, key: str, timestamp: float, sequence: int) -> None:
-        self.pod = pod
-        #: `namespace/name`, kept because building it is not free.
-        self.key = key
-        #: When it last came to the queue; PrioritySort orders equal priorities by it.
-        self.timestamp = timestamp
-        #: Order of arrival, unique: the last tie-break.
-        self.sequence = sequence
-        self.place = Place.NOWHERE
-        #: Times popped.
-        self.attempts = 0
-        #: Attempts that ended in a rejection.
-        self.unschedulable_count = 0
-        #: The node it is nominated to, if that was still occupied in its last attempt; otherwise "".
-        self.waits_for_node = ""
-        #: Attempts since the last rejection that ended in an error.
-        self.consecutive_errors = 0
-        #: First entry into the active queue; None before.
-        self.initial_attempt_timestamp: float | None = None
-        #: Plugins that rejected the pod's own last attempt, and those of them that are pending; see the properties.
-        self.rejected_by = NO_PLUGINS
-        self.waits_for = NO_PLUGINS
-        #: The PreEnqueue plugin that keeps it out, "" if none.
-        self.gating_plugin = ""
-        self.gating_reason = ""
-        #: Whether it left the unschedulable pods because it sat there too long; reset by the next failure.
-        self.flushed = False
-        # Positions in the structures that hold it; written by those structures.
-        self.order: tuple[Any, ...] = ()
-        self.backoff_expiry: float | None = None
-        self.group: HintGroup[P] | None = None
-        self.index_keys: tuple[Hashable, ...] = ()
-        #: The equivalent pods it rests among.
-        self.equivalents: EquivalentPods[P] | None = None
-        #: The equivalent pods that rest while it is tried for them.
-        self.probes_for: EquivalentPods[P] | None = None
+    pod: P
+    #: `namespace/name`, kept because building it is not free.
+    key: str
+    #: When it last came to the queue; PrioritySort orders equal priorities by it.
+    timestamp: float
+    #: Order of arrival, unique: the last tie-break.
+    sequence: int
+    place: Place = Place.NOWHERE
+    #: Times popped.
+    attempts: int = 0
+    #: Attempts that ended in a rejection.
+    unschedulable_count: int = 0
+    #: The node it is nominated to, if that was still occupied in its last attempt; otherwise "".
+    waits_for_node: str = ""
+    #: Attempts since the last rejection that ended in an error.
+    consecutive_errors: int = 0
+    #: First entry into the active queue; None before.
+    initial_attempt_timestamp: float | None = None
+    #: Plugins that rejected the pod's own last attempt, and those of them that are pending; see the properties.
+    rejected_by: frozenset[str] = NO_PLUGINS
+    waits_for: frozenset[str] = NO_PLUGINS
+    #: The PreEnqueue plugin that keeps it out, "" if none.
+    gating_plugin: str = ""
+    gating_reason: str = ""
+    #: Whether it left the unschedulable pods because it sat there too long; reset by the next failure.
+    flushed: bool = False
+    # Positions in the structures that hold it; written by those structures.
+    order: tuple[Any, ...] = ()
+    backoff_expiry: float | None = None
+    group: HintGroup[P] | None = None
+    index_keys: tuple[Hashable, ...] = ()
+    #: The equivalent pods it rests among.
+    equivalents: EquivalentPods[P] | None = None
+    #: The equivalent pods that rest while it is tried for them.
+    probes_for: EquivalentPods[P] | None = None
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:

@@ -60,18 +60,6 @@ class Nominator(Generic[P]):
     exists and has no node, according to the cluster state: nominations of others are refused.
     """
 
-    __slots__ = (
-        "_by_node",
-        "_changed",
-        "_first_change",
-        "_is_pending",
-        "_node_of",
-        "_nodes_by_priority",
-        "_sequence",
-        "_stamps",
-        "version",
-    )
-
     def __init__(self, is_pending: Callable[[P], bool]) -> None:
         self._is_pending = is_pending
         self._by_node: dict[str, list[tuple[int, int, P]]] = {}

@@ -24,18 +24,6 @@ class Queues(Generic[P]):
     pods of equal priority namespaces take turns.
     """
 
-    __slots__ = (
-        "_by_key",
-        "_clock",
-        "_gates",
-        "_on_arrival",
-        "_policy",
-        "active",
-        "backoff",
-        "counters",
-        "unschedulable",
-    )
-
     def __init__(
         self,
         gates: Mapping[str, Gate[P]],

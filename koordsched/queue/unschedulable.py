@@ -30,21 +30,6 @@ class UnschedulablePods(Generic[P]):
     `tables` and `equivalence_keys` by profile. `counters` follow equivalent pods whose plugins change while they rest.
     """
 
-    __slots__ = (
-        "_by_key",
-        "_by_plugin",
-        "_counters",
-        "_equivalence_keys",
-        "_gated",
-        "_groups",
-        "_in_equivalents",
-        "_policy",
-        "_proven",
-        "_tables",
-        "_waiting",
-        "equivalents",
-    )
-
     def __init__(
         self,
         tables: Mapping[str, HintTable[P]],

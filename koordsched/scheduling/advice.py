@@ -86,7 +86,7 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
         until = "until there is room there" if for_now else "the pod itself has to change"
         return Advice(REFUSED, f"{explanation.rejected_by} refuses the pod whatever the nodes are like; {until}.")
     cycle = CycleState(pod)
-    codes = profile.filtering.filter(cycle, try_nominated=False).codes
+    codes = profile.filtering.filter(cycle, all_nodes=True).codes
     reasons = profile.handle.reasons
     candidates = np.array(
         [row for row in cluster.table.row_of.values() if codes[row] == PASS or reasons[int(codes[row])].plugin],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -27,7 +28,7 @@ from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
-from koordsched.framework.scoring import Choice, InvalidScore, PreScoreFailed, best_of
+from koordsched.framework.scoring import Choice, ScoringFailed, best_of
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
@@ -47,35 +48,22 @@ NO_NOMINATION = override("")
 """Clears the pod's nomination: so after every failure without a PostFilter."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AssumedPod:
     """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
 
     `nominated_here`: the pod had been nominated to the node, perhaps by a write that its status does not show yet.
     """
 
-    __slots__ = ("cycle", "feasible", "node", "nominated_here", "profile", "queued", "row", "started", "waits")
-
-    def __init__(
-        self,
-        cycle: CycleState,
-        profile: Profile,
-        queued: QueuedPod[Pod],
-        row: int,
-        node: str,
-        waits: dict[str, float],
-        started: float,
-        feasible: int,
-        nominated_here: bool = False,
-    ) -> None:
-        self.cycle = cycle
-        self.profile = profile
-        self.queued = queued
-        self.row = row
-        self.node = node
-        self.waits = waits
-        self.started = started
-        self.feasible = feasible
-        self.nominated_here = nominated_here
+    cycle: CycleState
+    profile: Profile
+    queued: QueuedPod[Pod]
+    row: int
+    node: str
+    waits: dict[str, float]
+    started: float
+    feasible: int
+    nominated_here: bool = False
 
     @property
     def pod(self) -> Pod:
@@ -87,7 +75,7 @@ class Consultation(Protocol):
     """What HTTP extenders say during one attempt; each call leaves the loop, and changes of the cluster wait."""
 
     async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
-        """The plugins' verdicts, less the nodes that extenders refuse. `filter_again`: without the nominated node."""
+        """The plugins' verdicts, less the nodes that extenders refuse. `filter_again`: on all nodes."""
 
     async def prioritize(self, attempt: Attempt) -> Totals | None:
         """What extenders add to the total of each feasible row, in the order of `verdicts.rows`; None for nothing."""
@@ -202,7 +190,7 @@ class SchedulingCycle:
     def _give_up(self, attempt: Attempt, queued: QueuedPod[Pod], started: float, error: Exception) -> None:
         """An exception ended the attempt. A defect of a plugin costs one pod an attempt, not all pods the scheduler."""
         profile, pod = attempt.profile, attempt.pod
-        if isinstance(error, (InvalidScore, PreScoreFailed, ExtenderError)):
+        if isinstance(error, (ScoringFailed, ExtenderError)):
             self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
             return
         _log.error("scheduling %s failed", pod.key, exc_info=error)
@@ -219,7 +207,7 @@ class SchedulingCycle:
             return partial(self._reject, queued, profile, started, attempt.message())
         verdicts = self._filter(attempt, started)
         if consultation is not None:
-            again = partial(self._filter, attempt, None, try_nominated=False)
+            again = partial(self._filter, attempt, None, all_nodes=True)
             verdicts = await consultation.filter(attempt, again)
         found = self._clock()
         error = attempt.error()
@@ -248,11 +236,11 @@ class SchedulingCycle:
             scored.add(added)
         return best_of(scored, self._rng)
 
-    def _filter(self, attempt: Attempt, started: float | None, *, try_nominated: bool = True) -> Verdicts:
+    def _filter(self, attempt: Attempt, started: float | None, *, all_nodes: bool = False) -> Verdicts:
         """Runs PreFilter and Filter, measured from `started` or from now."""
         name = attempt.profile.name
         began = self._clock() if started is None else started
-        verdicts = attempt.filter(try_nominated=try_nominated)
+        verdicts = attempt.filter(all_nodes=all_nodes)
         self._metrics.extension_point("Filter", name).observe(self._clock() - began)
         self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered)
         return verdicts

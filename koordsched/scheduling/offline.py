@@ -23,7 +23,7 @@ from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, Handle, WriteFailed
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed
+from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import ReasonTable, Status
 from koordsched.framework.timers import Timers
 from koordsched.framework.virtualpods import VirtualPodWriter
@@ -214,7 +214,7 @@ class OfflineScheduler:
             return Scheduled(pod, message=error.message if error is not None else attempt.message())
         try:
             row = attempt.choose(self._rng).row
-        except (InvalidScore, PreScoreFailed) as failed:
+        except ScoringFailed as failed:
             return Scheduled(pod, message=str(failed))
         status = self.take(attempt, row)
         if not status.ok:

@@ -46,7 +46,8 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
             yield _other(kind, thing, cluster.read_annotations)
     names = table.resource_names.names
     for pod in (*bound, *waiting):
-        yield pod_object(pod, names, {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)})
+        annotations = {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)}
+        yield pod_object(pod, names, annotations, cluster.pod_facts.status(pod))
 
 
 def node_object(node: core.Node, images: tuple[core.ContainerImage, ...], read: Container[str] = ()) -> dict[str, Any]:
@@ -56,11 +57,15 @@ def node_object(node: core.Node, images: tuple[core.ContainerImage, ...], read: 
 
 
 def pod_object(
-    pod: Pod, resource_names: list[str], annotations: Mapping[str, str] = MappingProxyType({})
+    pod: Pod,
+    resource_names: list[str],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """A pod, rebuilt from what is known of it. One that was resized in place shows a single container.
 
-    `resource_names`: by resource index; `annotations`: those that plugins read.
+    `resource_names`: by resource index; `annotations`: those that plugins read; `facts`: what they read of its status,
+    as JSON values.
     """
     spec = pod.shape.spec
     if pod.wire is not None:
@@ -82,7 +87,7 @@ def pod_object(
     metadata["annotations"] = {**shown_ones, **annotations}
     if pod.owner is not None:
         metadata["ownerReferences"] = [{**msgspec.to_builtins(pod.owner), "controller": True}]
-    status: dict[str, Any] = {"phase": "Running" if pod.start_time else "Pending"}
+    status: dict[str, Any] = {**facts, "phase": "Running" if pod.start_time else "Pending"}
     if pod.start_time:
         status["startTime"] = pod.start_time
     if pod.nominated_node:
@@ -91,7 +96,7 @@ def pod_object(
         # When it ends is not kept; that it ends is what counts.
         metadata["deletionTimestamp"] = pod.start_time or pod.created or _EPOCH
     if pod.preempted:
-        status["conditions"] = [_PREEMPTED]
+        status["conditions"] = [*status.get("conditions", ()), _PREEMPTED]
     metadata = {key: value for key, value in metadata.items() if value}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": shown, "status": status}
 

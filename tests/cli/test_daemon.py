@@ -1,6 +1,7 @@
 """`koordsched run` as a process: how it starts, what it says when it cannot, how it ends."""
 
 import asyncio
+import gc
 import json
 import os
 import queue
@@ -22,6 +23,7 @@ import yaml
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import raise_for_status
 from koordsched.client.network import NetworkTransport
+from tests.cli.clusters import run
 
 DEADLINE = 30.0
 
@@ -133,6 +135,16 @@ def options(port, *more):
     return ("--bind-address=127.0.0.1", f"--secure-port={port}", *more)
 
 
+def refused(*arguments):
+    """(exit code, lines) of a daemon that does not get as far as to serve; in this process, which is quick."""
+    thresholds = gc.get_threshold()
+    try:
+        result = run("run", *arguments)
+    finally:
+        gc.set_threshold(*thresholds)
+    return result.exit_code, result.output.splitlines()
+
+
 CANNOT_START = [
     (["--kubeconfig=/nowhere"], "koordsched: kubeconfig /nowhere: No such file or directory"),
     (["--master=http://host:0"], "koordsched: server address 'http://host:0' is not of the form http(s)://host:port"),
@@ -149,12 +161,11 @@ CANNOT_START = [
 @pytest.mark.parametrize("flags, expected", CANNOT_START, ids=lambda value: str(value)[:40])
 def test_what_keeps_it_from_starting_is_one_line(flags, expected):
     connection = [] if any("kubeconfig" in flag or "master" in flag for flag in flags) else ["--master=127.0.0.1:1"]
-    with running("run", *options(free_port()), *connection, *flags) as process:
-        code, lines = process.end()
-        said = [line for line in lines if "not built yet" not in line]
-        assert code == 1
-        assert len(said) == 1, said
-        assert expected in said[0]
+    code, lines = refused(*options(free_port()), *connection, *flags)
+    said = [line for line in lines if "not built yet" not in line]
+    assert code == 1
+    assert len(said) == 1, said
+    assert expected in said[0]
 
 
 def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
@@ -163,10 +174,9 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "extenders: [{urlPrefix: https://ext, filterVerb: filter, tlsConfig: {caFile: /nowhere}}]\n"
     )
-    with running("run", "--master=127.0.0.1:1", *options(free_port()), f"--config={config}") as process:
-        code, lines = process.end()
-        assert code == 1
-        assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
+    code, lines = refused("--master=127.0.0.1:1", *options(free_port()), f"--config={config}")
+    assert code == 1
+    assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
 
 
 def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
@@ -175,8 +185,7 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
     profile = {"schedulerName": "koord-scheduler", "plugins": {"queueSort": queue_sort}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
-    with running("run", *options(free_port()), "--master=127.0.0.1:1", f"--config={config}") as process:
-        code, lines = process.end()
+    code, lines = refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}")
     assert (code, lines[-1]) == (
         1,
         "koordsched: initializing profiles: creating profile for scheduler name koord-scheduler: "

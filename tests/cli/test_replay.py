@@ -21,7 +21,7 @@ from koordsched.journal.frames import MAGIC, frame_of
 from koordsched.journal.reading import Journal
 from koordsched.journal.records import Attempt, Chosen, Consulted, Filtered, Refused, decode, encode
 from tests.cli.clusters import run, run_json
-from tests.cli.test_daemon import DEADLINE, free_port, options, running
+from tests.cli.test_daemon import DEADLINE, free_port, options, refused, running
 from tests.embedded import Embedded
 from tests.journal.test_replay import busy, replace_struct
 from tests.virtualtime import run as run_virtual
@@ -420,8 +420,7 @@ KUBECONFIG = {
 def test_journals_that_cannot_be_begun(tmp_path, name, complaint):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
-    with running("run", "--kubeconfig", str(kubeconfig), "--journal", str(tmp_path / name), *options(0)) as process:
-        code, lines = process.end()
+    code, lines = refused("--kubeconfig", str(kubeconfig), "--journal", str(tmp_path / name), *options(0))
     assert code == 1
     assert complaint in lines[-1]
 

@@ -1,5 +1,6 @@
 """Any text gives a configuration or one ConfigError, nothing else; what is accepted survives being written out."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -16,6 +17,7 @@ from koordsched.config.plugin_args import ScoringStrategy
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.plugins import CATALOG
 from tests.config.documents import HEAD
+from tests.depth import examples
 
 SCALARS = st.one_of(
     st.none(),
@@ -82,6 +84,8 @@ def typed(annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(typed(get_args(annotation)[0]), max_size=3)
     if get_origin(annotation) is dict:
         return st.dictionaries(TEXTS, TEXTS, max_size=2)
+    if get_origin(annotation) is Mapping:
+        return st.dictionaries(TEXTS, typed(get_args(annotation)[1]), max_size=2)
     if issubclass(annotation, msgspec.Struct):
         fields = {info.encode_name: typed(info.type) for info in msgspec.structs.fields(annotation)}
         return st.fixed_dictionaries({}, optional=fields)
@@ -119,7 +123,7 @@ def accepted(source: str | bytes) -> KubeSchedulerConfiguration | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "replace")))
 @example(b'"\\U00110000"')
 @example(b'"\\ud800"')
@@ -141,26 +145,26 @@ def test_any_bytes(data: bytes) -> None:
     accepted(HEAD.encode() + b"profiles: " + data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(st.sampled_from(KNOWN_FIELDS), VALUES, max_size=5))
 def test_any_values_of_known_fields(fields: dict[str, Any]) -> None:
     accepted(HEAD + (yaml.safe_dump(fields) if fields else ""))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PLUGIN_CONFIG, max_size=3))
 def test_arguments_of_the_right_types(configs: list[dict[str, Any]]) -> None:
     accepted(HEAD + yaml.safe_dump({"profiles": [{"pluginConfig": configs}]}))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(*(typed(kind) for kind in (wire.LeaderElectionConfiguration, wire.ClientConnectionConfiguration, wire.Extender)))
 def test_settings_of_the_right_types(election: object, connection: object, extender: object) -> None:
     fields = {"leaderElection": election, "clientConnection": connection, "extenders": [extender, extender]}
     accepted(HEAD + yaml.safe_dump(fields))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(PROFILES, min_size=1, max_size=2))
 def test_what_is_accepted_reads_back(profiles: list[dict[str, Any]]) -> None:
     configuration = accepted(HEAD + yaml.safe_dump({"profiles": profiles}))

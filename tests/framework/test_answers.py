@@ -96,7 +96,7 @@ def test_errors_name_the_step_and_rejections_do_not(code, reserved, permitted):
 def test_an_error_of_a_filter_names_it():
     profile, _, verdicts = setup()
     codes = np.array([PASS, profile.handle.reasons.intern("Told", Code.ERROR, "x")], dtype=np.int32)
-    found = first_error(Verdicts(codes, verdicts.plan, verdicts.pre_filtered, None, 1), profile.handle.reasons)
+    found = first_error(Verdicts(codes, verdicts.plan, verdicts.pre_filtered), profile.handle.reasons)
     assert (found.code, found.message, found.plugin) == (Code.ERROR, 'running "Told" filter plugin: x', "Told")
 
 

@@ -18,6 +18,7 @@ from koordsched.client.jsonformat import LineSplitter, meta_of, split_event
 from koordsched.client.lease import Lease
 from koordsched.client.wireformat import Unreadable
 from koordsched.plugins import KINDS
+from tests.depth import examples
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, node_affinity, pod, term
 from tests.virtualtime import run
@@ -100,7 +101,7 @@ def _apply(thing, changes):
     return thing
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")) | JSON.map(msgspec.json.encode))
 @example(b"[" * 100_000)
 @example(b'{"spec":' * 50_000)
@@ -117,7 +118,7 @@ def test_any_bytes(data):
             split_event(line)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.text() | st.from_regex(NEARLY_QUANTITIES, fullmatch=True) | SCALARS)
 @example("1e999999999")
 @example("9" * 100_000)
@@ -128,7 +129,7 @@ def test_any_quantity(text):
             parse(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(JSON | st.fixed_dictionaries({}, optional={"matchLabels": JSON, "matchExpressions": JSON}))
 def test_any_selector(value):
     with suppress(DecodeError, SelectorError):
@@ -136,7 +137,9 @@ def test_any_selector(value):
         compile_selector(selector).matches({"app": "web"})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.lists(spoilt(RICH_POD), min_size=1, max_size=6), st.lists(spoilt(RICH_NODE), max_size=3))
 def test_spoilt_objects_harm_no_others(pods, nodes):
     """The scheduler has read them, has not stumbled, and has placed a sound pod."""

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.embedded import Embedded, scheduler_on
 from tests.hostile.test_decoders import _Errors, _insert, spoilt
 from tests.plugins.objects import container, node, pod, pod_affinity, pod_term
@@ -73,7 +74,7 @@ THINGS = {
 
 @pytest.mark.parametrize("name", THINGS)
 def test_spoilt_objects_harm_nobody(name):
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(spoilt(THINGS[name]), min_size=1, max_size=2))
     def any_objects(versions):
         async def main():

@@ -35,6 +35,7 @@ from koordsched.plugins.elasticquota.kinds import (
 )
 from koordsched.plugins.elasticquota.webhook.declared import Refused, amounts_in, canonical, names_in
 from koordsched.plugins.shared.preemption.candidates import _seconds_of
+from tests.depth import examples
 from tests.hostile.test_decoders import JSON, NEARLY_QUANTITIES
 
 DEEP = b"[" * 100_000, b'{"a":' * 50_000, b'{"details":' + b'{"a":' * 50_000
@@ -93,7 +94,7 @@ def hard(test):
 def test_any_answer(name):
     read, refusals = ANSWERS[name]
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(BYTES)
     @hard
     def any_bytes(body):
@@ -151,7 +152,7 @@ def test_any_file(name, tmp_path):
     read, refusals, contents = FILES[name]
     file = Path(tmp_path / name)
 
-    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(contents)
     @example(b"[" * 5_000)
     @example(b"&a [*a]")
@@ -179,7 +180,7 @@ AMOUNTS = st.dictionaries(
 SOME_AMOUNTS = AMOUNTS.map(lambda amounts: msgspec.json.encode(amounts).decode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.dictionaries(st.sampled_from(ANNOTATIONS), NEARLY_JSON | SOME_AMOUNTS, max_size=4),
     AMOUNTS,
@@ -221,7 +222,7 @@ TEXTS = {
 def test_any_text(name):
     parse, refusals = TEXTS[name]
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(st.text() | st.sampled_from(["0001-01-01", "9999-12-31T23:59:59", "2020-01-01T00:00:00+99:99"]))
     @example("0001-01-01T00:00:00")
     @example("١")
@@ -241,7 +242,7 @@ class _Deleted(msgspec.Struct):
     metadata: ObjectMeta
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=30) | st.datetimes().map(str), st.integers() | st.none())
 @example("0001-01-01T00:00:00", 10**400)
 @example("9999-12-31T23:59:59Z", 1 << 62)

@@ -7,6 +7,7 @@ import pytest
 from koordsched.journal.header import Setting
 from koordsched.journal.records import Consulted
 from koordsched.scheduling.scheduler import Scheduler
+from tests.depth import quick_first
 from tests.journal.recording import ListJournal, repeat
 from tests.simulation import replica, simulation
 from tests.simulation.configuration import CATALOG, PLUGINS
@@ -50,13 +51,7 @@ def repetitions(journal, seed):
         yield repetition
 
 
-CHUNKS = [
-    0,
-    *(pytest.param(first, marks=pytest.mark.slow) for first in range(CHUNK, SEEDS, CHUNK)),
-]
-
-
-@pytest.mark.parametrize("first", CHUNKS)
+@pytest.mark.parametrize("first", quick_first(range(0, SEEDS, CHUNK), 1))
 def test_what_was_decided_under_faults_is_decided_again(first, monkeypatch):
     """From the beginning, and from the checkpoint at the beginning of every segment."""
     decisions = checkpoints = 0
@@ -69,11 +64,11 @@ def test_what_was_decided_under_faults_is_decided_again(first, monkeypatch):
     assert checkpoints > CHUNK
 
 
-EXTENDED = [(24, 26), pytest.param((3, 15, 19, 21, 49, 60, 69, 72), marks=pytest.mark.slow)]
+EXTENDED = [(24, 26), (3, 15, 19, 21, 49, 60, 69, 72)]
 """Worlds with extenders that fail, answer late, and change their mind."""
 
 
-@pytest.mark.parametrize("seeds", EXTENDED)
+@pytest.mark.parametrize("seeds", quick_first(EXTENDED, 1))
 def test_what_extenders_said_is_heard_again(seeds, monkeypatch):
     consulted = decisions = 0
     for seed in seeds:

@@ -115,6 +115,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
         ("base", "koordsched", "koordsched-system/koordsched"),
         ("only-scheduler", "default-scheduler", "kube-system/kube-scheduler"),
         ("with-elastic-quota", "koordsched", "koordsched-system/koordsched"),
+        ("with-load-aware", "koordsched", "koordsched-system/koordsched"),
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
@@ -272,6 +273,10 @@ def test_they_can_be_applied(tmp_path: Path) -> None:
             "namespace/koordinator-system",
         ):
             assert f"{created} created" in quotas
+        loads = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "with-load-aware"))
+        assert "clusterrole.rbac.authorization.k8s.io/koordsched-load-aware created" in loads
+        # The overlay before brought all definitions.
+        assert "customresourcedefinition.apiextensions.k8s.io/nodemetrics.slo.koordinator.sh unchanged" in loads
         pods = kubectl(
             "--kubeconfig",
             kubeconfig,

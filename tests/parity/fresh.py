@@ -7,8 +7,9 @@ test. KOORDSCHED_TEST_SECONDS is how long the tests with a time budget look for 
 import os
 from random import Random, SystemRandom
 
+from tests import depth
+
 SEED, SECONDS = "KOORDSCHED_TEST_SEED", "KOORDSCHED_TEST_SECONDS"
-DEFAULT_SECONDS = 60.0
 
 
 def choose_seed():
@@ -18,7 +19,7 @@ def choose_seed():
 
 def seconds():
     """The time budget."""
-    return float(os.environ.get(SECONDS, DEFAULT_SECONDS))
+    return float(os.environ.get(SECONDS, 20.0 if depth.quick else 60.0))
 
 
 def seed_stream(name):

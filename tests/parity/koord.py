@@ -26,7 +26,11 @@ SETTLE = 12.0
 
 GATED = ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
 
-API_VERSIONS = {"ElasticQuota": "scheduling.sigs.k8s.io/v1alpha1", "PodDisruptionBudget": "policy/v1"}
+API_VERSIONS = {
+    "ElasticQuota": "scheduling.sigs.k8s.io/v1alpha1",
+    "PodDisruptionBudget": "policy/v1",
+    "NodeMetric": "slo.koordinator.sh/v1alpha1",
+}
 PREEMPTION = "preemption: "
 
 
@@ -103,14 +107,14 @@ class KoordReplay:
         self._running = await self._stack.enter_async_context(context)
 
     async def _do(self, step):
-        for thing in _several(step.get("create")):
+        for thing in several(step.get("create")):
             self._put(thing)
             await asyncio.sleep(BETWEEN)
-        for patch in _several(step.get("patch")):
-            self._patch(patch)
+        for patch in several(step.get("patch")):
+            patch_object(self.embedded, patch)
             await asyncio.sleep(BETWEEN)
-        for target in _several(step.get("delete")):
-            self._delete(target)
+        for target in several(step.get("delete")):
+            delete_object(self.embedded, target)
             await asyncio.sleep(BETWEEN)
         if step.get("restartScheduler"):
             await self._stack.aclose()
@@ -129,27 +133,29 @@ class KoordReplay:
         metadata = {"uid": f"uid-{next(self._numbers)}-", **thing["metadata"]}
         self.embedded.insert({**thing, "metadata": metadata})
 
-    def _resource(self, target):
-        return self.embedded.resource(target["kind"], API_VERSIONS.get(target["kind"], "v1"))
 
-    def _patch(self, target):
-        # Recorded objects lack defaults that a whole update would add, so the patch goes past the update rules.
-        resource = self._resource(target)
-        record = self.embedded.registry.record(resource, target.get("namespace"), target["name"])
-        apply = patcher(resource, "merge", target.get("patch", target.get("merge")))
-        self.embedded.registry.replace_record(resource, record, apply(record.obj()))
+def _resource(embedded, target):
+    return embedded.resource(target["kind"], API_VERSIONS.get(target["kind"], "v1"))
 
-    def _delete(self, target):
-        try:
-            self.embedded.registry.delete(
-                self._resource(target),
-                target.get("namespace"),
-                target["name"],
-                grace_period_seconds=target.get("gracePeriodSeconds"),
-            )
-        except ApiStatusError as error:
-            if error.code != 404:
-                raise
+
+def patch_object(embedded, target):
+    """A recorded patch. Recorded objects lack defaults that a whole update would add: it goes past the update rules."""
+    resource = _resource(embedded, target)
+    record = embedded.registry.record(resource, target.get("namespace"), target["name"])
+    changes = target.get("patch", target.get("merge", target.get("body")))
+    embedded.registry.replace_record(resource, record, patcher(resource, "merge", changes)(record.obj()))
+
+
+def delete_object(embedded, target):
+    """A recorded deletion; the object may be gone already."""
+    grace = target.get("gracePeriodSeconds")
+    try:
+        embedded.registry.delete(
+            _resource(embedded, target), target.get("namespace"), target["name"], grace_period_seconds=grace
+        )
+    except ApiStatusError as error:
+        if error.code != 404:
+            raise
 
 
 async def play(record, look):
@@ -157,7 +163,8 @@ async def play(record, look):
     return await KoordReplay(record, look).play()
 
 
-def _several(things):
+def several(things):
+    """A list of things that a record has one, some or none of."""
     return things if isinstance(things, list) else [] if things is None else [things]
 
 

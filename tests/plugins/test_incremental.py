@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from koordsched.framework.interface import PodScore, PreFilter
 from koordsched.plugins.shared.podcounts import index
+from tests.depth import examples
 from tests.plugins.harness import Bench, same_scores
 from tests.reference.plugins import REGISTRY
 from tests.reference.randomstate import RandomState
@@ -162,7 +163,7 @@ class History:
 
 
 @pytest.mark.parametrize("kept", [64, 0], ids=["all counters kept", "counters dropped all the time"])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0, max_value=2**32 - 1))
 def test_counts_follow_events_and_what_ifs(kept, seed):
     always_kept, budget = index._ALWAYS_KEPT, index._BUDGET

@@ -59,8 +59,22 @@ AFFINITY = [
 ]
 
 
+RULES = [
+    {},
+    {"cpu": {"type": "LeastAllocated", "weight": 1}, "memory": {"type": "MostAllocated", "weight": 3}},
+    {
+        "ex.com/gpu": {"type": "MostAllocated", "weight": 2},
+        "cpu": {"type": "RequestedToCapacityRatio", "weight": 1},
+        "memory": {"weight": 0},
+        "ephemeral-storage": {"type": "LeastAllocated", "weight": 7},
+        "hugepages-2Mi": {"type": "LeastAllocated", "weight": 1},
+    },
+]
+SCARCE = [[], ["ex.com/gpu"], ["ex.com/gpu", "ephemeral-storage", "cpu", "hugepages-2Mi"]]
+
+
 def random_config(rng):
-    """The JSON of a profile with random arguments."""
+    """The JSON of a profile with random arguments; some have score plugins that are not enabled by default."""
     chosen = {
         "NodeResourcesFit": rng.choice(ARGS),
         "NodeResourcesBalancedAllocation": rng.choice(BALANCED),
@@ -68,7 +82,19 @@ def random_config(rng):
         "PodTopologySpread": rng.choice(SPREAD),
         "InterPodAffinity": rng.choice(AFFINITY),
     }
-    return {"pluginConfig": [{"name": name, "args": args} for name, args in chosen.items() if args]}
+    added = rng.sample(["NodeResourcesFitPlus", "ScarceResourceAvoidance"], rng.randint(0, 2))
+    if "NodeResourcesFitPlus" in added:
+        chosen["NodeResourcesFitPlus"] = {"resources": rng.choice(RULES)}
+    if "ScarceResourceAvoidance" in added:
+        chosen["ScarceResourceAvoidance"] = {"resources": rng.choice(SCARCE)}
+    enabled = [{"name": name} for name in added]
+    return {
+        "plugins": {
+            "preScore": {"enabled": enabled},
+            "score": {"enabled": [{**plugin, "weight": rng.randint(1, 3)} for plugin in enabled]},
+        },
+        "pluginConfig": [{"name": name, "args": args} for name, args in chosen.items() if args],
+    }
 
 
 def reference_args(config, name):

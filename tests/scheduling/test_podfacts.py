@@ -49,7 +49,7 @@ class Choosy(ShapePreFilter):
 
 def test_declared_facts_are_part_of_the_shape_and_others_are_not():
     cluster = ClusterState()
-    cluster.shape_facts.declare(annotations=[WANTED], labels=["tier"], owner_kind=True)
+    cluster.shape_facts.declare(annotations=[WANTED], labels=["tier"], owner_kinds=["Job"])
     one = built(cluster, annotated("a", wanted="x", other="1"))
     same = built(cluster, annotated("b", wanted="x", other="2", labels={"app": "web"}))
     assert one.shape is same.shape
@@ -61,7 +61,7 @@ def test_declared_facts_are_part_of_the_shape_and_others_are_not():
     others = [annotated("c", wanted="y"), annotated("d", wanted="x", labels={"tier": "1"}), owned, annotated("f")]
     shapes = [one.shape, *(built(cluster, thing).shape for thing in others)]
     assert len(set(map(id, shapes))) == 5
-    assert shapes[3].meta.owner_kind == "Job"
+    assert shapes[3].meta.owner_kinds == ("Job",)
 
 
 def test_pods_that_differ_in_a_declared_annotation_share_no_verdict():
@@ -86,7 +86,7 @@ def test_declaring_after_a_pod_was_read_is_an_error():
     before = cluster.pod_facts.declare(ALLOCATED, numbers, str)
     placed = built(cluster, annotated("a", on="alder", allocated="1"))
     cluster.shape_facts.declare(annotations=[WANTED])  # nothing new
-    for more in ({"annotations": [ALLOCATED]}, {"labels": ["app"]}, {"owner_kind": True}):
+    for more in ({"annotations": [ALLOCATED]}, {"labels": ["app"]}, {"owner_kinds": ["Job"]}):
         with pytest.raises(RuntimeError, match="before the first pod is read"):
             cluster.shape_facts.declare(**more)
     assert before.of(placed) == (1,)
@@ -161,3 +161,23 @@ def test_memory_of_bound_pods(allocation):
     assert plain[0] == {Pod}
     assert declared[0] == ({PodWithFacts} if allocation else {Pod})
     assert declared[1] - plain[1] <= (200 if allocation else 1)
+
+
+def test_a_fact_of_the_status_is_kept_and_written_back():
+    cluster = ClusterState()
+    ready = cluster.pod_facts.declare_status(
+        "ready-since",
+        lambda status: found.last_transition_time if (found := status.condition("Ready")) is not None else None,
+        lambda since: {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]},
+    )
+    cores = cluster.pod_facts.declare(CORES, numbers, str)
+    thing = annotated("a", on="alder", cores="1,2")
+    thing["status"] = {
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    }
+    placed, other = built(cluster, thing), built(cluster, annotated("b", on="alder"))
+    assert (ready.of(placed), cores.of(placed)) == ("2026-01-01T00:00:00Z", (1, 2))
+    assert other.facts == ()
+    assert cluster.pod_facts.status(placed) == thing["status"]
+    assert cluster.pod_facts.annotations(placed) == {CORES: "(1, 2)"}
+    assert ready.parse(cluster.pod_facts.texts(placed)["ready-since"]) == "2026-01-01T00:00:00Z"

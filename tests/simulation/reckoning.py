@@ -203,7 +203,7 @@ def _verdicts(scheduler):
     table, found = scheduler.cluster.table, {}
     for pod in scheduler.pending_pods():
         profile = scheduler.profiles[pod.shape.scheduler_name]
-        verdicts = profile.filtering.filter(CycleState(pod), try_nominated=False)
+        verdicts = profile.filtering.filter(CycleState(pod), all_nodes=True)
         reasons = profile.handle.reasons
         found[pod.uid] = {
             name: _reason(reasons, int(verdicts.codes[row])) for name, row in sorted(table.row_of.items())

@@ -53,18 +53,6 @@ class IncomingTerms:
     any terms at all.
     """
 
-    __slots__ = (
-        "_disliked",
-        "affinity",
-        "anti_affinity",
-        "impossible",
-        "keys",
-        "preferred",
-        "prefers",
-        "requires",
-        "version",
-    )
-
     def __init__(self, wire: WireTerms, namespaces: Namespaces) -> None:
         """Raises SelectorError."""
         self.version = namespaces.version

@@ -15,17 +15,21 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from koordsched.api.quantity import go_divide
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.config.plugin_args import RequestedToCapacityRatioParam, ResourceSpec, ScoringStrategy
 from koordsched.framework.interface import MAX_SCORE, Scores
+from koordsched.plugins.shared.allocation import (
+    EXACT,
+    Amounts,
+    least_allocated,
+    least_allocated_rows,
+    most_allocated,
+    most_allocated_rows,
+)
 from koordsched.plugins.shared.matching.rows import count_of
 from koordsched.plugins.shared.nodeutilization import Floats, NodeUtilization
-
-Amounts = npt.NDArray[np.signedinteger[Any]]
-"""Whole numbers per row."""
 
 _MAX_SHAPE_SCORE = 10
 _MAX_INT16 = np.iinfo(np.int16).max
@@ -42,23 +46,6 @@ class ScoredResource:
     weight: int
     request: int
     nonzero: bool
-
-
-_EXACT = 1 << 46
-"""Below this, a share of 0..100 computed in floating point truncates as the exact one does: it cannot be closer to a
-whole number than 1 / capacity, and is off by less than 100 * 2**-53. Amounts times 100 still are exact, too."""
-
-
-def quotient(share: Amounts, capacity: Amounts) -> Amounts:
-    """`share // capacity` where that is 0..100, both not negative and capacity positive.
-
-    In floating point, which is several times as fast, wherever that gives the same.
-    """
-    if capacity.max(initial=0) < _EXACT:
-        exact = share.astype(np.float64)
-        exact /= capacity.astype(np.float64)
-        return exact.astype(np.int64)
-    return np.floor_divide(share, capacity)
 
 
 class Strategy(ABC):
@@ -150,9 +137,9 @@ class Linear(Strategy):
         key = tuple((resource.index, resource.nonzero) for resource in resources)
         utilization = self._utilizations.get(key)
         if utilization is None:
-            utilization = self._utilizations[key] = NodeUtilization(key, _EXACT, self.base)
+            utilization = self._utilizations[key] = NodeUtilization(key, EXACT, self.base)
         utilization.refresh(table)
-        if not utilization.usable or any(resource.request >= _EXACT for resource in resources):
+        if not utilization.usable or any(resource.request >= EXACT for resource in resources):
             return None
         weights = sum(resource.weight for resource in resources)
         kind = np.int16 if weights * MAX_SCORE <= _MAX_INT16 else np.int64
@@ -169,13 +156,10 @@ class LeastAllocated(Linear):
     """The emptier the better."""
 
     def of_one(self, requested: int, capacity: int) -> int:
-        return (capacity - requested) * MAX_SCORE // capacity if requested <= capacity else 0
+        return least_allocated(requested, capacity)
 
     def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
-        free = np.subtract(capacity, requested, out=requested)
-        np.maximum(free, 0, out=free)
-        free *= MAX_SCORE
-        return quotient(free, capacity)
+        return least_allocated_rows(requested, capacity)
 
     def base(self, used: Any, capacity: Any) -> Any:
         return (capacity - used) * MAX_SCORE
@@ -190,12 +174,10 @@ class MostAllocated(Linear):
     """The fuller the better."""
 
     def of_one(self, requested: int, capacity: int) -> int:
-        return min(requested, capacity) * MAX_SCORE // capacity
+        return most_allocated(requested, capacity)
 
     def of_many(self, requested: Amounts, capacity: Amounts) -> Amounts:
-        used = np.minimum(requested, capacity, out=requested)
-        used *= MAX_SCORE
-        return quotient(used, capacity)
+        return most_allocated_rows(requested, capacity)
 
     def base(self, used: Any, capacity: Any) -> Any:
         return used * MAX_SCORE

@@ -11,7 +11,7 @@ from koordsched import config
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.framework.interface import CycleState
-from koordsched.framework.scoring import choose
+from koordsched.framework.scoring import decide
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.plugins.elasticquota.arithmetic import tree as tree_module
 from koordsched.scheduling.offline import OfflineScheduler
@@ -70,7 +70,7 @@ class Engine:
             cycle = CycleState(one)
             verdicts = profile.filtering.filter(cycle)
             assert verdicts.feasible
-            row = choose(cycle, cluster.table, verdicts, self.rng)
+            row = decide(cycle, cluster.table, verdicts, self.rng).row
             cluster.assume(one, row)
             profile.run_reserve(cycle, one, row)
         spent = time.thread_time() - started

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordsched.plugins.shared.podcounts import index
+from tests.depth import examples
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, node_affinity, pod, term
 
@@ -159,7 +160,7 @@ def _answer(offline, key):
 
 
 @pytest.mark.parametrize("kept", [64, 0], ids=["all counters kept", "counters dropped all the time"])
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(min_value=0, max_value=2**32 - 1))
 def test_who_saw_nodes_come_and_go_answers_like_a_new_scheduler(kept, seed):
     always_kept, budget = index._ALWAYS_KEPT, index._BUDGET

@@ -18,9 +18,11 @@ from tests.reference.plugins.nodename import NodeName
 from tests.reference.plugins.nodeports import NodePorts
 from tests.reference.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from tests.reference.plugins.noderesourcesfit import NodeResourcesFit
+from tests.reference.plugins.noderesourcesfitplus import NodeResourcesFitPlus
 from tests.reference.plugins.nodeunschedulable import NodeUnschedulable
 from tests.reference.plugins.nodevolumelimits import NodeVolumeLimits
 from tests.reference.plugins.podtopologyspread import PodTopologySpread
+from tests.reference.plugins.scarceresourceavoidance import ScarceResourceAvoidance
 from tests.reference.plugins.tainttoleration import TaintToleration
 from tests.reference.plugins.volumebinding import VolumeBinding
 from tests.reference.plugins.volumerestrictions import VolumeRestrictions
@@ -46,5 +48,7 @@ REGISTRY = {
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
+        NodeResourcesFitPlus,
+        ScarceResourceAvoidance,
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, larger, to_units, unit
@@ -33,6 +33,7 @@ class Definition:
     binary: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True, eq=False)
 class Quota:
     """A node of a quota tree; all amounts in nano-units. Read only for everybody outside of this computation.
 
@@ -40,88 +41,54 @@ class Quota:
     its parent has with its siblings; root, default and system quotas do not.
     """
 
-    __slots__ = (
-        "_allocated",
-        "_guaranteed",
-        "_limit",
-        "_lineage",
-        "_non_preemptible_request",
-        "_non_preemptible_used",
-        "_ordered",
-        "_requested",
-        "_room",
-        "_room_epoch",
-        "_self_non_preemptible_request",
-        "_self_non_preemptible_used",
-        "_self_request",
-        "_self_used",
-        "_used",
-        "apart",
-        "binary",
-        "children",
-        "contended",
-        "fresh",
-        "is_parent",
-        "is_tree_root",
-        "lent",
-        "max",
-        "max_names",
-        "min",
-        "name",
-        "over",
-        "parent",
-        "shares",
-        "takes_part",
-        "tree",
-        "weight",
-    )
+    name: str
+    tree: QuotaTree
+    takes_part: bool = field(default=True, kw_only=True)
+    parent: Quota | None = None
+    children: dict[str, Quota] = field(default_factory=dict)
+    _ordered: list[Quota] | None = None
+    _lineage: tuple[Quota, ...] | None = None
+    # Declared.
+    max: Amounts = field(default_factory=dict)
+    max_names: frozenset[str] = frozenset()
+    """The resources that are counted: those that max names."""
+    min: Amounts = field(default_factory=dict)
+    weight: Amounts = field(default_factory=dict)
+    lent: bool = True
+    is_parent: bool = False
+    is_tree_root: bool = False
+    binary: frozenset[str] = frozenset()
+    # Counted, as far as the tree is settled; `accounting` changes these, everybody else reads the properties.
+    _self_request: Amounts = field(default_factory=dict)
+    _self_used: Amounts = field(default_factory=dict)
+    _self_non_preemptible_request: Amounts = field(default_factory=dict)
+    _self_non_preemptible_used: Amounts = field(default_factory=dict)
+    _non_preemptible_request: Amounts = field(default_factory=dict)
+    _non_preemptible_used: Amounts = field(default_factory=dict)
+    _allocated: Amounts = field(default_factory=dict)
+    _guaranteed: Amounts = field(default_factory=dict)
+    _used: Amounts = field(init=False)
+    """As long as it has no children, the same dict; so is the next."""
+    _requested: Amounts = field(init=False)
+    """What its pods and its children request, as far as the max of each child lets it through."""
+    apart: Amounts = field(init=False)
+    """What of that is not from children that take part."""
+    over: int = 0
+    """In how many resources that is more than max."""
+    _room: Amounts | None = None
+    """By how much requests may grow without a quota getting less, and when that was so; `QuotaTree` keeps it."""
+    _room_epoch: int = -1
+    # Worked out, where the quotas are not all satisfied; holds while fresh.
+    fresh: bool = False
+    """If not, nothing below is fresh either."""
+    contended: bool = False
+    """Whether its children could not all have what they want."""
+    shares: Amounts = field(default_factory=dict)
+    """What it may use, in steps of runtime arithmetic (`amounts.unit`)."""
+    _limit: Amounts | None = None
 
-    def __init__(self, name: str, tree: QuotaTree, *, takes_part: bool = True) -> None:
-        self.name = name
-        self.tree = tree
-        self.takes_part = takes_part
-        self.parent: Quota | None = None
-        self.children: dict[str, Quota] = {}
-        self._ordered: list[Quota] | None = None
-        self._lineage: tuple[Quota, ...] | None = None
-        # Declared.
-        self.max: Amounts = EMPTY
-        self.max_names: frozenset[str] = frozenset()
-        """The resources that are counted: those that max names."""
-        self.min: Amounts = EMPTY
-        self.weight: Amounts = EMPTY
-        self.lent = True
-        self.is_parent = False
-        self.is_tree_root = False
-        self.binary: frozenset[str] = frozenset()
-        # Counted, as far as the tree is settled; `accounting` changes these, everybody else reads the properties.
-        self._self_request: Amounts = {}
-        self._self_used: Amounts = {}
-        self._self_non_preemptible_request: Amounts = {}
-        self._self_non_preemptible_used: Amounts = {}
-        self._non_preemptible_request: Amounts = {}
-        self._non_preemptible_used: Amounts = {}
-        self._allocated: Amounts = {}
-        self._guaranteed: Amounts = {}
-        self._used: Amounts = self._self_used
-        """As long as it has no children, the same dict; so is the next."""
-        self._requested: Amounts = self._self_request
-        """What its pods and its children request, as far as the max of each child lets it through."""
-        self.apart: Amounts = self._self_request
-        """What of that is not from children that take part."""
-        self.over = 0
-        """In how many resources that is more than max."""
-        self._room: Amounts | None = None
-        """By how much requests may grow without a quota getting less, and when that was so; `QuotaTree` keeps it."""
-        self._room_epoch = -1
-        # Worked out, where the quotas are not all satisfied; holds while fresh.
-        self.fresh = False
-        """If not, nothing below is fresh either."""
-        self.contended = False
-        """Whether its children could not all have what they want."""
-        self.shares: Amounts = {}
-        """What it may use, in steps of runtime arithmetic (`amounts.unit`)."""
-        self._limit: Amounts | None = None
+    def __post_init__(self) -> None:
+        self._used, self._requested, self.apart = self._self_used, self._self_request, self._self_request
 
     # --- numbers --------------------------------------------------------------------------------------
 

@@ -32,19 +32,6 @@ class DomainCounts:
     adds up again then, until the next change.
     """
 
-    __slots__ = (
-        "_at_lowest",
-        "_domain_of",
-        "_eligible",
-        "_key",
-        "_lowest",
-        "_next_lowest",
-        "_topology",
-        "_version",
-        "counts",
-        "present",
-    )
-
     def __init__(self, topology: Topology, key: str, eligible: EligibleNodes) -> None:
         self._topology = topology
         self._key = key

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ _KINDS_SPARE = 4096
 _NEVER = -1
 
 
+@dataclass(slots=True, eq=False)
 class PotentialVictims:
     """The pods on some rows that may have to go, in the order in which they are put back.
 
@@ -33,15 +35,10 @@ class PotentialVictims:
     rows], when they started, NOT_STARTED if they did not.
     """
 
-    __slots__ = ("counts", "kinds", "rows", "starts")
-
-    def __init__(
-        self, rows: RowArray, kinds: KindArray, counts: npt.NDArray[np.intp], starts: npt.NDArray[np.float64]
-    ) -> None:
-        self.rows = rows
-        self.kinds = kinds
-        self.counts = counts
-        self.starts = starts
+    rows: RowArray
+    kinds: KindArray
+    counts: npt.NDArray[np.intp]
+    starts: npt.NDArray[np.float64]
 
     def reordered(self, order: npt.NDArray[np.intp]) -> PotentialVictims:
         """The same pods, those of each row in the order that its column gives."""

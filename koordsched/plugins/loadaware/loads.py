@@ -1,0 +1,418 @@
+"""The loads of nodes: what each uses by measurement and by estimate, kept in step with reports and pods.
+
+A report, or a pod that is placed, changes one row in one facet. Whether a measurement contains a pod is decided when
+the report comes, so estimates do not change with time; a report that expires changes its row when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from koordsched.api import core
+from koordsched.api.core import Quantities
+from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.facts import PodFact
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import Handle
+from koordsched.plugins.loadaware import kinds
+from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
+from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, View
+from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
+from koordsched.plugins.loadaware.estimation import Estimator, Vector
+from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
+from koordsched.plugins.loadaware.placementtimes import PlacementTimes, placement_times
+from koordsched.plugins.loadaware.reportstates import ReportStates
+from koordsched.plugins.loadaware.thresholds import ThresholdReader, Thresholds
+from koordsched.plugins.shared.priorityclass import LABELS
+
+LOAD_EASED = ClusterEvent(EventResource("nodemetrics.v1alpha1.slo.koordinator.sh"), ActionType.UPDATE, "NodeLoadEased")
+"""Announced when pods may fit that the load of a node refused; comes with an `Easing`."""
+
+
+class NodeLoad:
+    """What is known of one node. `added`: what pods add to the measured usage, by uid, as far as it counts."""
+
+    __slots__ = (
+        "added",
+        "counts_all",
+        "given",
+        "measurement",
+        "name",
+        "problem",
+        "row",
+        "shown",
+        "thresholds",
+        "total",
+    )
+
+    def __init__(self, name: str, row: int, thresholds: Thresholds, total: Vector) -> None:
+        self.name = name
+        self.row = row
+        self.measurement: Measurement | None = None
+        self.added: dict[str, Contribution] = {}
+        self.counts_all = False
+        """Whether pods count in more ways than by what they add to the measured usage."""
+        self.thresholds = thresholds
+        self.total = total
+        self.given: tuple[object, ...] = ()
+        """What of the node `thresholds` and `total` were read from."""
+        self.problem = ""
+        """What is wrong with the node's annotations."""
+        self.shown: tuple[Vector, tuple[View, View]] | None = None
+        """What the columns hold, None if it has to be read there."""
+
+
+class Easing(NamedTuple):
+    """The room on a node before and after, by class of pods (`LoadColumns.room`)."""
+
+    loads: Loads
+    before: list[list[int]]
+    after: list[list[int]]
+
+
+class Sums(NamedTuple):
+    """Sums over the pods of a node, by resource."""
+
+    node_delta: Vector
+    prod_delta: Vector
+    prod_usage: Vector
+    estimated: Vector
+
+
+class Loads:
+    """One for all plugins with the same arguments. `resources`: names, in the order of all vectors."""
+
+    def __init__(self, cluster: ClusterState, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
+        self._cluster = cluster
+        self._clock = handle.clock
+        self._args = args
+        self.resources = resources_of(args)
+        self._nothing: Vector = (0,) * len(self.resources)
+        self._no_sums = Sums(self._nothing, self._nothing, self._nothing, self._nothing)
+        self.estimator = Estimator(args, self.resources)
+        self._thresholds = ThresholdReader(args, self.resources)
+        self._scored: Statistic | None = None
+        if args.aggregated is not None and args.aggregated.score_aggregation_type:
+            self._scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
+        self.states = ReportStates()
+        self._by_name: dict[str, NodeLoad] = {}
+        self._load_of: dict[str, NodeLoad] = {}
+        """uid -> load, for the pods in its `added`."""
+        self._first_seen: dict[str, float] = {}
+        """uid -> when we saw a pod on a node, for those whose status does not say when they were placed."""
+        annotations = [kinds.RESERVE_POD]
+        if args.allow_customize_estimation:
+            annotations += [kinds.SCALING_FACTORS, kinds.SECONDS_AFTER_SCHEDULED, kinds.SECONDS_AFTER_INITIALIZED]
+        cluster.shape_facts.declare(labels=LABELS, annotations=annotations, owner_kinds=["DaemonSet"])
+        cluster.read_annotations.update((kinds.USAGE_THRESHOLDS, kinds.RAW_ALLOCATABLE))
+        self._times: PodFact[PlacementTimes] = cluster.shared(placement_times)
+        self.columns = LoadColumns(cluster.table, len(self.resources))
+        self._deadlines = handle.deadlines(self.columns.facet, self._due)
+        cluster.table.on_node(self._node_changed)
+        cluster.table.on_removal(self._node_removed)
+        cluster.add_observer(self)
+        cluster.objects.of(kinds.NODE_METRICS).subscribe(self._reported)
+
+    # --- what others read --------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[NodeLoad]:
+        return iter(self._by_name.values())
+
+    def of_node(self, name: str) -> NodeLoad | None:
+        """The load of a node, None if nothing is known of one."""
+        return self._by_name.get(name)
+
+    def pods_on(self, load: NodeLoad) -> Iterable[Pod]:
+        """The pods that count there."""
+        pods = self._cluster.pods_on(load.row).values() if load.row >= 0 else ()
+        return (pod for pod in pods if self.estimator.of(pod.shape).counted)
+
+    def contribution_of(self, load: NodeLoad, pod: Pod) -> Contribution:
+        """What a pod adds to the measured usage of the node that it is on."""
+        estimate = self.estimator.of(pod.shape)
+        if load.measurement is None or not estimate.counted:
+            return NOTHING
+        return contribution(load.measurement, pod.namespace, pod.name, estimate, *self.times_of(pod))
+
+    def times_of(self, pod: Pod) -> tuple[float, int]:
+        """When the pod was placed, and when it was initialized (0: not that we know)."""
+        times = self._times.of(pod)
+        if times is not None and times.placed:
+            return times.placed, times.initialized
+        seen = self._first_seen.get(pod.uid)
+        if seen is None:
+            seen = self._first_seen[pod.uid] = self._clock.wall()
+        return seen, times.initialized if times is not None else 0
+
+    def sums(self, load: NodeLoad) -> Sums:
+        """What the pods of a node add up to, worked out anew."""
+        return self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+
+    def expires_at(self, load: NodeLoad) -> float | None:
+        """When the newest report expires, in seconds since the epoch; None if it has no time, or there is none."""
+        if load.measurement is None or load.measurement.updated is None:
+            return None
+        return load.measurement.updated + self._args.node_metric_expiration_seconds
+
+    def has_expired(self, load: NodeLoad) -> bool:
+        """Whether there is a report that has expired by now; one without a time always has."""
+        expiry = self.expires_at(load)
+        return load.measurement is not None and (expiry is None or self._clock.wall() >= expiry)
+
+    def age(self, load: NodeLoad) -> int | None:
+        """Seconds since the newest report was made; None if it has no time, or there is none."""
+        measurement = load.measurement
+        if measurement is None or measurement.updated is None:
+            return None
+        return int(self._clock.wall() - measurement.updated)
+
+    # --- nodes and reports ---------------------------------------------------------------------------
+
+    def _load(self, name: str) -> NodeLoad:
+        load = self._by_name.get(name)
+        if load is None:
+            row = self._cluster.table.row_of.get(name, -1)
+            load = self._by_name[name] = NodeLoad(name, row, self._thresholds.of(None)[0], self._nothing)
+        return load
+
+    def _node_changed(self, row: int, node: core.Node) -> None:
+        annotations = node.metadata.annotations
+        thresholds, raw = annotations.get(kinds.USAGE_THRESHOLDS), annotations.get(kinds.RAW_ALLOCATABLE)
+        load = self._load(node.metadata.name)
+        given = row, thresholds, raw, node.status.allocatable
+        if given == load.given:
+            return
+        load.row, load.given = row, given
+        load.thresholds, problem = self._thresholds.of(thresholds)
+        allocatable = node.status.allocatable
+        if raw:
+            try:
+                allocatable = {**allocatable, **msgspec.json.decode(raw, type=Quantities)}
+            except (ValueError, RecursionError) as error:
+                problem = f"{problem}; {kinds.RAW_ALLOCATABLE}: {error}".removeprefix("; ")
+        load.problem = problem
+        load.total = read_vector(allocatable, self.resources)
+        self.refresh(load)
+
+    def _node_removed(self, row: int) -> None:
+        for load in [load for load in self._by_name.values() if load.row == row]:
+            load.row, load.given, load.shown = -1, (), None
+            self.states.forget(load.name)
+            self._replace_added(load, {})
+            if load.measurement is None:
+                del self._by_name[load.name]
+
+    def _reported(self, old: kinds.NodeMetric | None, new: kinds.NodeMetric | None) -> None:
+        metric = new if new is not None else old
+        assert metric is not None, "one of them is there"
+        load = self._load(metric.metadata.name)
+        load.measurement = Measurement(new, self.resources, load.measurement) if new is not None else None
+        self.states.taken += new is not None
+        self.refresh(load)
+        if new is None and load.row < 0:
+            del self._by_name[load.name]
+
+    # --- pods ------------------------------------------------------------------------------------
+
+    def pod_seen(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver. Pods that are confirmed mostly add what they added before."""
+        if not assigned:
+            return
+        times = self._times.of(pod)
+        if times is not None and times.placed:
+            self._first_seen.pop(pod.uid, None)
+        load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
+        if before is not None and before is not load:
+            self.refresh(before)
+        if load is None or load.measurement is None or load.row < 0:
+            return
+        if self._counted(load, self.contribution_of(load, pod)) != load.added.get(pod.uid, NOTHING):
+            self.refresh(load)
+
+    def pod_assigned(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+        if not assigned:
+            self._first_seen.pop(pod.uid, None)
+            load = self._load_of.get(pod.uid)
+            if load is not None:
+                self.refresh(load)
+            return
+        self._first_seen[pod.uid] = self._clock.wall()
+        load = self._by_name.get(pod.node)
+        if load is None or load.measurement is None or load.row < 0:
+            return
+        if load.counts_all:
+            self.refresh(load)
+            return
+        estimate = self.estimator.of(pod.shape)
+        added = estimate.amounts if estimate.counted else None
+        if load.measurement.reports(pod.namespace, pod.name):  # as that of a pod of the same name
+            added = self.contribution_of(load, pod).node_delta
+        if added is not None and any(added):
+            load.added[pod.uid] = Contribution(added)
+            self._load_of[pod.uid] = load
+            load.shown = None
+            self.columns.add(load.row, added)
+
+    def pod_gone(self, uid: str) -> None:
+        """See PodObserver. What it added went when it left its node."""
+        self._first_seen.pop(uid, None)
+
+    # --- from these to the columns ---------------------------------------------------------------------
+
+    def refresh(self, load: NodeLoad) -> None:
+        """Works out a node anew, and says so if that may admit pods."""
+        if load.row < 0:
+            return
+        self._set_deadline(load)
+        before = load.shown
+        rooms = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        load.counts_all = load.measurement is not None and self._counts_all(load)
+        if load.measurement is None:
+            added, sums = {}, self._no_sums
+        elif load.counts_all:
+            added = {pod.uid: self.contribution_of(load, pod) for pod in self.pods_on(load)}
+            sums = self._sums(load, added.values())
+        else:
+            added = self._not_measured(load, load.measurement)
+            sums = self._sums(load, added.values())
+        self._replace_added(load, added)
+        load.shown = load.total, (self._view(load, sums, prod=False), self._view(load, sums, prod=True))
+        if load.shown == before:
+            return
+        self.columns.write(load.row, *load.shown)
+        after = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        if any(new > old for kind in (PLAIN, PROD) for old, new in zip(rooms[kind], after[kind], strict=True)):
+            self._cluster.announce(LOAD_EASED, None, Easing(self, rooms, after))
+
+    def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
+        """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
+        added = {}
+        times_of, since, reports = self._times.of, measurement.since, measurement.reports
+        windows = self.estimator.has_windows
+        for uid, pod in self._cluster.pods_on(load.row).items():
+            times = times_of(pod)
+            if times is not None and 0 < times.placed <= since and not windows and reports(pod.namespace, pod.name):
+                continue
+            each = self.contribution_of(load, pod)
+            if each.node_delta is not None:
+                added[uid] = Contribution(each.node_delta)
+        return added
+
+    def _set_deadline(self, load: NodeLoad) -> None:
+        """The row is to be worked out again when its report expires."""
+        expiry = self.expires_at(load)
+        left = expiry - self._clock.wall() if expiry is not None else 0.0
+        self.states.note(load.name, left > 0 if load.measurement is not None else None)
+        if left > 0:
+            self._deadlines.set(load.row, self._clock.monotonic() + left)
+        else:
+            self._deadlines.clear(load.row)
+
+    def _due(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            load = self._by_name.get(self._cluster.table.names[row])
+            if load is not None:
+                self.refresh(load)
+
+    def _replace_added(self, load: NodeLoad, added: dict[str, Contribution]) -> None:
+        for uid in load.added.keys() - added.keys():
+            if self._load_of.get(uid) is load:
+                del self._load_of[uid]
+        load.added = added
+        for uid in added:
+            self._load_of[uid] = load
+
+    def _sums(self, load: NodeLoad, added: Iterable[Contribution]) -> Sums:
+        sums = [list(self._nothing) for _ in Sums._fields]
+        if self._args.prod_usage_include_sys and load.measurement is not None:
+            sums[Sums._fields.index("prod_usage")] = list(load.measurement.system_usage())
+        for each in added:
+            for total, part in zip(sums, each, strict=True):
+                if part is not None:
+                    for i, amount in enumerate(part):
+                        total[i] += amount
+        return Sums(*map(tuple, sums))
+
+    def _view(self, load: NodeLoad, sums: Sums, *, prod: bool) -> View:
+        """Loadaware spec 3.3 and 3.4: which usage counts, and whether it does."""
+        thresholds, measurement = load.thresholds, load.measurement
+        by_prod = prod and any(thresholds.prod)
+        limits = thresholds.prod if by_prod else thresholds.plain
+        aggregated = thresholds.statistic is not None and not by_prod
+        if measurement is None:
+            return View(PASSES, self._nothing, limits, aggregated, None)
+        expired = self.has_expired(load)
+        used = scored = self._nothing
+        if measurement.usage is not None:
+            of_prod = _total(sums.prod_usage, sums.prod_delta)
+            used = of_prod if by_prod else self._usage(measurement, sums, thresholds.statistic)
+            scores_prod = prod and self._args.score_according_prod_usage
+            scored = of_prod if scores_prod else self._usage(measurement, sums, self._scored)
+        gate = CHECKED if measurement.usage is not None else PASSES
+        if expired and self._args.filter_expired_node_metrics:
+            gate = PASSES if self._args.enable_schedule_when_node_metrics_expired else EXPIRED
+        if not any(limits):
+            gate = PASSES
+        is_scored = measurement.usage is not None and not expired
+        return View(gate, used, limits, aggregated, scored if is_scored else None)
+
+    @staticmethod
+    def _usage(measurement: Measurement, sums: Sums, statistic: Statistic | None) -> Vector:
+        assert measurement.usage is not None, "asked where there is one"
+        measured: Vector | None = measurement.usage
+        if statistic is not None:
+            measured = measurement.statistic(statistic)
+            if measured is None and statistic.duration:
+                return sums.estimated
+        return _total(measured if measured is not None else measurement.usage, sums.node_delta)
+
+    def _counts_all(self, load: NodeLoad) -> bool:
+        return (
+            any(load.thresholds.prod)
+            or self._args.score_according_prod_usage
+            or self._sums_estimates(load, load.thresholds.statistic)
+            or self._sums_estimates(load, self._scored)
+        )
+
+    @staticmethod
+    def _sums_estimates(load: NodeLoad, statistic: Statistic | None) -> bool:
+        return (
+            statistic is not None
+            and statistic.duration != 0
+            and load.measurement is not None
+            and load.measurement.statistic(statistic) is None
+        )
+
+    def _counted(self, load: NodeLoad, added: Contribution) -> Contribution:
+        """What of a contribution makes a difference on this node."""
+        if load.counts_all:
+            return added
+        return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
+
+
+def _total(a: Vector, b: Vector) -> Vector:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def resources_of(args: LoadAwareSchedulingArgs) -> tuple[str, ...]:
+    """The resources of all vectors: those that some argument names, by name (loadaware spec 2.4)."""
+    aggregated = args.aggregated.usage_thresholds if args.aggregated is not None else {}
+    return tuple(
+        sorted(
+            {
+                "cpu",
+                "memory",
+                *args.usage_thresholds,
+                *args.prod_usage_thresholds,
+                *aggregated,
+                *args.resource_weights,
+                *args.estimated_scaling_factors,
+                *args.supported_resources,
+            }
+        )
+    )

@@ -1,0 +1,116 @@
+"""A NodeMetric as numbers: what a node and its pods use, in the order of the plugin's resources.
+
+Amounts below zero or that cannot be read count as 0, absurd ones are clamped: they harm their own node alone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from koordsched.api.core import Quantities
+from koordsched.api.quantity import QuantityError, measured_milli_value, measured_value
+from koordsched.config.duration import Duration
+from koordsched.plugins.loadaware.estimation import Vector
+from koordsched.plugins.loadaware.kinds import PROD, NodeMetric, PodMetric
+
+_DEFAULT_INTERVAL = 60.0
+_NEVER = float("-inf")
+
+
+class Statistic(NamedTuple):
+    """A statistic of the usage over a period of so many nanoseconds; 0 for the longest that is reported."""
+
+    kind: str
+    duration: int
+
+
+def read_vector(quantities: Quantities, resources: tuple[str, ...]) -> Vector:
+    """The amounts of the resources."""
+    amounts = []
+    for resource in resources:
+        quantity = quantities.get(resource, 0)
+        try:
+            amount = measured_milli_value(quantity) if resource == "cpu" else measured_value(quantity)
+        except QuantityError:
+            amount = 0
+        amounts.append(max(0, amount))
+    return tuple(amounts)
+
+
+def read_time(text: str | None) -> float | None:
+    """Seconds since the epoch; None for a time that is absent, zero or malformed."""
+    try:
+        seconds = datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds is None or seconds > 0 else None
+
+
+class Measurement:
+    """One report.
+
+    `updated`: when it was made, None if it does not say. `since`: pods placed later than this may not be in it
+    (the time of the report or, without one, that of the report before; minus the interval). `usage`: of the whole node,
+    None while nothing was measured.
+    """
+
+    __slots__ = ("_metric", "_pods", "_resources", "_usages", "at", "since", "updated", "usage")
+
+    def __init__(self, metric: NodeMetric, resources: tuple[str, ...], before: Measurement | None) -> None:
+        self._metric = metric
+        self._resources = resources
+        self._usages: dict[tuple[str, str], Vector] = {}
+        self.updated: float | None = read_time(metric.status.update_time)
+        self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
+        policy = metric.spec.metric_collect_policy
+        interval = policy.report_interval_seconds if policy is not None else None
+        self.since = self.at - (interval if interval is not None else _DEFAULT_INTERVAL)
+        node = metric.status.node_metric
+        self.usage = read_vector(node.node_usage.resources, resources) if node is not None else None
+        self._pods: dict[tuple[str, str], PodMetric] = {
+            (pod.namespace, pod.name): pod for pod in metric.status.pods_metric if pod.pod_usage.resources
+        }
+
+    def of_pod(self, namespace: str, name: str) -> Vector | None:
+        """What the pod uses, None if it is not in the report."""
+        key = namespace, name
+        found = self._usages.get(key)
+        if found is None and (pod := self._pods.get(key)) is not None:
+            found = self._usages[key] = read_vector(pod.pod_usage.resources, self._resources)
+        return found
+
+    def reports(self, namespace: str, name: str) -> bool:
+        """Whether the pod is in the report."""
+        return (namespace, name) in self._pods
+
+    def reports_as_prod(self, namespace: str, name: str) -> bool:
+        """Whether the pod is in the report as one of production."""
+        pod = self._pods.get((namespace, name))
+        return pod is not None and pod.priority == PROD
+
+    def system_usage(self) -> Vector:
+        """What belongs to no pod."""
+        node = self._metric.status.node_metric
+        return read_vector(node.system_usage.resources if node is not None else {}, self._resources)
+
+    def statistic(self, wanted: Statistic) -> Vector | None:
+        """A statistic of the node's usage; None if it is not reported."""
+        node = self._metric.status.node_metric
+        found: Quantities | None = None
+        longest = -1
+        for period in node.aggregated_node_usages if node is not None else ():
+            usage = period.usage.get(wanted.kind)
+            duration = _duration(period.duration)
+            if usage is None or not usage.resources or duration is None:
+                continue
+            if duration == wanted.duration or (not wanted.duration and duration > longest):
+                longest, found = duration, usage.resources
+        return read_vector(found, self._resources) if found is not None else None
+
+
+def _duration(text: str) -> int | None:
+    try:
+        return Duration.parse(text or "0")
+    except ValueError:
+        return None

@@ -1,0 +1,96 @@
+"""What a node may use at most: the plugin's arguments, or what the node's annotation says instead.
+
+Source: koordinator `plugins/loadaware/helper.go`; loadaware spec 3.3, step 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from koordsched.api.meta import Wire
+from koordsched.config.duration import Duration
+from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
+from koordsched.plugins.loadaware.estimation import Vector
+from koordsched.plugins.loadaware.measurements import Statistic
+
+_LARGEST = 1 << 31
+"""Larger percentages say no more than this one."""
+
+
+class Thresholds(NamedTuple):
+    """In percent of what the node has, 0 for no limit.
+
+    `plain` holds for pods, `prod` instead for those of production unless it is all 0. `statistic`: what `plain` is
+    compared with, None for the mean.
+    """
+
+    plain: Vector
+    prod: Vector
+    statistic: Statistic | None
+
+
+class _Aggregated(Wire, frozen=True):
+    usage_thresholds: dict[str, int] = {}
+    usage_aggregation_type: str = ""
+    usage_aggregated_duration: str = "0"
+
+
+class _Annotation(Wire, frozen=True):
+    usage_thresholds: dict[str, int] = {}
+    prod_usage_thresholds: dict[str, int] = {}
+    aggregated_usage: _Aggregated | None = None
+
+
+class ThresholdReader:
+    """Reads the thresholds of nodes; equal annotations are read once."""
+
+    _KEPT = 4096
+
+    def __init__(self, args: LoadAwareSchedulingArgs, resources: tuple[str, ...]) -> None:
+        self._resources = resources
+        self._usage = self._vector(args.usage_thresholds)
+        self._prod = self._vector(args.prod_usage_thresholds)
+        self._aggregated: tuple[Vector, Statistic] | None = None
+        given = args.aggregated
+        if given is not None and given.usage_thresholds and given.usage_aggregation_type:
+            statistic = Statistic(given.usage_aggregation_type, given.usage_aggregated_duration)
+            self._aggregated = self._vector(given.usage_thresholds), statistic
+        self._default = self._put_together(self._usage, self._prod, self._aggregated)
+        self._read: dict[str, tuple[Thresholds, str]] = {}
+
+    def of(self, annotation: str | None) -> tuple[Thresholds, str]:
+        """The thresholds, and what is wrong with the annotation, if anything."""
+        if annotation is None:
+            return self._default, ""
+        found = self._read.get(annotation)
+        if found is None:
+            if len(self._read) >= self._KEPT:
+                self._read.clear()
+            found = self._read[annotation] = self._parse(annotation)
+        return found
+
+    def _parse(self, text: str) -> tuple[Thresholds, str]:
+        try:
+            own = msgspec.json.decode(text, type=_Annotation)
+            aggregated = self._aggregated
+            section = own.aggregated_usage
+            if section is not None and section.usage_thresholds and section.usage_aggregation_type:
+                duration = Duration.parse(section.usage_aggregated_duration or "0")
+                statistic = Statistic(section.usage_aggregation_type, duration)
+                aggregated = self._vector(section.usage_thresholds), statistic
+        except (ValueError, RecursionError) as error:
+            return self._default, str(error)
+        usage = self._vector(own.usage_thresholds) if own.usage_thresholds else self._usage
+        prod = self._vector(own.prod_usage_thresholds) if own.prod_usage_thresholds else self._prod
+        return self._put_together(usage, prod, aggregated), ""
+
+    @staticmethod
+    def _put_together(usage: Vector, prod: Vector, aggregated: tuple[Vector, Statistic] | None) -> Thresholds:
+        plain, statistic = aggregated if aggregated is not None else (usage, None)
+        return Thresholds(plain, prod, statistic)
+
+    def _vector(self, percentages: Mapping[str, int]) -> Vector:
+        return tuple(max(0, min(_LARGEST, percentages.get(name, 0))) for name in self._resources)

@@ -1,0 +1,20 @@
+"""How deep the tests search: `make test` takes a part of what `make verify` takes.
+
+`tests/conftest.py` settles which of the two it is before tests are collected.
+"""
+
+import pytest
+
+quick = False
+"""Whether slow tests are left out."""
+
+
+def examples(number):
+    """How many examples hypothesis tries: a quick run is content with a third."""
+    return number // 3 if quick else number
+
+
+def quick_first(values, number):
+    """Parameters of a test: the first `number` of the values are always tried, the others are slow."""
+    values = list(values)
+    return [*values[:number], *(pytest.param(value, marks=pytest.mark.slow) for value in values[number:])]
