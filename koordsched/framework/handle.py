@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.api.meta import HasMetadata, ObjectMeta
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from koordsched.api import core
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.kinds import HasMetadata
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.framework.interface import CycleState
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint

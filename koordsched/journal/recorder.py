@@ -14,7 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.extender.client import ExtenderError
@@ -54,7 +55,7 @@ from koordsched.scheduling.recording import Question
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
 D = TypeVar("D", int, float)
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class JournalRecorder:
             return
         self._put(data, change)
 
-    def note_object(self, path: str, obj: KubeObject, read: Container[str]) -> None:
+    def note_object(self, path: str, obj: HasMetadata, read: Container[str]) -> None:
         """Hands on the state of an object, with the annotations of these keys."""
         meta = obj.metadata
         try:

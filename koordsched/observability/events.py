@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Protocol
 
+from koordsched.framework.handle import Clock
 from koordsched.observability.eventrecorder import EventRecorder
+from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.eventwire import (
     EventKey,
     TimeFormat,
@@ -45,27 +45,6 @@ _AT_LEISURE = 8
 """Events handed to the sink at a time while there is no hurry: an API server busy with Events tells kubelets later."""
 _LATE = 10.0
 """Seconds after which a waiting event is urgent: until it is written, `kubectl describe pod` does not show it."""
-
-OnResult = Callable[[int], None]
-"""Receives the HTTP status of the answer, 0 if there was none."""
-
-
-class Clock(Protocol):
-    """Where time comes from, in seconds."""
-
-    def monotonic(self) -> float: ...
-
-    def wall(self) -> float: ...
-
-
-class EventSink(Protocol):
-    """Writes events. Neither method blocks or raises; both call `on_result` exactly once, now or later."""
-
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
-        """POSTs an Event."""
-
-    def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
-        """Merge-patches an Event."""
 
 
 class _Event:
@@ -105,7 +84,7 @@ class EventBroadcaster:
 
     def __init__(
         self,
-        sink: EventSink,
+        sink: LaneEventSink,
         clock: Clock,
         rng: Random,
         *,

@@ -16,6 +16,7 @@ import orjson
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
+from koordsched.api.meta import HasMetadata
 from koordsched.client.errors import (
     Ambiguous,
     ApiError,
@@ -31,7 +32,7 @@ from koordsched.client.errors import (
 )
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected

@@ -65,6 +65,10 @@ class NodeHandler:
         """A node is gone."""
         self.forget(node.metadata.name)
 
+    def delete_key(self, key: ObjectKey) -> None:
+        """The same, of which only the key is known."""
+        self.forget(key.name)
+
     def forget(self, name: str) -> None:
         """The node of that name is gone. Waiting pods move before it leaves the cache, as upstream does."""
         row = self._cluster.table.row_of.get(name)
@@ -144,6 +148,10 @@ class PodHandler:
     def delete(self, wire: core.Pod) -> None:
         """A pod is gone."""
         self.forget(wire.metadata.uid)
+
+    def delete_key(self, key: ObjectKey) -> None:
+        """The same, of which only the key is known."""
+        self.forget(key.uid)
 
     def forget(self, uid: str) -> None:
         """The pod of that uid is gone."""

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
+from koordsched.api.meta import HasMetadata
 from koordsched.api.quantity import QuantityError
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved

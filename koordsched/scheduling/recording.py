@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, Protocol, TypeVar
 
-from koordsched.client.sink import KubeObject, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
@@ -28,7 +29,7 @@ from koordsched.queue.nominator import NominatingInfo
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 @dataclass(frozen=True, slots=True)

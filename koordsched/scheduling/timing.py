@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.observability.instruments import Histogram
 from koordsched.observability.metrics import Metrics
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class HintTimes:
