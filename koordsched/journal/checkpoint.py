@@ -17,7 +17,6 @@ from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.framework.interface import CycleState
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint
-from koordsched.queue.nominator import override
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -130,4 +129,4 @@ def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:
             nominator.delete(pod.uid)
     for uid, node in checkpoint.nominated:
         if (pending := scheduler.pending_pod(uid)) is not None:
-            nominator.add(pending, override(node))
+            nominator.add(pending, node)

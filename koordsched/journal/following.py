@@ -18,7 +18,6 @@ from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Hea
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import override
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.recording import NotRecording
 
@@ -144,7 +143,7 @@ class Follower(ReplayedScheduler):
         if record.nominated is None:
             queue.nominator.update(newest, newest)
         else:
-            queue.nominator.add(newest, override(record.nominated))
+            queue.nominator.add(newest, record.nominated)
 
     def _taken_back(self, record: Undone) -> None:
         if record.uid == self._uid:

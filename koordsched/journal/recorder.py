@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
@@ -49,7 +48,7 @@ from koordsched.journal.records import (
 )
 from koordsched.journal.redaction import redacted
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NominatingInfo, NominatingMode
+from koordsched.scheduling.failure import FailedAttempt
 from koordsched.scheduling.recording import Question
 
 A = TypeVar("A", bool, int, float)
@@ -217,17 +216,9 @@ class JournalRecorder:
         """Victims have to make room."""
         self.note(evicting_record(node, victims))
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-    ) -> None:
+    def refused(self, uid: str, failed: FailedAttempt) -> None:
         """The pod got no node, or lost it."""
-        self.note(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating))
+        self.note(refused_record(uid, failed))
 
 
 def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
@@ -235,17 +226,10 @@ def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
     return Evicting(node, tuple((victim.uid, victim.key) for victim in victims))
 
 
-def refused_record(
-    uid: str,
-    message: str,
-    reason: str,
-    plugins: AbstractSet[str],
-    pending_plugins: AbstractSet[str],
-    nominating: NominatingInfo,
-) -> Refused:
+def refused_record(uid: str, failed: FailedAttempt) -> Refused:
     """What is noted of a refusal."""
-    nominated = nominating.node if nominating.mode is NominatingMode.OVERRIDE else None
-    return Refused(uid, reason, message, tuple(sorted(plugins)), tuple(sorted(pending_plugins)), nominated)
+    plugins, pending = tuple(sorted(failed.plugins)), tuple(sorted(failed.pending))
+    return Refused(uid, failed.reason, failed.message, plugins, pending, failed.nominated)
 
 
 class _NotedClock:

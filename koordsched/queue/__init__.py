@@ -16,7 +16,7 @@ from koordsched.queue.hints import (
     every_event,
 )
 from koordsched.queue.item import Place, PodShape, QueuedPod, SchedulablePod
-from koordsched.queue.nominator import NominatingInfo, NominatingMode, Nominator, override
+from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import QueueProfile, SchedulingQueue
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "HintObserver",
     "HintRegistration",
     "HintTable",
-    "NominatingInfo",
-    "NominatingMode",
     "Nominator",
     "Place",
     "PodShape",
@@ -42,5 +40,4 @@ __all__ = [
     "Scope",
     "SortKey",
     "every_event",
-    "override",
 ]

@@ -18,10 +18,9 @@ from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
-from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
@@ -291,16 +290,11 @@ class BindingCycle:
         self._queue.move_all(ASSIGNED_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
         self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
         if rejected:
-            self._failures.handle(
-                placement.queued,
-                one_node_error(status),
-                reason=UNSCHEDULABLE,
-                plugins=frozenset((status.plugin,)),
-                nominating=override(""),
-            )
+            failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")
         else:
-            nominating = override(placement.node if self._keeps_nomination(placement, status) else "")
-            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=nominating)
+            nominated = placement.node if self._keeps_nomination(placement, status) else ""
+            failed = FailedAttempt(SCHEDULER_ERROR, status.message, nominated=nominated)
+        self._failures.handle(placement.queued, failed)
 
     def _keeps_nomination(self, placement: AssumedPod, status: Status) -> bool:
         """Whether a pod whose binding failed stays nominated to the node.

@@ -32,20 +32,16 @@ from koordsched.framework.scoring import Choice, InvalidScore, PreScoreFailed, b
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
-from koordsched.queue.item import NO_PLUGINS, QueuedPod
-from koordsched.queue.nominator import NOOP, NominatingInfo, override
+from koordsched.queue.item import QueuedPod
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
 
 _log = logging.getLogger(__name__)
-
-NO_NOMINATION = override("")
-"""Clears the pod's nomination: so after every failure without a PostFilter."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -98,7 +94,10 @@ Failure = Callable[[], None]
 
 
 class SchedulingCycle:
-    """Places pods one after the other. `consult`: None without extenders."""
+    """Places pods one after the other. `consult`: None without extenders.
+
+    Every failure without a PostFilter clears the pod's nomination.
+    """
 
     def __init__(
         self,
@@ -146,7 +145,8 @@ class SchedulingCycle:
         known = self._queue.refusal_of_equivalent(queued)
         if known is not None and known.message is not None:
             # What an equivalent pod was refused with a moment ago is the answer here, too.
-            self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
+            failed = FailedAttempt(UNSCHEDULABLE, known.message, known.plugins, known.pending, refusal=known)
+            self._reject(queued, profile, started, failed)
             return None
         attempt = Attempt(profile, self._cluster, pod)
         self._sampling.begin(attempt.cycle)
@@ -204,7 +204,8 @@ class SchedulingCycle:
     ) -> AssumedPod | Failure:
         profile = attempt.profile
         if not attempt.has_nodes:
-            return partial(self._reject, queued, profile, started, attempt.message())
+            failed = FailedAttempt(UNSCHEDULABLE, attempt.message(), nominated="")
+            return partial(self._reject, queued, profile, started, failed)
         verdicts = self._filter(attempt, started)
         if consultation is not None:
             again = partial(self._filter, attempt, None, try_nominated=False)
@@ -272,8 +273,8 @@ class SchedulingCycle:
             feasible = attempt.verdicts.feasible
             return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, nominated == node)
         if status.code.rejects:
-            plugins = frozenset((status.plugin,))
-            return partial(self._reject, queued, profile, started, one_node_error(status), plugins)
+            failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")
+            return partial(self._reject, queued, profile, started, failed)
         return partial(self._fail, queued, profile, started, status.message)
 
     def _leave(self, pod: Pod, nominated: str) -> None:
@@ -302,47 +303,29 @@ class SchedulingCycle:
         `shared`: the refusal holds for equivalent pods as well.
         """
         profile, status = attempt.profile, outcome.status
-        nominating = NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
         rejecting, pending = rejecting_plugins(attempt.verdicts, profile.handle.reasons)
         plugins = rejecting | outcome.refused_by
         message = clipped(attempt.message(outcome), MAX_MESSAGE)
         refusal = None
         # Room that is being made for this pod leaves equivalent pods to look for their own.
-        if shared and not status.ok and not nominating.node:
+        if shared and not status.ok and not outcome.nominated_node:
             refusal = Refusal(message if queued.pod.name not in status.message else None, plugins, pending)
+        failed = FailedAttempt(UNSCHEDULABLE, message, plugins, pending, outcome.nominated_node, refusal)
 
         def finish() -> None:
             if outcome.actuate is not None:
                 outcome.actuate()
-            self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
+            self._reject(queued, profile, started, failed)
 
         return finish
 
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
         self._metrics.extension_point(point, profile.name, status.code.text).observe(self._clock() - began)
 
-    def _reject(
-        self,
-        queued: QueuedPod[Pod],
-        profile: Profile,
-        started: float,
-        message: str,
-        plugins: frozenset[str] = NO_PLUGINS,
-        pending: frozenset[str] = NO_PLUGINS,
-        nominating: NominatingInfo = NO_NOMINATION,
-        refusal: Refusal | None = None,
-    ) -> None:
+    def _reject(self, queued: QueuedPod[Pod], profile: Profile, started: float, failed: FailedAttempt) -> None:
         self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
-        self._failures.handle(
-            queued,
-            message,
-            reason=UNSCHEDULABLE,
-            plugins=plugins,
-            pending_plugins=pending,
-            nominating=nominating,
-            refusal=refusal,
-        )
+        self._failures.handle(queued, failed)
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
         self._metrics.attempt("error", profile.name, self._clock() - started)
-        self._failures.handle(queued, message, reason=SCHEDULER_ERROR, nominating=NO_NOMINATION)
+        self._failures.handle(queued, FailedAttempt(SCHEDULER_ERROR, message, nominated=""))

@@ -11,10 +11,9 @@ an answer, and while changes that had to wait for it are let in. So a reader of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from koordsched.api.meta import HasMetadata
 from koordsched.client.sink import Sink
@@ -25,7 +24,9 @@ from koordsched.framework.preemption import Victims
 from koordsched.framework.scoring import Choice
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NominatingInfo
+
+if TYPE_CHECKING:
+    from koordsched.scheduling.failure import FailedAttempt
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -116,17 +117,8 @@ class Recorder(Protocol):
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-        /,
-    ) -> None:
-        """The pod got no node, or lost it; arguments as of `FailureHandler.handle`."""
+    def refused(self, uid: str, failed: FailedAttempt, /) -> None:
+        """The pod got no node, or lost it."""
 
 
 class NotRecording:
@@ -161,16 +153,7 @@ class NotRecording:
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         pass
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-        /,
-    ) -> None:
+    def refused(self, uid: str, failed: FailedAttempt, /) -> None:
         pass
 
 

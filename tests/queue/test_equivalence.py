@@ -15,7 +15,6 @@ from koordsched.queue import (
     QueueingHint,
     QueueProfile,
     SchedulingQueue,
-    override,
 )
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.hints import Scope
@@ -131,7 +130,7 @@ def test_a_nomination_that_the_status_does_not_show_yet_makes_a_pod_equivalent_t
     flood = Flood(2)
     nominated, other = flood.queue.pop(), flood.queue.pop()
     flood.queue.add_unschedulable_if_not_present(nominated, {"Fit"})
-    flood.queue.nominator.add(nominated.pod, override("n1"))
+    flood.queue.nominator.add(nominated.pod, "n1")
     flood.refuse(other, "Fit")
     flood.clock.now += 0.5
     flood.queue.activate([nominated.pod])

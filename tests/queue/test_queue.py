@@ -19,7 +19,6 @@ from koordsched.queue import (
     QueueingHint,
     SchedulingQueue,
     Scope,
-    override,
 )
 from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject
 from tests.steps import counted
@@ -567,7 +566,7 @@ def test_nominations_follow_the_pod() -> None:
     queue.nominator.delete(queued.pod.uid)  # assumed
     assert not queue.nominator.nodes_with_nominated()
     queue.add_unschedulable_if_not_present(queued, {"Fit"})
-    queue.nominator.add(queued.pod, override("n3"))
+    queue.nominator.add(queued.pod, "n3")
     queue.update(queued.pod, Pod("p", nominated_node="n3"))
     assert [pod.name for pod in queue.nominator.nominated_on("n3")] == ["p"]
     queue.delete(queued.pod)
