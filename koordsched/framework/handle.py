@@ -55,8 +55,8 @@ class Evictions(Protocol):
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
 
 
-class EventRecorder(Protocol):
-    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks.
+class EventRecorder:
+    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks. This one drops them.
 
     An event that repeats all but the message of an earlier one becomes part of a series, which keeps its first message.
     """

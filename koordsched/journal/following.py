@@ -19,12 +19,12 @@ from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.recording import NotRecording
+from koordsched.scheduling.recording import Recorder
 
 _log = logging.getLogger(__name__)
 
 
-class _Onlooker(NotRecording):
+class _Onlooker(Recorder):
     """Shows the time of the latest step, and takes all chance away: the first of several is as good as any."""
 
     def __init__(self, header: Header) -> None:

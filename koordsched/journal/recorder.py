@@ -49,7 +49,7 @@ from koordsched.journal.records import (
 from koordsched.journal.redaction import redacted
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import FailedAttempt
-from koordsched.scheduling.recording import Question
+from koordsched.scheduling.recording import Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -76,8 +76,8 @@ def _noting(kind: Callable[[str], OfPod]) -> Callable[[JournalRecorder, str], No
     return note
 
 
-class JournalRecorder:
-    """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
+class JournalRecorder(Recorder):
+    """Makes records of what it hears. `monotonic`: seconds, of the scheduler's own clock.
 
     `give_up` is called with the reason if something cannot be recorded: the scheduler must go on, and nothing that
     comes after it is of use. `between` is called between steps, as often as something changes.

@@ -36,7 +36,7 @@ from koordsched.journal.records import (
     Refused,
 )
 from koordsched.scheduling.failure import FailedAttempt
-from koordsched.scheduling.recording import NotRecording, Question
+from koordsched.scheduling.recording import Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -54,7 +54,7 @@ class Difference:
     repeated: str
 
 
-class Repeater(NotRecording):
+class Repeater(Recorder):
     """`koordsched.scheduling.recording.Recorder` on a stream of records: steps come from there, nothing is to be noted.
 
     `difference` is the first thing that came out otherwise, None so far; after it nothing is compared any more.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
@@ -22,7 +22,6 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
-from koordsched.framework.bestrows import Totals
 from koordsched.framework.diagnosis import one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
@@ -40,6 +39,9 @@ from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, Failed
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
+
+if TYPE_CHECKING:
+    from koordsched.extender.consultation import ExtenderConsultation
 
 _log = logging.getLogger(__name__)
 
@@ -67,26 +69,7 @@ class AssumedPod:
         return self.cycle.pod
 
 
-class Consultation(Protocol):
-    """What HTTP extenders say during one attempt; each call leaves the loop, and changes of the cluster wait."""
-
-    async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
-        """The plugins' verdicts, less the nodes that extenders refuse. `filter_again`: without the nominated node."""
-
-    async def prioritize(self, attempt: Attempt) -> Totals | None:
-        """What extenders add to the total of each feasible row, in the order of `verdicts.rows`; None for nothing."""
-
-    async def post_filter(self, attempt: Attempt) -> PostFilterResult:
-        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
-
-    async def end(self) -> None:
-        """The attempt has come to its decision: changes that waited are applied."""
-
-    def abandon(self) -> None:
-        """The attempt is cancelled: the same, at once."""
-
-
-Consult = Callable[[Pod], Consultation | None]
+Consult = Callable[[Pod], "ExtenderConsultation | None"]
 """Begins a consultation about a pod; None if no extender is interested in it."""
 
 Failure = Callable[[], None]
@@ -161,7 +144,7 @@ class SchedulingCycle:
         return None
 
     async def _with_extenders(
-        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: Consultation
+        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: ExtenderConsultation
     ) -> AssumedPod | None:
         attempt = Attempt(profile, self._cluster, queued.pod)
         outcome: AssumedPod | Failure
@@ -200,7 +183,7 @@ class SchedulingCycle:
         self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
     async def _attempt(
-        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: Consultation | None
+        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: ExtenderConsultation | None
     ) -> AssumedPod | Failure:
         profile = attempt.profile
         if not attempt.has_nodes:
@@ -228,7 +211,7 @@ class SchedulingCycle:
         self._decisions.record(attempt.pod, table, choice, scored, profile.chains)
         return self._take(attempt, queued, row, started)
 
-    async def _choose(self, attempt: Attempt, consultation: Consultation | None) -> Choice:
+    async def _choose(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> Choice:
         if consultation is None or attempt.verdicts.feasible == 1:
             return attempt.choose(self._rng)
         scored = attempt.score()
@@ -282,7 +265,7 @@ class SchedulingCycle:
         gone = leaving(pod, nominated, self._cluster.table.row_of.get(nominated, -1))
         self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
-    async def _post_filter(self, attempt: Attempt, consultation: Consultation | None) -> PostFilterResult:
+    async def _post_filter(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> PostFilterResult:
         """Runs the PostFilter plugins, which may make room; extenders may object to what they offer."""
         profile = attempt.profile
         if profile.post_filters:

@@ -31,7 +31,7 @@ from koordsched.framework.virtualpods import VirtualPodWriter
 from koordsched.plugins import KINDS
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
-from koordsched.scheduling.reporter import NoReporter
+from koordsched.scheduling.reporter import Reporter
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -122,7 +122,7 @@ class OfflineScheduler:
             evictions=_NoEvictions(),
             clock=clock,
             rng=rng,
-            events=NoReporter(),
+            events=Reporter(),
             waiting=WaitingPods(),
             activate=lambda pods: None,
             timers=self.timers,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from koordsched.api.meta import HasMetadata
 from koordsched.client.sink import Sink
@@ -47,19 +47,22 @@ class Question:
     victims: Mapping[str, Victims] | None = None
 
 
-class Recorder(Protocol):
-    """Called before each step with what it is, and within it with the outcome."""
+class Recorder:
+    """Called before each step with what it is, and within it with the outcome. This one records nothing."""
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
     def ask(self, question: Callable[[], A]) -> A:
         """The answer to a question that the state does not answer by itself."""
+        return question()
 
     def clock(self, clock: Clock) -> Clock:
         """The clock that decisions are to read."""
+        return clock
 
     def chance(self, rng: Random) -> Random:
         """The generator that plugins are to draw from."""
+        return rng
 
     async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
         """What extenders answer; `ask` asks them. Raises ExtenderError if that does.
@@ -67,9 +70,11 @@ class Recorder(Protocol):
         To "filter" a `FilterReply`, to "prioritize" for each its list of (node, score), to "preempt" the candidates it
         agrees to: node -> `MetaVictims`.
         """
+        return await ask()
 
     async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
         """Awaits `changes`, those that had to wait for an attempt that consulted extenders."""
+        await changes()
 
     # --- steps -------------------------------------------------------------------------------------
 
@@ -78,6 +83,7 @@ class Recorder(Protocol):
 
         `read`: keys of annotations that plugins read.
         """
+        return sink
 
     def hidden(self, path: str, reason: str, /) -> None:
         """We must not read this collection, for this reason; with an empty one we may again."""
@@ -113,6 +119,7 @@ class Recorder(Protocol):
 
     def chosen(self, table: NodeTable, choice: Choice) -> int:
         """A row was chosen. Returns the row to take."""
+        return choice.row
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
@@ -121,40 +128,4 @@ class Recorder(Protocol):
         """The pod got no node, or lost it."""
 
 
-class NotRecording:
-    """Records nothing."""
-
-    def _ignore(self, *recorded: object) -> None:
-        pass
-
-    def ask(self, question: Callable[[], A]) -> A:
-        return question()
-
-    def clock(self, clock: Clock) -> Clock:
-        return clock
-
-    def chance(self, rng: Random) -> Random:
-        return rng
-
-    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
-        return await ask()
-
-    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
-        await changes()
-
-    def sink(self, path: str, sink: Sink[T], read: Container[str]) -> Sink[T]:
-        return sink
-
-    hidden = leading = timers = attempt = binding = bound = undone = released = evicted = activated = _ignore
-
-    def chosen(self, table: NodeTable, choice: Choice) -> int:
-        return choice.row
-
-    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
-        pass
-
-    def refused(self, uid: str, failed: FailedAttempt, /) -> None:
-        pass
-
-
-NOT_RECORDING = NotRecording()
+NOT_RECORDING = Recorder()
