@@ -56,9 +56,10 @@ class Evictions(Protocol):
 
 
 class EventRecorder:
-    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks. This one drops them.
+    """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks.
 
-    An event that repeats all but the message of an earlier one becomes part of a series, which keeps its first message.
+    This one drops them. An event that repeats all but the message of an earlier one becomes part of a series, which
+    keeps its first message.
     """
 
     def event(

@@ -7,17 +7,10 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import (
-    ByKey,
-    HintRegistration,
-    HintTable,
-    Place,
-    QueueingHint,
-    QueueProfile,
-    SchedulingQueue,
-)
 from koordsched.queue.equivalence import Refusal
-from koordsched.queue.hints import Scope
+from koordsched.queue.hints import ByKey, HintRegistration, HintTable, QueueingHint, Scope
+from koordsched.queue.item import Place
+from koordsched.queue.queue import QueueProfile, SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
 
 NODE_ADD = ev.NODE_ADD

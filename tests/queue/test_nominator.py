@@ -1,6 +1,6 @@
 import pytest
 
-from koordsched.queue import Nominator
+from koordsched.queue.nominator import Nominator
 from tests.queue.pods import Pod
 
 

@@ -10,16 +10,10 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import (
-    BackoffPolicy,
-    ByKey,
-    HintRegistration,
-    Place,
-    QueuedPod,
-    QueueingHint,
-    SchedulingQueue,
-    Scope,
-)
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.hints import ByKey, HintRegistration, QueueingHint, Scope
+from koordsched.queue.item import Place, QueuedPod
+from koordsched.queue.queue import SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject
 from tests.steps import counted
 
