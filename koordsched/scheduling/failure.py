@@ -37,41 +37,35 @@ class FailedAttempt:
     refusal: Refusal | None = None
 
 
+@dataclass(eq=False, repr=False)
 class FailureHandler:
     """Takes failed pods back."""
 
-    def __init__(
-        self,
-        queue: SchedulingQueue[Pod],
-        pending: PendingPods,
-        reporter: Reporter,
-        recorder: Recorder = NOT_RECORDING,
-    ) -> None:
-        self._queue = queue
-        self._pending = pending
-        self._reporter = reporter
-        self._recorder = recorder
+    queue: SchedulingQueue[Pod]
+    pending: PendingPods
+    reporter: Reporter
+    recorder: Recorder = NOT_RECORDING
 
     def newest(self, pod: Pod) -> Pod | None:
         """The newest version of a pod; None if there is nothing to retry."""
-        return self._pending.newest(pod)
+        return self.pending.newest(pod)
 
     def handle(self, queued: QueuedPod[Pod], failed: FailedAttempt) -> None:
         """The pod goes back to the queue, and its owner reads why."""
-        self._recorder.refused(queued.pod.uid, failed)
-        newest = self._pending.newest(queued.pod)
+        self.recorder.refused(queued.pod.uid, failed)
+        newest = self.pending.newest(queued.pod)
         if newest is None:
             # Deleted meanwhile, or another scheduler gave it a node: nothing to retry.
-            self._queue.done(queued.pod.uid)
+            self.queue.done(queued.pod.uid)
         else:
-            self._queue.add_unschedulable_if_not_present(
+            self.queue.add_unschedulable_if_not_present(
                 queued, failed.plugins, failed.pending, pod=newest, refusal=failed.refusal
             )
             if failed.nominated is not None:
-                nominated = self._queue.nominator.node_of(newest.uid)
-                self._queue.nominator.add(newest, failed.nominated)
+                nominated = self.queue.nominator.node_of(newest.uid)
+                self.queue.nominator.add(newest, failed.nominated)
                 if nominated not in ("", failed.nominated):
-                    self._queue.move_all(
+                    self.queue.move_all(
                         ASSIGNED_DELETE,
                         leaving(newest, nominated),
                         None,
@@ -80,7 +74,7 @@ class FailureHandler:
                     )
             else:
                 # Its status may not yet show a nomination made a moment ago.
-                self._queue.nominator.update(newest, newest)
-        self._reporter.failed(newest or queued.pod, failed.message)
+                self.queue.nominator.update(newest, newest)
+        self.reporter.failed(newest or queued.pod, failed.message)
         if newest is not None:
-            self._reporter.condition(newest, failed.reason, failed.message, failed.nominated)
+            self.reporter.condition(newest, failed.reason, failed.message, failed.nominated)
