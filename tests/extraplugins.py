@@ -43,7 +43,9 @@ def resolved_with(configuration, plugins, gates=None):
     """The configuration, with the plugins enabled in its only profile."""
     if plugins:
         enabled = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in plugins]}}
-        configuration = {**configuration, "profiles": [{"plugins": enabled}]}
+        (profile,) = configuration.get("profiles") or [{}]
+        profile = {**profile, "plugins": {**profile.get("plugins", {}), **enabled}}
+        configuration = {**configuration, "profiles": [profile]}
     known = catalog_with(plugins)
     features = config.FeatureGates.parse(gates or ())
     return config.resolve(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from koordsched.cluster.kinds import HasMetadata
+from koordsched.api.meta import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 

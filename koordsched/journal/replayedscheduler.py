@@ -47,7 +47,7 @@ from koordsched.plugins import KINDS
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.recording import Recorder
-from koordsched.scheduling.reporter import NoReporter
+from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class ReplayedScheduler:
             fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             recorder=recorder,
-            reporter=NoReporter(),
+            reporter=Reporter(),
             launch=_leave,
         )
         self._sinks = self.scheduler.watches.sinks

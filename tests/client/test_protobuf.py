@@ -54,6 +54,7 @@ def test_what_comes_as_json_alone_is_what_custom_resource_definitions_add():
     assert {kind.plural for kind in WATCHED} - {kind.plural for kind in BUILT_IN} == {
         "elasticquotas",
         "elasticquotaprofiles",
+        "nodemetrics",
     }
 
 

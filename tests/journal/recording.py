@@ -122,6 +122,6 @@ def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=CATALO
     """What a configuration, or the recorded one, would have decided."""
 
     async def work():
-        return ComparingReplay(records, plugins, resolved, SystemClock(), catalog).run(limit or Limit())
+        return ComparingReplay(records, plugins, SystemClock(), catalog, resolved).run(limit or Limit())
 
     return run(work())

@@ -29,6 +29,10 @@ class RandomEverything:
             made["metadata"]["labels"].setdefault(label, value)
         return made
 
+    def changed(self, name):
+        """The node of this name as it is from now on."""
+        return self.node(name)
+
     def pod(self, name, on=None):
         """A pod; the claims that it brings, if any, are part of a cluster that is asked for later."""
         if self.rng.random() < 0.5:

@@ -10,6 +10,7 @@ class World:
     def __init__(self, objects=()):
         self.objects = {}
         self.placed = []
+        self.origin = self  # of what a copy is one
         self.image_sizes = {}  # as first seen; forgotten with the last node that has the image
         for item in objects:
             self.add(item)
@@ -52,6 +53,7 @@ class World:
     def _with(self, placed):
         copy = World()
         copy.objects = self.objects
+        copy.origin = self.origin
         copy.image_sizes = self.image_sizes
         copy.placed = placed
         return copy

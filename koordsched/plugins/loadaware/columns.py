@@ -42,13 +42,13 @@ class LoadColumns:
 
     `slack`: int64[rows, 2 * classes * resources]: how much more pods of each class may use before the node is refused,
     then what the node has beyond the usage that is scored. Either is far below zero where nothing is admitted, or
-    scored. A pod that is placed takes the same from all of them.
+    scored, as on rows without a node. A pod that is placed takes the same from all of them.
     """
 
     def __init__(self, table: NodeTable, width: int) -> None:
         self.facet = table.add_facet()
         self.total = table.column(np.int64, width=width)
-        self.slack = table.column(np.int64, width=4 * width)
+        self.slack = table.column(np.int64, fill=-_ENDLESS, width=4 * width)
         self.gate = table.column(np.int8, width=2)
         self.aggregated = table.column(np.bool_, width=2)
         self._table = table

@@ -87,9 +87,9 @@ class Estimator:
         requests, limits, factors = effective_requests(shape.spec), limits_of(shape.spec), self._factors_of(shape)
         amounts = []
         for resource in self._resources:
-            factor = factors.get(resource, 0)
+            factor = factors.get(resource)
             asked_as = _name(band, resource)
-            if not factor or not asked_as:
+            if factor is None or not asked_as:
                 amounts.append(0)
                 continue
             limit = _rounded_up(asked_as, limits.get(asked_as, 0))

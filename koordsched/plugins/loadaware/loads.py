@@ -13,6 +13,7 @@ import msgspec
 
 from koordsched.api import core
 from koordsched.api.core import Quantities
+from koordsched.api.quantity import parse
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.pod import Pod
@@ -189,7 +190,7 @@ class Loads:
         allocatable = node.status.allocatable
         if raw:
             try:
-                allocatable = {**allocatable, **msgspec.json.decode(raw, type=Quantities)}
+                allocatable = {**allocatable, **_read_quantities(raw)}
             except (ValueError, RecursionError) as error:
                 problem = f"{problem}; {kinds.RAW_ALLOCATABLE}: {error}".removeprefix("; ")
         load.problem = problem
@@ -223,6 +224,8 @@ class Loads:
         times = self._times.of(pod)
         if times is not None and times.placed:
             self._first_seen.pop(pod.uid, None)
+        else:
+            self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
         if before is not None and before is not load:
             self.refresh(before)
@@ -234,12 +237,13 @@ class Loads:
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
         if not assigned:
-            self._first_seen.pop(pod.uid, None)
+            if pod.uid not in self._cluster.assigned:  # unlike one that is away for the length of a what-if
+                self._first_seen.pop(pod.uid, None)
             load = self._load_of.get(pod.uid)
             if load is not None:
                 self.refresh(load)
             return
-        self._first_seen[pod.uid] = self._clock.wall()
+        self._first_seen.setdefault(pod.uid, self._clock.wall())
         load = self._by_name.get(pod.node)
         if load is None or load.measurement is None or load.row < 0:
             return
@@ -391,6 +395,14 @@ class Loads:
         if load.counts_all:
             return added
         return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
+
+
+def _read_quantities(text: str) -> Quantities:
+    """Raises ValueError or RecursionError if any of it cannot be read."""
+    quantities = msgspec.json.decode(text, type=Quantities)
+    for quantity in quantities.values():
+        parse(quantity)
+    return quantities
 
 
 def _total(a: Vector, b: Vector) -> Vector:

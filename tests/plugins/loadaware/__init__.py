@@ -1,0 +1,1 @@
+"""Tests of LoadAwareScheduling: nodes by what they really use."""

@@ -12,6 +12,7 @@ from tests.reference.plugins.defaultpreemption import DefaultPreemption
 from tests.reference.plugins.dynamicresources import DynamicResources
 from tests.reference.plugins.imagelocality import ImageLocality
 from tests.reference.plugins.interpodaffinity import InterPodAffinity
+from tests.reference.plugins.loadawarescheduling import LoadAwareScheduling
 from tests.reference.plugins.nodeaffinity import NodeAffinity
 from tests.reference.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
 from tests.reference.plugins.nodename import NodeName
@@ -48,6 +49,7 @@ REGISTRY = {
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
+        LoadAwareScheduling,
         NodeResourcesFitPlus,
         ScarceResourceAvoidance,
     )

@@ -67,7 +67,7 @@ def taint_changes_not_logged(original):
 @mutation(PodHandler, "_assigned")
 def confirmation_of_an_assumed_pod_ignored(original):
     def assigned(self, pod):
-        if not self._cluster.is_assumed(pod.uid):
+        if not self.cluster.is_assumed(pod.uid):
             original(self, pod)
 
     return assigned
