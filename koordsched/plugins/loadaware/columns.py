@@ -65,7 +65,7 @@ class LoadColumns:
             used = view.scored
             slack += [-_ENDLESS] * len(total) if used is None else [a - b for a, b in zip(total, used, strict=True)]
         self.total.data[row] = total
-        self.slack.data[row] = slack
+        self.slack.data[row] = [max(-_ENDLESS, min(_ENDLESS, amount)) for amount in slack]
         self.gate.data[row] = [view.gate for view in views]
         self.aggregated.data[row] = [view.aggregated for view in views]
         self._table.touch(row, self.facet)

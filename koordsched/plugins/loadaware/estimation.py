@@ -33,6 +33,9 @@ _DEFAULTS = {
 }
 """What a pod that asks for nothing is taken to use; pods of the bands mid and free are not (upstream's quirk)."""
 
+_LARGEST = 1 << 48
+"""No pod is expected to use more (256 TiB): tens of thousands of them on a node stay within int64."""
+
 _SCALED_NAMES = {PriorityClass.BATCH: "kubernetes.io/batch-", PriorityClass.MID: "kubernetes.io/mid-"}
 
 
@@ -100,7 +103,7 @@ class Estimator:
             expected = _half_away(float(asked) * float(factor) / 100)
             if 0 < limit < expected:
                 expected = limit
-            amounts.append(max(0, min(LIMIT, expected)))
+            amounts.append(max(0, min(_LARGEST, expected)))
         return tuple(amounts)
 
     def _factors_of(self, shape: PodShape) -> dict[str, int]:

@@ -219,7 +219,7 @@ class Loads:
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver. Pods that are confirmed mostly add what they added before."""
-        if not assigned:
+        if not assigned or not pod.node:  # not placed, or placed by us: that version of the pod counts
             return
         times = self._times.of(pod)
         if times is not None and times.placed:

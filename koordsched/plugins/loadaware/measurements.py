@@ -15,6 +15,7 @@ from koordsched.plugins.loadaware.estimation import Vector
 from koordsched.plugins.loadaware.kinds import PROD, NodeMetric, PodMetric
 
 _DEFAULT_INTERVAL = 60.0
+_LONGEST = 1 << 40
 _NEVER = float("-inf")
 
 
@@ -65,7 +66,7 @@ class Measurement:
         self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
         policy = metric.spec.metric_collect_policy
         interval = policy.report_interval_seconds if policy is not None else None
-        self.since = self.at - (interval if interval is not None else _DEFAULT_INTERVAL)
+        self.since = self.at - (max(0, min(_LONGEST, interval)) if interval is not None else _DEFAULT_INTERVAL)
         node = metric.status.node_metric
         self.usage = read_vector(node.node_usage.resources, resources) if node is not None else None
         self._pods: dict[tuple[str, str], PodMetric] = {

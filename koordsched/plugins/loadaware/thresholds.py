@@ -6,14 +6,16 @@ Source: koordinator `plugins/loadaware/helper.go`; loadaware spec 3.3, step 2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from koordsched.api.decoding import Decoder
 from koordsched.api.meta import Wire
 from koordsched.config.duration import Duration
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
 from koordsched.plugins.loadaware.estimation import Vector
+from koordsched.plugins.loadaware.kinds import USAGE_THRESHOLDS
 from koordsched.plugins.loadaware.measurements import Statistic
 
 _LARGEST = 1 << 31
@@ -32,16 +34,22 @@ class Thresholds(NamedTuple):
     statistic: Statistic | None
 
 
+_Percentage = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
 class _Aggregated(Wire, frozen=True):
-    usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, _Percentage] = {}
     usage_aggregation_type: str = ""
     usage_aggregated_duration: str = "0"
 
 
 class _Annotation(Wire, frozen=True):
-    usage_thresholds: dict[str, int] = {}
-    prod_usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, _Percentage] = {}
+    prod_usage_thresholds: dict[str, _Percentage] = {}
     aggregated_usage: _Aggregated | None = None
+
+
+_decode = Decoder(_Annotation)
 
 
 class ThresholdReader:
@@ -74,15 +82,15 @@ class ThresholdReader:
 
     def _parse(self, text: str) -> tuple[Thresholds, str]:
         try:
-            own = msgspec.json.decode(text, type=_Annotation)
+            own = _decode(text.encode())
             aggregated = self._aggregated
             section = own.aggregated_usage
             if section is not None and section.usage_thresholds and section.usage_aggregation_type:
                 duration = Duration.parse(section.usage_aggregated_duration or "0")
                 statistic = Statistic(section.usage_aggregation_type, duration)
                 aggregated = self._vector(section.usage_thresholds), statistic
-        except (ValueError, RecursionError) as error:
-            return self._default, str(error)
+        except ValueError as error:
+            return self._default, f"{USAGE_THRESHOLDS}: {error}"
         usage = self._vector(own.usage_thresholds) if own.usage_thresholds else self._usage
         prod = self._vector(own.prod_usage_thresholds) if own.prod_usage_thresholds else self._prod
         return self._put_together(usage, prod, aggregated), ""
