@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 import numpy as np
@@ -52,6 +53,7 @@ class PreFiltered:
         self.skipped: set[str] = set()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Verdicts:
     """The verdict on every row.
 
@@ -61,25 +63,14 @@ class Verdicts:
     either, totals have to be computed for `rows`.
     """
 
-    __slots__ = ("_rows", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
-
-    def __init__(
-        self,
-        codes: Codes,
-        plan: ShapePlan,
-        pre_filtered: PreFiltered,
-        evaluation: Evaluation | None,
-        feasible: int,
-        *,
-        wider: Evaluation | None = None,
-    ) -> None:
-        self.codes = codes
-        self.plan = plan
-        self.pre_filtered = pre_filtered
-        self.evaluation = evaluation
-        self.feasible = feasible
-        self.wider = wider
-        self._rows: RowArray | None = None
+    codes: Codes
+    plan: ShapePlan
+    pre_filtered: PreFiltered
+    evaluation: Evaluation | None
+    feasible: int
+    _: KW_ONLY
+    wider: Evaluation | None = None
+    _rows: RowArray | None = field(default=None, init=False)
 
     @property
     def rows(self) -> RowArray:
