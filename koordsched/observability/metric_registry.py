@@ -47,25 +47,25 @@ class MetricRegistry:
     ) -> None:
         """Shows a gauge, or a counter if the name ends in `_total`, that is read at every scrape: by label values, or
         one number."""
-        self._add(ReadFamily(name, documentation, read, labels, stability))
+        self._add(ReadFamily(name, documentation, labels, stability, read=read))
 
     def read_groups(
         self, name: str, documentation: str, read: Callable[[], Iterable[Group]], labels: tuple[str, ...]
     ) -> None:
         """Shows gauges that are read at every scrape, in groups between which others get their turn."""
-        self._add(GroupedGauges(name, documentation, labels, read))
+        self._add(GroupedGauges(name, documentation, labels, read=read))
 
     def counters(
         self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
     ) -> CounterFamily:
         """Adds a family of counters. Raises ValueError if the name is taken."""
-        return self._add(CounterFamily(name, documentation, labels, stability, self._options.allowed.get(name)))
+        return self._add(CounterFamily(name, documentation, labels, stability, allowed=self._options.allowed.get(name)))
 
     def gauges(
         self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
     ) -> GaugeFamily:
         """Adds a family of gauges. Raises ValueError if the name is taken."""
-        return self._add(GaugeFamily(name, documentation, labels, stability, self._options.allowed.get(name)))
+        return self._add(GaugeFamily(name, documentation, labels, stability, allowed=self._options.allowed.get(name)))
 
     def histograms(
         self,
@@ -77,7 +77,9 @@ class MetricRegistry:
     ) -> HistogramFamily:
         """Adds a family of histograms. Raises ValueError if the name is taken."""
         return self._add(
-            HistogramFamily(name, documentation, labels, bounds, stability, self._options.allowed.get(name))
+            HistogramFamily(
+                name, documentation, labels, stability, allowed=self._options.allowed.get(name), bounds=bounds
+            )
         )
 
     def add_collector(self, collector: Collector) -> None:
