@@ -48,28 +48,28 @@ _LATE = 10.0
 """Seconds after which a waiting event is urgent: until it is written, `kubectl describe pod` does not show it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Event:
     """An event that was recorded, and how far it got."""
 
-    __slots__ = ("count", "exists", "instance", "key", "last_ns", "last_seen", "name", "note", "queued", "queued_at",
-                 "time_ns", "tries", "written", "written_at")  # fmt: skip
-
-    def __init__(self, key: EventKey, instance: str, name: str, note: str, time_ns: int, now: float) -> None:
-        self.key = key
-        self.instance = instance
-        self.name = name
-        self.note = note
-        #: Wall time of the first and of the latest occurrence, nanoseconds.
-        self.time_ns = self.last_ns = time_ns
-        #: Monotonic time of the latest occurrence, of the latest write, and when it came to wait for the next, seconds.
-        self.last_seen = self.written_at = self.queued_at = now
-        self.count = 1
-        #: The count that the API server has; 0 before it has the event.
-        self.written = 0
-        self.exists = False
-        #: Waiting to be written, or being written.
-        self.queued = False
-        self.tries = 0
+    key: EventKey
+    instance: str
+    name: str
+    note: str
+    #: Wall time of the first and of the latest occurrence, nanoseconds.
+    time_ns: int
+    last_ns: int
+    #: Monotonic time of the latest occurrence, of the latest write, and when it came to wait for the next, seconds.
+    last_seen: float
+    written_at: float
+    queued_at: float
+    count: int = 1
+    #: The count that the API server has; 0 before it has the event.
+    written: int = 0
+    exists: bool = False
+    #: Waiting to be written, or being written.
+    queued: bool = False
+    tries: int = 0
 
 
 @dataclass(eq=False, repr=False)
@@ -128,7 +128,9 @@ class EventBroadcaster:
             if len(self._waiting) >= self.capacity:
                 self._drop(key, "full", "too many wait")
                 return
-            event = _Event(key, instance, event_name(key.regarding.name, time_ns), note, time_ns, now)
+            event = _Event(
+                key, instance, event_name(key.regarding.name, time_ns), note, time_ns, time_ns, now, now, now
+            )
             if not once:
                 self._remember(key, event)
             self._enqueue(event)

@@ -10,8 +10,8 @@ from copy import copy
 from dataclasses import InitVar, dataclass
 from typing import Any
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import WriteFailed
@@ -276,7 +276,7 @@ class BindingCycle:
         gone = copy(pod)  # as it was on its node: hints ask whether the room that is free now is on one
         self._free(placement)
         rejected = status.code.rejects
-        self.queue.move_all(ASSIGNED_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
+        self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
         self.metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
         if rejected:
             failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")

@@ -15,8 +15,9 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
+from koordsched.cluster.podevents import leaving
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
@@ -253,7 +254,7 @@ class SchedulingCycle:
     def _leave(self, pod: Pod, nominated: str) -> None:
         """A pod goes to another node than it was nominated to."""
         gone = leaving(pod, nominated, self.cluster.table.row_of.get(nominated, -1))
-        self.queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
+        self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
     async def _post_filter(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> PostFilterResult:
         """Runs the PostFilter plugins, which may make room; extenders may object to what they offer."""

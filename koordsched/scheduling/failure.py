@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
+from koordsched.cluster.podevents import leaving
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.queue import SchedulingQueue
@@ -66,7 +67,7 @@ class FailureHandler:
                 self.queue.nominator.add(newest, failed.nominated)
                 if nominated not in ("", failed.nominated):
                     self.queue.move_all(
-                        ASSIGNED_DELETE,
+                        ASSIGNED_POD_DELETE,
                         leaving(newest, nominated),
                         None,
                         max_priority=newest.priority,

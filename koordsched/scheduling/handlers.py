@@ -16,16 +16,9 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
 from koordsched.client.sink import ObjectKey
 from koordsched.cluster.builtinkinds import NODES
+from koordsched.cluster.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from koordsched.cluster.pod import TERMINAL, Pod
-from koordsched.cluster.podevents import (
-    ASSIGNED_ADD,
-    ASSIGNED_DELETE,
-    NODE_ADD,
-    NODE_DELETE,
-    leaving,
-    node_events,
-    pod_events,
-)
+from koordsched.cluster.podevents import leaving, node_events, pod_events
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING
 from koordsched.queue.queue import SchedulingQueue
@@ -163,11 +156,11 @@ class PodHandler:
                 self._drop_assumed(uid, pending)
             elif nominated:
                 room = leaving(pending, nominated, self.cluster.table.row_of.get(nominated, -1))
-                self.queue.move_all(ASSIGNED_DELETE, room, None, max_priority=pending.priority)
+                self.queue.move_all(ASSIGNED_POD_DELETE, room, None, max_priority=pending.priority)
             return
         gone = self.cluster.remove_pod(uid)
         if gone is not None:
-            self.queue.move_all(ASSIGNED_DELETE, gone, None)
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None)
 
     def known(self) -> Iterator[ObjectKey]:
         """All Pod objects, in whatever state; see `Sink.known`."""
@@ -210,7 +203,7 @@ class PodHandler:
         was_assumed = self.cluster.is_assumed(pod.uid)
         before = self.cluster.set_pod(pod)
         if before is None or was_assumed:
-            self.queue.move_all(ASSIGNED_ADD, None, pod)
+            self.queue.move_all(ASSIGNED_POD_ADD, None, pod)
             if before is None or (before.labels is pod.labels and before.requests is pod.requests):
                 return
             # It changed while its binding was under way: what it was until now may have kept others out.
@@ -235,7 +228,7 @@ class PodHandler:
             return
         self.queue.update(old, pod, pod_events(old, pod))
         if old.nominated_node and old.nominated_node != pod.nominated_node:
-            self.queue.move_all(ASSIGNED_DELETE, old, None, max_priority=old.priority)
+            self.queue.move_all(ASSIGNED_POD_DELETE, old, None, max_priority=old.priority)
 
     def _drop_assumed(self, uid: str, pod: Pod) -> None:
         """An assumed pod is being deleted: its place is free again."""
@@ -243,7 +236,7 @@ class PodHandler:
             return  # the binding cycle undoes the rest
         gone = self.cluster.remove_pod(uid)
         if gone is not None:
-            self.queue.move_all(ASSIGNED_DELETE, gone, None)
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None)
 
     def _refuse(self, wire: core.Pod, problem: str) -> None:
         meta = wire.metadata
