@@ -137,7 +137,7 @@ class PodFactory:
             requests = self.shapes.resized(shape, spec, status)
         facts: tuple[object, ...] = ()
         kind: type[Pod] = Pod
-        if self.facts and (not spec.node_name or (facts := self.facts.of(meta))):
+        if self.facts and (not spec.node_name or (facts := self.facts.of(wire))):
             kind = PodWithFacts
         pod = kind(
             uid=meta.uid,
