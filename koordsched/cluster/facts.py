@@ -93,7 +93,7 @@ class _Fact(Generic[T]):
     bytes.
     """
 
-    __slots__ = ("index", "_values")
+    __slots__ = ("_values", "index")
 
     def __init__(self, index: int) -> None:
         self.index = index

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
+from koordsched.fakecluster.hollow.hollownode import START_ERROR
 from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
 
 Object = dict[str, Any]
@@ -69,6 +70,7 @@ def node_object(planned: PlannedNode, now: float) -> Object:
     capacity = {resource: str(amount) for resource, amount in template.capacity.items()}
     capacity.setdefault("pods", "110")
     allocatable = capacity | {resource: str(amount) for resource, amount in template.allocatable.items()}
+    faults = {START_ERROR: template.faults.start_error} if template.faults.start_error else {}
     spec: Object = {"providerID": f"hollow://{name}"}
     if template.taints:
         spec["taints"] = msgspec.to_builtins(template.taints)
@@ -78,7 +80,7 @@ def node_object(planned: PlannedNode, now: float) -> Object:
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": {HOLLOW: "true", **fill_in(template.annotations, names)},
+            "annotations": {HOLLOW: "true", **faults, **fill_in(template.annotations, names)},
         },
         "spec": spec,
         "status": {

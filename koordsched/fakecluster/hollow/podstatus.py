@@ -31,6 +31,32 @@ def running_status(pod: Object, stamp: str, host_ip: str, pod_ip: str) -> Object
     return status
 
 
+NO_SANDBOX = "FailedCreatePodSandBox"
+
+
+def stuck_status(pod: Object, stamp: str, reason: str) -> Object:
+    """The node has the pod, and its containers cannot be started; with NO_SANDBOX, not even their sandbox is there."""
+    spec, old = pod["spec"], pod.get("status") or {}
+    shown = "ContainerCreating" if reason == NO_SANDBOX else reason
+    waiting = {"waiting": {"reason": shown, "message": "fails on command: annotation koordsched.io/start-error"}}
+    told = conditions(old, stamp, ready=False)
+    return {
+        **old,
+        "phase": "Pending",
+        "startTime": old.get("startTime", stamp),
+        "containerStatuses": [
+            {**_container(pod, entry, stamp, waiting, running=False), "ready": False, "containerID": ""}
+            for entry in spec.get("containers") or ()
+        ],
+        "conditions": [
+            {**entry, "status": "False"}
+            if reason == NO_SANDBOX and entry["type"] == "PodReadyToStartContainers"
+            else entry
+            for entry in told
+        ],
+    }
+
+
 def finished_status(pod: Object, stamp: str, exit_code: int) -> Object:
     """All containers ended with that exit code, for good."""
     phase = "Failed" if exit_code else "Succeeded"

@@ -12,6 +12,7 @@ templates:
     allocatable: {...}               # where it differs from the capacity
     images: [{names: [...], sizeBytes: 1000}]
     csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
+    faults: {startError: CreateContainerError}   # no pod starts there; FailedCreatePodSandBox: not even its sandbox
     objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
 """
 
@@ -47,6 +48,12 @@ class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     size_bytes: int = 0
 
 
+class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What is wrong with the nodes. `start_error`: the reason why containers wait instead of starting."""
+
+    start_error: str = ""
+
+
 class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One kind of node."""
 
@@ -62,6 +69,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     allocatable: dict[str, str | int | float] = {}
     images: list[Image] = []
     csi_drivers: list[dict[str, Any]] = []
+    faults: Faults = Faults()
     objects: list[dict[str, Any]] = []
 
 
