@@ -195,7 +195,7 @@ class Breakers:
             yield sign
 
     def _note(self, key: tuple[object, ...], pod: Pod, reason: str, at: float, now: float) -> None:
-        if at + self.args.window.seconds < now:
+        if at + self.args.window.seconds <= now:
             return
         workload = workload_of(pod)
         if self.evidence.add(key, pod.node, workload, reason, at):
@@ -242,7 +242,7 @@ class Breakers:
     def _suffices(self, case: Case) -> bool:
         return case.failures >= self.args.failures and len(case.workloads) >= self.args.distinct_owners
 
-    def _doubt(self, workload: Workload, nodes: frozenset[str]) -> None:
+    def _doubt(self, workload: Workload, nodes: Sequence[str]) -> None:
         """A workload fails on so many nodes that it tells nothing: nodes that were suspected for its sake are not."""
         for node in nodes:
             row = self._table.row_of.get(node, -1)
@@ -296,10 +296,6 @@ class Breakers:
         if forgive:
             self.evidence.acquit(node)
         self._tell(row, NORMAL, "closed", "CircuitBreakerClosed", f"pods may be placed again: {why}")
-        # Others of the zone may have had to wait.
-        self._suspects |= dict.fromkeys(self.held)
-        if self.held:
-            self._look_soon()
         self._announce(row)
 
     def _hold(self, row: int, why: str, zone: str | None) -> None:
@@ -336,6 +332,10 @@ class Breakers:
             self.records[row] = record
             state = OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
             self.held.pop(self._table.names[row], None)
+        elif self.held:
+            # Others of the zone had to wait.
+            self._suspects |= dict.fromkeys(self.held)
+            self._look_soon()
         if self.state.data.item(row) != state:
             self.state.data[row] = state
             self._table.touch(row, self.facet)

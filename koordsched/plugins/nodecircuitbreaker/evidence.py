@@ -34,7 +34,7 @@ class Evidence:
         self._known: dict[Hashable, tuple[str, Workload]] = {}
         self._on: dict[str, dict[Workload, dict[Hashable, str]]] = {}
         """Node -> workload -> key of the failure -> its reason."""
-        self._nodes: dict[Workload, set[str]] = {}
+        self._nodes: dict[Workload, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -62,15 +62,15 @@ class Evidence:
         self._sequence += 1
         heappush(self._order, (at, self._sequence, key))
         self._on.setdefault(node, {}).setdefault(workload, {})[key] = reason
-        self._nodes.setdefault(workload, set()).add(node)
+        self._nodes.setdefault(workload, {})[node] = None
         return True
 
-    def prune(self, now: float) -> set[str]:
+    def prune(self, now: float) -> list[str]:
         """Forgets what is older than the window; returns the nodes concerned."""
-        concerned: set[str] = set()
-        while self._order and self._order[0][0] + self._window < now:
-            concerned.add(self._drop())
-        return concerned
+        concerned: dict[str, None] = {}
+        while self._order and self._order[0][0] + self._window <= now:
+            concerned[self._drop()] = None
+        return list(concerned)
 
     def acquit(self, node: str) -> None:
         """What was known of this node does not count any more; the same failures do not come again."""
@@ -87,9 +87,9 @@ class Evidence:
         reasons = dict.fromkeys(reason for failures in telling.values() for reason in failures.values())
         return Case(sum(map(len, telling.values())), tuple(telling), tuple(reasons))
 
-    def failed_on(self, workload: Workload) -> frozenset[str]:
-        """The nodes on which a workload failed."""
-        return frozenset(self._nodes.get(workload, ()))
+    def failed_on(self, workload: Workload) -> tuple[str, ...]:
+        """The nodes on which a workload failed, in the order in which it did."""
+        return tuple(self._nodes.get(workload, ()))
 
     def _drop(self) -> str:
         _, _, key = heappop(self._order)
@@ -104,6 +104,6 @@ class Evidence:
 
     def _leave(self, workload: Workload, node: str) -> None:
         nodes = self._nodes[workload]
-        nodes.discard(node)
+        nodes.pop(node, None)
         if not nodes:
             del self._nodes[workload]
