@@ -32,6 +32,13 @@ TARGETS = [
     for target in panel.get("targets", ())
 ]
 Series = dict[str, list[dict[str, str]]]
+OPTIONAL = ("NodeCircuitBreaker",)
+"""Plugins that are off by default and have rules of their own."""
+CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}}}],
+}
 
 NOT_PROVOKED = {("scheduler_schedule_attempts_total", "result", "error")}
 """Label values that exist, but not in the scenario: an error of the scheduler."""
@@ -114,7 +121,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
     port = free_port()
     with api_server(folder) as kubeconfig, (folder / "scheduler.log").open("w") as log:
         server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        command = [sys.executable, "-m", "koordsched", "run", "--kubeconfig", kubeconfig, "--secure-port", "0"]
+        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
+        command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
+        command += ["--kubeconfig", kubeconfig, "--secure-port", "0"]
         process = subprocess.Popen([*command, "--address=127.0.0.1", f"--port={port}"], stdout=log, stderr=log)
         try:
             for path, thing in scenario():

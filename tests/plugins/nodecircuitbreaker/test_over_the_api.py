@@ -44,7 +44,9 @@ def test_a_broken_node_is_left_alone_until_a_probe_runs(reason):
             assert world.node_of("bound-to-it") is None
             text = "1 node(s) had an open circuit breaker"
             assert text in world.condition("bound-to-it")
-            assert "preemption: 0/10 nodes are available: 10 Preemption is not helpful" in world.condition("bound-to-it")
+            assert "preemption: 0/10 nodes are available: 10 Preemption is not helpful" in world.condition(
+                "bound-to-it"
+            )
             # The cool-down ends: one probe, which fails.
             await asyncio.sleep(20)
             assert world.node_of("bound-to-it") == "bad-0"

@@ -37,11 +37,11 @@ def test_like_a_naive_one(number):
     for name, zone in zones.items():
         machine.node(name, zone)
     reference.now = machine.clock.now
-    names, count = list(zones), 0
-    steps = 0
-    for _ in range(250):
-        count += 1
-        action = rng.choice(("fail", "fail", "fail", "place", "place", "runs", "probe fails", "gone", "time", "take back"))
+    names, steps = list(zones), 0
+    for count in range(250):
+        action = rng.choice(
+            ("fail", "fail", "fail", "place", "place", "runs", "probe fails", "gone", "time", "take back")
+        )
         probes = sorted(reference.probes)
         if action == "fail":
             on, owner = rng.choice(names), f"o{rng.randint(0, 4)}"
