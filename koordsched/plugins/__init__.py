@@ -15,7 +15,7 @@ from koordsched.config.catalog import PluginCatalog
 from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
-from koordsched.plugins import elasticquota, nodecircuitbreaker
+from koordsched.plugins import elasticquota, nodecircuitbreaker, workloadquarantine
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
 from koordsched.plugins.dynamicresources import DynamicResources
@@ -37,7 +37,11 @@ from koordsched.plugins.volumebinding.plugin import VolumeBinding
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.plugins.volumezone import VolumeZone
 
-DECLARED: tuple[Declaration, ...] = (elasticquota.DECLARATION, nodecircuitbreaker.DECLARATION)
+DECLARED: tuple[Declaration, ...] = (
+    elasticquota.DECLARATION,
+    nodecircuitbreaker.DECLARATION,
+    workloadquarantine.DECLARATION,
+)
 
 IN_TREE: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,

@@ -43,10 +43,13 @@ class World:
         self.hollow = HollowNodes(self.embedded.registry, options)
         self.hollow.start()
 
-    @asynccontextmanager
-    async def scheduler(self, *others, seed=1, **args):
+    def scheduler(self, *others, seed=1, **args):
         """A scheduler that leads, with its controllers."""
-        config = configuration(*others, **args)
+        return self.running(configuration(*others, **args), seed)
+
+    @asynccontextmanager
+    async def running(self, config, seed):
+        """The same with any configuration."""
         async with scheduler_on(self.embedded, config, seed=seed, controllers=CONTROLLERS) as running:
             await asyncio.sleep(1)
             yield running
