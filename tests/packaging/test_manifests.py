@@ -80,8 +80,8 @@ def test_components_have_the_rights_that_the_kinds_of_their_plugins_need() -> No
         for path in MANIFESTS.glob("components/*/rbac.yaml")
     ]
     of_kinds = set().union(*map(rights, set(KINDS.values()) - wanted()))
-    # What controllers write: evictions, and annotations of nodes.
-    of_controllers = {("", "pods/eviction", "create"), ("", "nodes", "patch")}
+    # What controllers write: evictions, and annotations of nodes and namespaces.
+    of_controllers = {("", "pods/eviction", "create"), ("", "nodes", "patch"), ("", "namespaces", "patch")}
     assert set().union(*map(granted, roles)) == of_kinds | of_controllers
 
 

@@ -32,7 +32,7 @@ TARGETS = [
     for target in panel.get("targets", ())
 ]
 Series = dict[str, list[dict[str, str]]]
-OPTIONAL = ("NodeCircuitBreaker",)
+OPTIONAL = ("NodeCircuitBreaker", "WorkloadQuarantine")
 """Plugins that are off by default and have rules of their own."""
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

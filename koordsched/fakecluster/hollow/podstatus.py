@@ -39,7 +39,6 @@ def stuck_status(pod: Object, stamp: str, reason: str) -> Object:
     spec, old = pod["spec"], pod.get("status") or {}
     shown = "ContainerCreating" if reason == NO_SANDBOX else reason
     waiting = {"waiting": {"reason": shown, "message": "fails on command: annotation koordsched.io/start-error"}}
-    told = conditions(old, stamp, ready=False)
     return {
         **old,
         "phase": "Pending",
@@ -48,12 +47,7 @@ def stuck_status(pod: Object, stamp: str, reason: str) -> Object:
             {**_container(pod, entry, stamp, waiting, running=False), "ready": False, "containerID": ""}
             for entry in spec.get("containers") or ()
         ],
-        "conditions": [
-            {**entry, "status": "False"}
-            if reason == NO_SANDBOX and entry["type"] == "PodReadyToStartContainers"
-            else entry
-            for entry in told
-        ],
+        "conditions": conditions(old, stamp, ready=False, sandbox=reason != NO_SANDBOX),
     }
 
 
@@ -108,13 +102,15 @@ def rejected_status(pod: Object, stamp: str, reason: str, message: str) -> Objec
     }
 
 
-def conditions(status: Object, stamp: str, *, ready: bool, phase: str = "Running") -> list[Object]:
+def conditions(
+    status: Object, stamp: str, *, ready: bool, phase: str = "Running", sandbox: bool = True
+) -> list[Object]:
     """The pod's conditions as its kubelet reports them; those of other reporters stay."""
     why = {} if ready else {"reason": "ContainersNotReady"}
     if phase != "Running":
         why = {"reason": "PodCompleted" if phase == "Succeeded" else "PodFailed"}
     told = {
-        "PodReadyToStartContainers": ("True" if phase == "Running" else "False", {}),
+        "PodReadyToStartContainers": ("True" if sandbox and phase == "Running" else "False", {}),
         "Initialized": ("True", {"reason": "PodCompleted"} if phase == "Succeeded" else {}),
         "Ready": ("True" if ready else "False", why),
         "ContainersReady": ("True" if ready else "False", why),

@@ -252,7 +252,9 @@ class Quarantines:
         """What happened until now does not count any more."""
         del self.held[workload]
         self._cool_downs.pop(workload).cancel()
-        self.suspicions.pop(workload, None)
+        if (suspicion := self.suspicions.pop(workload, None)) is not None:
+            for node in suspicion.nodes:
+                self._fallen.pop(node, None)
         self.cluster.announce(RELEASED, None, workload)
 
     def _tell(self, workload: Workload, event_type: str, reason: str, text: str) -> None:
