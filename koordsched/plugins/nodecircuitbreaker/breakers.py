@@ -85,6 +85,7 @@ class Breakers:
         self._suspects: dict[str, None] = {}
         """Nodes to be judged."""
         self._look_due = False
+        self._next_end = handle.timers.at(0.0, self._look)
         self._cool_downs = handle.deadlines(self.facet, self._half_open)
         self._report = handle.cluster.pod_facts.declare_status(reader(args.quick_crash.seconds))
         handle.cluster.read_annotations.add(ANNOTATION)
@@ -117,8 +118,9 @@ class Breakers:
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
-        uid = pod.uid
-        if self._report.of(pod) is not None or uid in self._probes or uid in self._starting:
+        uid, report = pod.uid, self._report.of(pod)
+        is_telling = report is not None and (report.signs or report.no_sandbox)
+        if is_telling or uid in self._probes or uid in self._starting:
             self._failing[uid] = pod
             self._look_soon()
 
@@ -155,9 +157,10 @@ class Breakers:
         for uid in [uid for uid in self._probes if uid not in self.cluster.assigned]:
             self._probe_gone(uid, now)
         self._judge(now, wall)
+        self._next_end.cancel()
         if self.held and (end := self.evidence.next_end) is not None:
-            # A node that need not be kept waiting any more.
-            self._timers.at(end, self._look)
+            # From then on a node may have no reason to be held any more.
+            self._next_end = self._timers.at(end, self._look)
 
     def _read(self, pod: Pod, seen: float, now: float, wall: float) -> None:
         """What the status of a pod says; `seen`: when it was so."""
@@ -366,8 +369,11 @@ class Breakers:
         self._announce(probe.row)
 
     def _remember_probe(self, uid: str, row: int) -> None:
+        self._probes[uid] = Probe(row, self._probe_timer(uid))
+
+    def _probe_timer(self, uid: str) -> Timer:
         when = self._clock.monotonic() + self.args.probe_timeout.seconds
-        self._probes[uid] = Probe(row, self._timers.at(when, partial(self._probe_overdue, uid)))
+        return self._timers.at(when, partial(self._probe_overdue, uid))
 
     def _forget_probe(self, uid: str) -> None:
         probe = self._probes.pop(uid, None)
@@ -378,7 +384,10 @@ class Breakers:
         """Nothing speaks against the probe; once it has run for long enough, nothing speaks against the node."""
         report = self._report.of(pod)
         if not pod.start_time or (report is not None and not report.running):
-            probe.healthy_since = None
+            if probe.healthy_since is not None:
+                probe.healthy_since = None
+                probe.timer.cancel()
+                probe.timer = self._probe_timer(uid)
         elif probe.healthy_since is None:
             probe.healthy_since = now
             self._timers.at(now + self.args.probation.seconds, partial(self._probation_over, uid, now))

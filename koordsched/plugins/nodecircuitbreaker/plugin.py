@@ -63,8 +63,16 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         """Nodes that come, and nodes that let pods pass again, if the pod could use them."""
         return [
             HintRegistration(self.name, PASSABLE, self._after_passable, Scope.SHAPE),
-            HintRegistration(self.name, ClusterEvent(NODE, ActionType.ADD), None, Scope.SHAPE),
+            HintRegistration(
+                self.name,
+                ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
+                self._after_node_change,
+                Scope.SHAPE,
+            ),
         ]
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return self._after_passable(pod, None, new.metadata.name) if new is not None else QueueingHint.SKIP
 
     def _after_passable(self, pod: Pod, old: Any, node: str) -> QueueingHint:
         cluster, filtering = self._handle.cluster, self._handle.filtering

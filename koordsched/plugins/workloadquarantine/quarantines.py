@@ -78,6 +78,7 @@ class Quarantines:
         """Nodes that went down within the window, and when, in monotonic seconds."""
         self._falls: deque[Fall] = deque(maxlen=_FALLS_KEPT)
         self._look_due = False
+        self._next_end = handle.timers.at(0.0, self._look)
         handle.cluster.add_observer(self)
         table.on_node(self._node_changed)
         table.on_removal(self._node_removed)
@@ -138,6 +139,9 @@ class Quarantines:
             if wall - at < self.args.window.seconds:
                 self._blame(node, at, now - (wall - at), suspects)
         self._falls.clear()
+        self._next_end.cancel()
+        if self._fallen:
+            self._next_end = self._timers.at(min(self._fallen.values()) + self.args.window.seconds, self._look)
         enough = [
             workload
             for workload in suspects
