@@ -8,8 +8,10 @@ So all revisions of a Deployment are one workload.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from koordsched.api.meta import OwnerReference
 from koordsched.cluster.pod import Pod
 
 TEMPLATE_HASH = "pod-template-hash"
@@ -30,13 +32,17 @@ class Workload(NamedTuple):
 
 def workload_of(pod: Pod) -> Workload:
     """The workload of a pod."""
-    owner = pod.owner
+    return workload_by(pod.namespace, pod.name, pod.owner, pod.labels.labels)
+
+
+def workload_by(namespace: str, name: str, owner: OwnerReference | None, labels: Mapping[str, str]) -> Workload:
+    """The workload of the pod of this name, controller and labels."""
     if owner is None:
-        return Workload(pod.namespace, "Pod", pod.name)
+        return Workload(namespace, "Pod", name)
     if owner.kind == "ReplicaSet":
-        suffix = f"-{pod.labels.labels.get(TEMPLATE_HASH, '')}"
+        suffix = f"-{labels.get(TEMPLATE_HASH, '')}"
         if len(suffix) > 1 and owner.name.endswith(suffix) and len(owner.name) > len(suffix):
-            return Workload(pod.namespace, "Deployment", owner.name.removesuffix(suffix))
+            return Workload(namespace, "Deployment", owner.name.removesuffix(suffix))
     elif owner.kind == "Job" and (scheduled := _SCHEDULED_JOB.fullmatch(owner.name)) is not None:
-        return Workload(pod.namespace, "CronJob", scheduled[1])
-    return Workload(pod.namespace, owner.kind, owner.name)
+        return Workload(namespace, "CronJob", scheduled[1])
+    return Workload(namespace, owner.kind, owner.name)

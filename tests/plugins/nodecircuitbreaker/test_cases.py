@@ -4,6 +4,7 @@ import itertools
 import json
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from koordsched.api import core, podstates
@@ -13,14 +14,16 @@ from koordsched.cluster.pod import Pod
 from koordsched.config.duration import Duration
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import Code
+from koordsched.plugins.nodecircuitbreaker import evidence as evidence_module
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
-from koordsched.plugins.nodecircuitbreaker.evidence import MOST, Evidence
+from koordsched.plugins.nodecircuitbreaker.evidence import Evidence
 from koordsched.plugins.nodecircuitbreaker.plugin import IS_OPEN, IS_PROBED, NodeCircuitBreaker
 from koordsched.plugins.nodecircuitbreaker.record import Record
 from koordsched.plugins.nodecircuitbreaker.reports import report, report_on, tables
 from koordsched.plugins.nodecircuitbreaker.signs import reader
 from koordsched.plugins.shared.workloads import Workload, workload_of
 from koordsched.queue.hints import QueueingHint
+from tests.cli.clusters import run
 from tests.config.documents import document
 from tests.plugins.harness import scheduler
 from tests.plugins.nodecircuitbreaker.machine import Machine, waiting
@@ -270,11 +273,12 @@ def test_a_node_that_goes_takes_its_breaker_with_it():
     assert machine.breakers.count() == {"open": 0, "half-open": 0, "held": 0}
 
 
-def test_evidence_is_bounded():
+def test_evidence_is_bounded(monkeypatch):
+    monkeypatch.setattr(evidence_module, "MOST", 1000)
     evidence = Evidence(60.0, 3)
-    for number in range(MOST + 10):
+    for number in range(1010):
         evidence.add(number, f"n{number}", Workload("d", "Pod", f"p{number}"), "r", 0.0)
-    assert len(evidence) == MOST
+    assert len(evidence) == 1000
     evidence.prune(61.0)
     assert (len(evidence), evidence.nodes, evidence._nodes) == (0, [], {})
 
@@ -381,3 +385,86 @@ def test_hint():
     assert worth(pod("p", container(cpu="1"))) is QueueingHint.SKIP
     assert worth(pod("p", container(cpu="1"), priority=5)) is QueueingHint.QUEUE
     assert worth(pod("p", nodeSelector={"no": "node"})) is QueueingHint.SKIP
+    after_node = plugin.events_to_register()[1].fn
+    [node] = offline.cluster.table.nodes
+    wanted = offline.cluster.pods.build(convert(pod("p", container(cpu="1")), podstates.Pod))
+    assert after_node(wanted, None, node) is QueueingHint.SKIP
+    assert after_node(offline.cluster.pods.build(convert(pod("q"), podstates.Pod)), None, node) is QueueingHint.QUEUE
+
+
+def test_a_probe_that_ran_and_is_not_well_any_more_makes_room_in_time():
+    machine = Machine()
+    machine.node("a", written='{"state":"half-open"}')
+    assert machine.place("probe", "a")
+    machine.runs("probe", "a")
+    machine.wait(50)
+    late = {"name": "c", "restartCount": 1, "state": waits("CrashLoopBackOff"), "lastState": ended(finish=LATER)}
+    machine.pod("probe", "a", startTime=STARTED, containerStatuses=[late])
+    machine.wait()
+    machine.wait(599)
+    assert machine.state("a") == "half-open"
+    assert not machine.place("other", "a")
+    machine.wait(1)
+    assert machine.place("other", "a")
+
+
+def test_many_looks_leave_one_timer():
+    machine = Machine()
+    for name in ("a", "b", "c"):
+        machine.node(name)
+    for name in ("a", "b"):
+        for n in range(3):
+            machine.fails(f"{name}{n}", name, f"o{n}")
+    for n in range(100):
+        machine.fails(f"more{n}", "c", "o9")
+        machine.wait(1.0)
+    assert machine.breakers.count() == {"open": 0, "half-open": 1, "held": 1}
+    assert len(machine.timers._agenda) <= 2
+    machine.wait(600)
+    assert machine.state("b") == "closed"
+
+
+def commands(tmp_path, *arguments, objects):
+    """Runs a command on these objects, with the plugins."""
+    state, config = tmp_path / "state.yaml", tmp_path / "config.yaml"
+    state.write_text(yaml.safe_dump_all(objects))
+    enabled = [{"name": "NodeCircuitBreaker"}, {"name": "WorkloadQuarantine"}]
+    profiles = [{"plugins": {"multiPoint": {"enabled": enabled}}}]
+    config.write_text(document(profiles=profiles))
+    return run(*arguments, "-f", str(state), "--config", str(config))
+
+
+def test_commands(tmp_path):
+    def node(name, written=None):
+        annotations = {"koordsched.io/circuit-breaker": written} if written else {}
+        resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        meta = {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": annotations}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": resources}}
+
+    opened = '{"state":"open","until":"2999-01-01T00:00:00Z","openings":2,"reason":"so"}'
+    key, record = "quarantine.koordsched.io/statefulset.bomb", '{"kind":"StatefulSet","name":"bomb","nodes":["n"]}'
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "default", "uid": "n", "annotations": {key: record}},
+    }
+    bomb = pod("bomb-0")
+    bomb["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "bomb", "uid": "u", "controller": True}]
+    objects = [namespace, node("a", opened), node("b", '{"state":"half-open","probe":"gone"}'), pod("p"), bomb]
+    shown = commands(tmp_path, "breaker", "nodes", objects=objects)
+    assert shown.exit_code == 0, shown.output
+    assert [line.split()[:3] for line in shown.stdout.splitlines()] == [
+        ["NODE", "STATE", "UNTIL"],
+        ["a", "open", "2999-01-01T00:00:00Z"],
+        ["b", "half-open", "-"],
+    ]
+    shown = commands(tmp_path, "breaker", "nodes", "-o", "json", objects=[node("c")])
+    assert json.loads(shown.stdout) == {"nodes": []}
+    shown = commands(tmp_path, "quarantine", "workloads", objects=objects)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[1].split()[:2] == ["default", "StatefulSet/bomb"]
+    shown = commands(tmp_path, "explain", "default/p", objects=[node("a", opened), pod("p")])
+    assert "node(s) had an open circuit breaker" in shown.stdout
+    assert "which stays open until 2999-01-01T00:00:00Z" in shown.stdout
+    shown = commands(tmp_path, "explain", "default/bomb-0", objects=objects)
+    assert "StatefulSet bomb is quarantined until" in shown.stdout

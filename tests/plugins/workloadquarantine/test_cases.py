@@ -150,7 +150,7 @@ def test_what_is_older_than_the_window_does_not_count():
 def test_in_whatever_order_lists_arrive():
     outcomes = set()
     written = Record("StatefulSet", "old", "2030-01-01T00:00:00Z", "2030-01-01T02:00:00Z", ("n9",), 1, "0.0001").text()
-    for order in itertools.permutations(range(6)):
+    for order in itertools.islice(itertools.permutations(range(6)), 0, None, 17):
         machine = Machine()
         steps = [
             lambda m=machine: m.nodes(100),
