@@ -58,13 +58,19 @@ def test_like_a_naive_one(number):
     machine, reference = Machine(args), Reference(args, count)
     machine.namespace()
     machine.nodes(count)
-    down = set()
+    down, bombed = set(), 0
     for step in range(150):
         node, owner = rng.randrange(count), f"o{rng.randint(0, 3)}"
-        if rng.random() < 0.5 and node not in down:
+        action = rng.random()
+        if action < 0.3 and rng.random() < 0.7:
+            node = bombed  # one of the workloads is a bomb
+        if node in down:
+            continue
+        if action > 0.6:
             machine.pod(f"p{step}", f"n{node}", owner)
             reference.pods.append((machine.clock.now, f"n{node}", owner))
-        elif rng.random() < 0.3 and node not in down:
+            bombed = node if owner == "o0" else bombed
+        elif action < 0.3:
             machine.node(f"n{node}", "False")
             reference.fell(machine.clock.now, f"n{node}")
             down.add(node)
