@@ -18,6 +18,7 @@ class NodeCircuitBreakerArgs(PluginArgs, frozen=True, kw_only=True):
         "window",
         "failures",
         "distinct_owners",
+        "distinct_namespaces",
         "owner_nodes",
         "quick_crash",
         "sandbox_timeout",
@@ -31,6 +32,7 @@ class NodeCircuitBreakerArgs(PluginArgs, frozen=True, kw_only=True):
     window: Duration = Duration.of(600)
     failures: Int32 = 3
     distinct_owners: Int32 = 2
+    distinct_namespaces: Int32 = 1
     owner_nodes: Int32 = 3
     quick_crash: Duration = Duration.of(10)
     sandbox_timeout: Duration = Duration.of(300)
@@ -57,6 +59,7 @@ def validate(given: NodeCircuitBreakerArgs, path: str, gates: FeatureGates) -> l
     for name, number in (
         ("failures", given.failures),
         ("distinctOwners", given.distinct_owners),
+        ("distinctNamespaces", given.distinct_namespaces),
         ("ownerNodes", given.owner_nodes),
     ):
         if number < 1:
@@ -64,6 +67,9 @@ def validate(given: NodeCircuitBreakerArgs, path: str, gates: FeatureGates) -> l
     if given.failures < given.distinct_owners:
         text = "must not be less than distinctOwners, each of which has one at least"
         complaints.append(invalid(f"{path}.failures", given.failures, text))
+    if given.distinct_owners < given.distinct_namespaces:
+        text = "must not be less than distinctNamespaces, each of which has one at least"
+        complaints.append(invalid(f"{path}.distinctOwners", given.distinct_owners, text))
     if given.max_cool_down < given.cool_down:
         complaints.append(invalid(f"{path}.maxCoolDown", given.max_cool_down, "must not be less than coolDown"))
     if not 1 <= given.max_open_percentage <= 100:

@@ -243,7 +243,12 @@ class Breakers:
             self._open(row, what, 1, now, wall)
 
     def _suffices(self, case: Case) -> bool:
-        return case.failures >= self.args.failures and len(case.workloads) >= self.args.distinct_owners
+        args, namespaces = self.args, {workload.namespace for workload in case.workloads}
+        return (
+            case.failures >= args.failures
+            and len(case.workloads) >= args.distinct_owners
+            and len(namespaces) >= args.distinct_namespaces
+        )
 
     def _doubt(self, workload: Workload, nodes: Sequence[str]) -> None:
         """A workload fails on so many nodes that it tells nothing: nodes that were suspected for its sake are not."""

@@ -89,9 +89,9 @@ class Machine:
         zone = self.cluster.table.nodes[row].metadata.labels.get("topology.kubernetes.io/zone", "")
         self.node(name, zone, self.breakers.text_on(row) or None)
 
-    def built(self, name, on="", owner="", kind="StatefulSet", **status):
+    def built(self, name, on="", owner="", kind="StatefulSet", namespace="default", **status):
         """The pod as the scheduler reads it."""
-        thing = pod(name, on=on or None)
+        thing = pod(name, on=on or None, namespace=namespace)
         if owner:
             thing["metadata"]["ownerReferences"] = [
                 {"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
@@ -99,13 +99,13 @@ class Machine:
         thing["status"] = status
         return self.cluster.pods.build(convert(thing, podstates.Pod))
 
-    def pod(self, name, on, owner="", **status):
+    def pod(self, name, on, owner="", namespace="default", **status):
         """A pod on a node, with this status."""
-        self.cluster.set_pod(self.built(name, on, owner, **status))
+        self.cluster.set_pod(self.built(name, on, owner, namespace=namespace, **status))
 
-    def fails(self, name, on, owner="", reason="CreateContainerError"):
+    def fails(self, name, on, owner="", reason="CreateContainerError", namespace="default"):
         """A pod does not start."""
-        self.pod(name, on, owner, **waiting(self.clock, reason))
+        self.pod(name, on, owner, namespace, **waiting(self.clock, reason))
 
     def runs(self, name, on, owner=""):
         """A pod runs."""

@@ -332,6 +332,12 @@ ARGS = [
     ("failures", 0, "failures: Invalid value: 0: must be greater than zero"),
     ("failures", 1, "failures: Invalid value: 1: must not be less than distinctOwners, each of which has one at least"),
     ("distinctOwners", -1, "distinctOwners: Invalid value: -1: must be greater than zero"),
+    ("distinctNamespaces", 0, "distinctNamespaces: Invalid value: 0: must be greater than zero"),
+    (
+        "distinctNamespaces",
+        3,
+        "distinctOwners: Invalid value: 2: must not be less than distinctNamespaces, each of which has one at least",
+    ),
     ("ownerNodes", 0, "ownerNodes: Invalid value: 0: must be greater than zero"),
     ("quickCrash", "-1s", 'quickCrash: Invalid value: "-1s": must be at least 1 second'),
     ("sandboxTimeout", "1ms", 'sandboxTimeout: Invalid value: "1ms": must be at least 1 second'),
@@ -406,6 +412,19 @@ def test_a_probe_that_ran_and_is_not_well_any_more_makes_room_in_time():
     assert not machine.place("other", "a")
     machine.wait(1)
     assert machine.place("other", "a")
+
+
+def test_failures_of_one_namespace_alone():
+    machine = Machine(NodeCircuitBreakerArgs(distinct_namespaces=2))
+    for name in ("a", "b"):
+        machine.node(name)
+    for n in range(9):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.wait()
+    assert machine.state("a") == "closed"
+    machine.fails("q", "a", "o", namespace="other")
+    machine.wait()
+    assert machine.state("a") == "open"
 
 
 def test_many_looks_leave_one_timer():

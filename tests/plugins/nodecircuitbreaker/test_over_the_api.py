@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from koordsched.plugins import CONTROLLERS
+from tests.journal.recording import Recorded
 from tests.parity.koord import custom_resources
-from tests.plugins.nodecircuitbreaker.running import NAME, World, template
+from tests.plugins.nodecircuitbreaker.running import NAME, World, configuration, template
 from tests.virtualtime import run
 
 START_ERROR = "koordsched.io/start-error"
@@ -280,5 +282,37 @@ def test_quota_and_preemption_beside_it():
             await asyncio.sleep(10)
             assert world.node_of("urgent") == "good-0"
             assert world.embedded.get("Pod", "victim") is None
+
+    run(main())
+
+
+def test_a_standby_takes_over_what_it_followed():
+    async def main():
+        world = World(template("good", 9), template("bad", 1, fails="CreateContainerError"))
+        args = {"coolDown": "40s", "probation": "20s"}
+        standby = Recorded(world.embedded, configuration(**args), seed=2, controllers=CONTROLLERS)
+        standby.scheduler.start()
+        async with world.scheduler(**args) as leader:
+            await break_it(world)
+            opened = world.written("bad-0")
+            assert opened["state"] == "open"
+            followed = standby.scheduler.profiles["default-scheduler"].plugins[NAME].breakers
+            assert list(followed.records.values()) == list(breakers(leader).records.values())
+            assert followed.transitions.total() == 0
+            assert breakers(leader).transitions.total() == 1
+        await world.annotate("bad-0", **{START_ERROR: None})
+        world.pod("probe", "stubborn", nodeSelector=ON_BAD)
+        work = asyncio.create_task(standby.scheduler.run())
+        await asyncio.sleep(5)
+        assert (world.node_of("probe"), world.written("bad-0")) == (None, opened)
+        await asyncio.sleep(40)
+        assert world.node_of("probe") == "bad-0"
+        await asyncio.sleep(25)
+        assert world.written("bad-0") is None
+        assert dict(followed.transitions) == {"open": 0, "half-open": 1, "closed": 1, "held": 0}
+        work.cancel()
+        await standby.scheduler.stop()
+        await standby.lanes.close()
+        assert len(world.told("CircuitBreakerOpened")) == 1
 
     run(main())
