@@ -237,7 +237,7 @@ class Quarantines:
         nodes = f"{len(record.nodes)} of {record.placed} nodes with new pods of it went down" if record.nodes else ""
         why = f": {nodes} (chance {record.chance})" if nodes else ""
         lift = f"kubectl annotate namespace {workload.namespace} {key_of(workload)}-"
-        return f"{workload.kind} {workload.name} is quarantined{why}; to lift this: {lift}"
+        return f"{workload.kind} {workload.name} is quarantined{why} ({lift} lifts this)"
 
     def _hold(self, workload: Workload, record: Record, until: float) -> None:
         self.held[workload] = record

@@ -283,8 +283,8 @@ def test_the_verdict_and_what_is_shown():
     status = plugin.pre_filter(cycle, bomb)
     assert (status.code, cycle.beyond_nodes) == (Code.UNRESOLVABLE, True)
     assert status.reasons == (
-        "StatefulSet bomb is quarantined: 2 of 2 nodes with new pods of it went down (chance 0.0001); to lift this: "
-        "kubectl annotate namespace default quarantine.koordsched.io/statefulset.bomb-",
+        "StatefulSet bomb is quarantined: 2 of 2 nodes with new pods of it went down (chance 0.0001) "
+        "(kubectl annotate namespace default quarantine.koordsched.io/statefulset.bomb- lifts this)",
     )
     assert plugin.pre_filter(CycleState(other), other) == SKIP
     [hint] = plugin.events_to_register()

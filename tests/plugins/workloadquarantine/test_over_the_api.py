@@ -83,7 +83,7 @@ def test_a_workload_that_fells_nodes_is_held_back_until_a_person_lifts_that():
                 "0/60 nodes are available: Deployment bomb is quarantined: "
                 "2 of 3 nodes with new pods of it went down (chance "
             )
-            assert f"to lift this: kubectl annotate namespace default {KEY}-" in message
+            assert f"(kubectl annotate namespace default {KEY}- lifts this)" in message
             assert {"default", "bomb-2"} == {name for name, _ in world.told("WorkloadQuarantined")}
             await asyncio.sleep(3600)
             assert world.node_of("bomb-next") is None
