@@ -27,6 +27,12 @@ def down_since(node: Node) -> float | None:
     return None
 
 
+def was_up(node: Node) -> bool:
+    """Whether a node that is down was ever up; one that was just made never was."""
+    made, since = moment(node.metadata.creation_timestamp), down_since(node)
+    return made is None or since is None or since - made > SLACK
+
+
 def boot_of(node: Node) -> str:
     """Which start of the machine this is; "" if it does not say."""
     return node.status.node_info.boot_id if node.status.node_info is not None else ""

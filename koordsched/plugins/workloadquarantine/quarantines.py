@@ -26,7 +26,7 @@ from koordsched.plugins.shared.moments import moment, moment_text
 from koordsched.plugins.shared.workloads import Workload, workload_of
 from koordsched.plugins.workloadquarantine.args import WorkloadQuarantineArgs
 from koordsched.plugins.workloadquarantine.chance import base_rate, tail
-from koordsched.plugins.workloadquarantine.falls import SLACK, boot_of, down_since, is_up, newcomer
+from koordsched.plugins.workloadquarantine.falls import SLACK, boot_of, down_since, is_up, newcomer, was_up
 from koordsched.plugins.workloadquarantine.placements import Placements
 from koordsched.plugins.workloadquarantine.record import PREFIX, Record, key_of, record_of
 
@@ -34,6 +34,7 @@ RELEASED = ClusterEvent(EventResource("quarantines.koordsched.io"), ActionType.U
 """Announced when a quarantine ends; comes with the workload."""
 
 _OWNERS = {kind.name: kind for kind in (REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)}
+_UNSEEN, _UP, _DOWN = range(3)
 _FALLS_KEPT = 10_000
 """Nodes that went down and were not looked at; a standby never looks."""
 
@@ -71,7 +72,7 @@ class Quarantines:
         """By namespace, the annotations about quarantines that it bears."""
         self._cool_downs: dict[Workload, Timer] = {}
         self._placements = Placements(args.window.seconds, handle.clock, handle.timers)
-        self._down = table.column(np.bool_, fill=False)
+        self._was = table.column(np.int8, fill=_UNSEEN)
         self._boots: dict[int, str] = {}
         """By row, of nodes that say it."""
         self._fallen: dict[str, float] = {}
@@ -107,12 +108,11 @@ class Quarantines:
         before = self._boots.get(row, "")
         if boot and boot != before:
             self._boots[row] = boot
-        was_down = bool(self._down.data.item(row))
-        if down != was_down:
-            self._down.data[row] = down
+        was = self._was.data.item(row)
+        self._was.data[row] = _DOWN if down else _UP
         if node.spec.unschedulable:
             return  # it is being maintained
-        if down and not was_down:
+        if down and (was == _UP or (was == _UNSEEN and was_up(node))):
             self._fell(node.metadata.name, down_since(node))
         elif before and boot and boot != before:
             self._fell(node.metadata.name, None)

@@ -22,9 +22,11 @@ class Machine(machine.Machine):
         """The text of a time so many seconds ago."""
         return moment_text(self.clock.wall() - ago)
 
-    def node(self, name, ready="True", since=None, boot="", unschedulable=False):
+    def node(self, name, ready="True", since=None, boot="", unschedulable=False, made=None):
         """A node comes, or changes."""
         thing = node(name, unschedulable=unschedulable)
+        if made is not None:
+            thing["metadata"]["creationTimestamp"] = made
         thing["metadata"]["uid"] = f"uid-{name}"
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": self.moment() if since is None else since}
         thing["status"] |= {"conditions": [condition], "nodeInfo": {"bootID": boot}}

@@ -135,6 +135,20 @@ def test_a_boot_that_is_another_one():
     assert machine.held() == ["bomb"]
 
 
+def test_nodes_that_were_just_made_are_not_ready_yet():
+    machine = Machine()
+    machine.nodes(90)
+    for number in range(10):
+        machine.node(f"new-{number}", "False", made=machine.moment(5))
+        machine.node(f"old-{number}", "False", made=machine.moment(90 - number))
+    machine.wait()
+    assert machine.quarantines._fallen.keys() == {f"old-{number}" for number in range(10)}
+    machine.node("new-0")
+    machine.node("new-0", "False", made=machine.moment(5))
+    machine.wait()
+    assert "new-0" in machine.quarantines._fallen
+
+
 def test_what_is_older_than_the_window_does_not_count():
     machine = Machine(WorkloadQuarantineArgs(window=Duration.of(900)))
     machine.nodes(100)

@@ -138,6 +138,7 @@ def test_a_new_leader_holds_back_what_the_old_one_did():
 def test_evidence_is_rebuilt_from_nodes_and_pods():
     async def main():
         world = World(template("node", 60))
+        await asyncio.sleep(120)  # nodes that were just made are not ready yet
         async with world.scheduler():
             await bombs(world, 1)
         # The second node goes down while no scheduler runs.
