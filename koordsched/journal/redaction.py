@@ -15,7 +15,13 @@ from koordsched.api.meta import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 
-READ_DOMAINS = ("koordinator.sh", "pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io")
+READ_DOMAINS = (
+    "koordinator.sh",
+    "koordsched.io",
+    "pv.kubernetes.io",
+    "volume.kubernetes.io",
+    "volume.beta.kubernetes.io",
+)
 """Annotations of these domains, and of their subdomains, say something to plugins."""
 
 READ_KEYS = frozenset(("storage.alpha.kubernetes.io/migrated-plugins",))

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from koordsched.api import podstates
 from koordsched.client.clock import Clock
 from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
@@ -24,6 +25,7 @@ from koordsched.framework.profile import PluginFactory
 from koordsched.framework.status import Code, Status
 from koordsched.journal.checkpoint import restore
 from koordsched.journal.header import Setting
+from koordsched.journal.objects import PODS
 from koordsched.journal.records import (
     Activated,
     Attempt,
@@ -54,7 +56,10 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_decoders = {kind.path: msgspec.msgpack.Decoder(kind.type) for kind in KINDS.values()}
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    **{kind.path: msgspec.msgpack.Decoder(kind.type) for kind in KINDS.values()},
+    PODS: msgspec.msgpack.Decoder(podstates.Pod),
+}
 
 
 def _decoded(record: Upsert) -> Any:

@@ -153,7 +153,13 @@ class Watches:
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
         self._add(NODES, core.Node, node_sink, {}, raw_objects.nodes if raw_objects is not None else None)
-        self._add(PODS, core.Pod, pod_sink, UNFINISHED, raw_objects.pods if raw_objects is not None else None)
+        self._add(
+            PODS,
+            cluster.pod_facts.wire_type,
+            pod_sink,
+            UNFINISHED,
+            raw_objects.pods if raw_objects is not None else None,
+        )
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 
