@@ -100,6 +100,7 @@ class Loads:
             self.scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
         self.states = reportstates.ReportStates()
         self._by_name: dict[str, NodeLoad] = {}
+        self._by_row: dict[int, NodeLoad] = {}
         self._load_of: dict[str, NodeLoad] = {}
         """uid -> load, for the pods in its `added`."""
         self._first_seen: dict[str, float] = {}
@@ -186,6 +187,7 @@ class Loads:
         if given == load.given:
             return
         load.row, load.given = row, given
+        self._by_row[row] = load
         load.thresholds, problem = self._thresholds.of(thresholds)
         allocatable = node.status.allocatable
         if raw:
@@ -198,12 +200,12 @@ class Loads:
         self.refresh(load)
 
     def _node_removed(self, row: int) -> None:
-        for load in [load for load in self._by_name.values() if load.row == row]:
-            load.row, load.given, load.shown = -1, (), None
-            self.states.forget(load.name)
-            self._replace_added(load, {})
-            if load.measurement is None:
-                del self._by_name[load.name]
+        load = self._by_row.pop(row)
+        load.row, load.given, load.shown = -1, (), None
+        self.states.forget(load.name)
+        self._replace_added(load, {})
+        if load.measurement is None:
+            del self._by_name[load.name]
 
     def _reported(self, old: kinds.NodeMetric | None, new: kinds.NodeMetric | None) -> None:
         metric = new if new is not None else old
