@@ -1,4 +1,4 @@
-"""Charts as SVG: bound pods over time, one line per scheduler."""
+"""Charts as SVG: amounts over time, one line per scheduler."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
 
-Line = tuple[str, Sequence[tuple[float, int]]]
-"""A name, and its points (seconds, pods)."""
+Line = tuple[str, Sequence[tuple[float, float]]]
+"""A name, and its points (time, amount), in the order of time."""
 
 _WIDTH, _HEIGHT = 860, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 230, 46, 48
 _COLOURS = ("#1f6feb", "#d1242f", "#2da44e", "#bf8700", "#8250df", "#57606a", "#0a7ea4", "#bc4c00")
 
 
-def bound_over_time(title: str, lines: Sequence[Line]) -> str:
-    """The chart; it needs no scripts and no fonts beyond what every viewer has."""
-    seconds = max((points[-1][0] for _, points in lines if points), default=1.0) or 1.0
-    pods = max((points[-1][1] for _, points in lines if points), default=1)
-    x_step, y_step = _step(seconds), max(1.0, _step(pods))
-    x_end, y_end = ceil(seconds / x_step) * x_step, ceil(pods / y_step) * y_step
+def over_time(title: str, lines: Sequence[Line], unit: str = "seconds") -> str:
+    """The chart; it needs no scripts and no fonts beyond what every viewer has. `unit` is that of the times."""
+    latest = max((points[-1][0] for _, points in lines if points), default=1.0) or 1.0
+    most = max((amount for _, points in lines for _, amount in points), default=1)
+    x_step, y_step = _step(latest), max(1.0, _step(most))
+    x_end, y_end = ceil(latest / x_step) * x_step, ceil(most / y_step) * y_step
     across, down = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def x(value: float) -> float:
@@ -41,10 +41,10 @@ def bound_over_time(title: str, lines: Sequence[Line]) -> str:
     for at in _ticks(y_end, y_step):
         parts.append(f'<path d="M{_LEFT} {y(at)}H{_LEFT + across}" stroke="#d8dee4"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(at) + 4}" text-anchor="end" fill="#57606a">{at:,.0f}</text>')
-    parts.append(f'<text x="{_LEFT + across / 2}" y="{_HEIGHT - 8}" text-anchor="middle" fill="#57606a">seconds</text>')
+    parts.append(f'<text x="{_LEFT + across / 2}" y="{_HEIGHT - 8}" text-anchor="middle" fill="#57606a">{unit}</text>')
     for number, (name, points) in enumerate(lines):
         colour = _COLOURS[number % len(_COLOURS)]
-        path = " ".join(f"{x(at)},{y(count)}" for at, count in points)
+        path = " ".join(f"{x(at)},{y(amount)}" for at, amount in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         row = _TOP + 14 + number * 22
         parts.append(f'<rect x="{_WIDTH - _RIGHT + 16}" y="{row - 9}" width="14" height="4" fill="{colour}"/>')

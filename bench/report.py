@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from rich.table import Table
 
-from bench.chart import bound_over_time
+from bench.chart import over_time
 from bench.results import Report, Result
 
 MARKDOWN_HEAD = (
@@ -121,6 +121,6 @@ def write(report: Report, directory: Path, ceiling: str) -> list[Path]:
         chosen = [result for result in report.results if result.workload == workload]
         title = f"{workload}: pods bound ({chosen[0].nodes:,} nodes)"
         chart = directory / f"{workload}.svg"
-        chart.write_text(bound_over_time(title, [(result.scheduler, result.curve) for result in chosen]))
+        chart.write_text(over_time(title, [(result.scheduler, result.curve) for result in chosen]))
         written.append(chart)
     return written

@@ -249,6 +249,13 @@ class NodeCondition(Wire, frozen=True):
 
     type: str
     status: str = ""
+    last_transition_time: str | None = None
+
+
+class NodeSystemInfo(Wire, frozen=True):
+    """What machine it is; `boot_id` changes with every start of it."""
+
+    boot_id: str = msgspec.field(default="", name="bootID")
 
 
 class ContainerImage(Wire, frozen=True):
@@ -265,6 +272,7 @@ class NodeStatus(Wire, frozen=True):
     conditions: tuple[NodeCondition, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
+    node_info: NodeSystemInfo | None = None
 
 
 class Node(Wire, frozen=True):

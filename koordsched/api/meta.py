@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 
@@ -36,6 +38,13 @@ class ObjectMeta(Wire, frozen=True):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+
+
+class HasMetadata(Protocol):
+    """Any API object."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:

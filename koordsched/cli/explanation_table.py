@@ -1,7 +1,8 @@
 """An explanation as tables: readable for five nodes and for five thousand.
 
 Feasible nodes are listed best first, with a column per plugin whose scores differ; plugins that score all of them
-alike are named below. Refused nodes are grouped by plugin and reasons.
+alike are named below. Refused nodes are grouped by plugin and reasons. Of the first nodes of each kind it is said what
+plugins can say about the numbers that decide.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
     if explanation.any_of:
         out.print()
         _print_scores(out, explanation, feasible, top)
+        _print_details(out, sorted(feasible, key=lambda node: (-(node.total or 0), node.name)))
     if refused:
         out.print()
         _print_refusals(out, refused)
@@ -95,16 +97,30 @@ def _cell(score: Score) -> str:
 
 
 def _print_refusals(out: Console, refused: list[NodeVerdict]) -> None:
-    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...]], list[NodeVerdict]] = {}
     for node in refused:
-        groups.setdefault((node.plugin, node.status, tuple(node.reasons)), []).append(node.name)
+        groups.setdefault((node.plugin, node.status, tuple(node.reasons)), []).append(node)
     rows = table("REFUSED", "PLUGIN", "REASONS", "NODES", right=["REFUSED"])
-    for (plugin, status, reasons), names in sorted(groups.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+    largest_first = sorted(groups.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    for (plugin, status, reasons), nodes in largest_first:
         text = ", ".join(reasons)
         if status == "Unschedulable":
             text += " (fewer pods may help)"
-        rows.add_row(str(len(names)), plugin or "-", text, _some(names))
+        rows.add_row(str(len(nodes)), plugin or "-", text, _some([node.name for node in nodes]))
     out.print(rows)
+    _print_details(out, *(nodes for _, nodes in largest_first))
+
+
+def _print_details(out: Console, *groups: list[NodeVerdict]) -> None:
+    """What plugins say of the first nodes of each group."""
+    shown = [node for nodes in groups for node in nodes[:_EXAMPLES] if node.details]
+    if shown:
+        out.print()
+    for node in shown:
+        for plugin, lines in node.details.items():
+            out.print(f"{node.name}, {plugin}:", soft_wrap=True)
+            for line in lines:
+                out.print(f"  {line}", soft_wrap=True)
 
 
 def _print_advice(out: Console, explanation: Explanation, advice: Advice) -> None:

@@ -9,15 +9,20 @@ from random import Random
 
 from koordsched import config
 from koordsched.cli.admission import Admission
+from koordsched.cli.dumptime import DumpClock, taken_at, time_text
 from koordsched.cli.objectfiles import InputError, Object, Sourced
 from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
 from koordsched.cluster.pod import TERMINAL
 from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.framework.handle import Clock
 from koordsched.framework.profile import ProfileError
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.offline import BadObject, OfflineScheduler
+
+_LONG_AGO = 60.0
+"""Seconds after which it is said that a dump is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,10 @@ def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
     return [Sourced(f"{where}: node {number}", node_object(node, now)) for number, node in enumerate(planned, start=1)]
 
 
-def empty_scheduler(resolved: config.Resolved, seed: int = 0) -> OfflineScheduler:
+def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | None = None) -> OfflineScheduler:
     """The profiles, on a cluster without anything. Raises InputError if they cannot be built."""
     try:
-        return OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=Random(seed))
+        return OfflineScheduler(resolved, IN_TREE, (), clock=clock or SystemClock(), rng=Random(seed))
     except ProfileError as error:
         raise InputError(str(error)) from error
 
@@ -73,7 +78,11 @@ def prepare(
     stored = admission.admit_all(objects)
     notes = [f"{count} of kind {kind} ignored" for kind, count in sorted(admission.strangers.items())]
     made = _pods_of_workloads(stored, admission, notes)
-    scheduler = empty_scheduler(resolved, seed)
+    now = SystemClock().wall()
+    then = taken_at(objects, now)
+    if now - then > _LONG_AGO:
+        notes.append(f"reports are judged as of {time_text(then)}, the newest time in the input")
+    scheduler = empty_scheduler(resolved, seed, DumpClock(then))
     foreign: Counter[str] = Counter()
     for sourced in (*stored, *made):
         obj = sourced.obj

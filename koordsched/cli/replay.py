@@ -140,7 +140,7 @@ def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> N
         click.echo(f"note: {warning}", err=True)
 
     async def work() -> Comparison:
-        return ComparingReplay(journal, IN_TREE, resolved, SystemClock()).run(limit)
+        return ComparingReplay(journal, IN_TREE, SystemClock(), resolved=resolved).run(limit)
 
     began = perf_counter()
     comparison = asyncio.run(work())

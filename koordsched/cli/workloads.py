@@ -13,12 +13,11 @@ from koordsched.api.meta import OwnerReference
 from koordsched.fakecluster.controllers.daemonplacement import DaemonPlacement, daemon_tolerations, pin_to_node
 from koordsched.fakecluster.controllers.nodes import NodeRecord
 from koordsched.fakecluster.controllers.podtemplate import PodFactory, template_hash
+from koordsched.plugins.shared.workloads import TEMPLATE_HASH, workload_by
 
 Object = dict[str, Any]
 Owner = tuple[str, str, str]
 """(namespace, kind, name)"""
-
-HASH_LABEL = "pod-template-hash"
 
 MOST_PODS = 1_000_000
 """Of one workload: more do not fit into memory."""
@@ -34,7 +33,7 @@ def owners_with_pods(pods: Iterable[Object]) -> set[Owner]:
     for pod in pods:
         meta = pod["metadata"]
         namespace = meta.get("namespace") or ""
-        suffix = f"-{(meta.get('labels') or {}).get(HASH_LABEL)}"
+        suffix = f"-{(meta.get('labels') or {}).get(TEMPLATE_HASH)}"
         for reference in meta.get("ownerReferences") or ():
             kind, name = str(reference.get("kind")), str(reference.get("name"))
             found.add((namespace, kind, name))
@@ -45,12 +44,7 @@ def owners_with_pods(pods: Iterable[Object]) -> set[Owner]:
 
 def workload_of(namespace: str, name: str, owner: OwnerReference | None, labels: Mapping[str, str]) -> str:
     """`Kind namespace/name` of what a pod belongs to (a Deployment rather than its ReplicaSet), or of the pod."""
-    if owner is None:
-        return f"Pod {namespace}/{name}"
-    suffix = f"-{labels.get(HASH_LABEL)}"
-    if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
-        return f"Deployment {namespace}/{owner.name.removesuffix(suffix)}"
-    return f"{owner.kind} {namespace}/{owner.name}"
+    return str(workload_by(namespace, name, owner, labels))
 
 
 def expand(workload: Object, nodes: Sequence[Object]) -> list[Object]:
@@ -99,7 +93,7 @@ def _deployment(workload: Object, nodes: Sequence[Object]) -> list[Object]:
     meta, spec = workload["metadata"], _spec(workload)
     template = spec.get("template") or {}
     code = template_hash(template)
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: code}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), TEMPLATE_HASH: code}
     selector = spec.get("selector") or {}
     replica_set: Object = {
         "apiVersion": "apps/v1",
@@ -113,7 +107,7 @@ def _deployment(workload: Object, nodes: Sequence[Object]) -> list[Object]:
         },
         "spec": {
             "replicas": _number(spec.get("replicas"), 1),
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: code}},
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), TEMPLATE_HASH: code}},
             "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
         },
     }

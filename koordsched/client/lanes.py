@@ -81,27 +81,18 @@ class LaneStats:
     latency_sum: float = 0.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Write:
-    __slots__ = ("_lanes", "attempts", "body", "future", "lane", "request", "started")
-
-    def __init__(
-        self,
-        lanes: Lanes,
-        lane: Lane,
-        request: Request,
-        body: Callable[[], bytes] | None,
-        future: asyncio.Future[Response] | None,
-    ) -> None:
-        self._lanes = lanes
-        self.lane = lane
-        self.request = request
-        self.body = body
-        self.future = future
-        self.attempts = 0
-        self.started = 0.0
+    lanes: Lanes
+    lane: Lane
+    request: Request
+    body: Callable[[], bytes] | None
+    future: asyncio.Future[Response] | None
+    attempts: int = 0
+    started: float = 0.0
 
     def done(self, outcome: Response | ClientError) -> None:
-        self._lanes._finished(self, outcome)
+        self.lanes._finished(self, outcome)
 
 
 class Lanes:

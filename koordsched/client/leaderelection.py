@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 
 import msgspec
@@ -71,6 +71,7 @@ class ElectionConfig:
 Write = Callable[[Request], Awaitable[Response]]
 
 
+@dataclass(eq=False, repr=False)
 class Elector:
     """Competes for one lock. `run` returns when leadership is lost; cancelling it releases the lock.
 
@@ -81,30 +82,20 @@ class Elector:
     writes of ours may still be on their way, it must be left to expire, or they could land in the next one's reign.
     """
 
-    def __init__(
-        self,
-        config: ElectionConfig,
-        transport: Transport,
-        clock: Clock,
-        rng: Random,
-        *,
-        on_started: Callable[[], None],
-        on_stopped: Callable[[], None],
-        on_new_leader: Callable[[str], None] | None = None,
-        write: Write | None = None,
-        may_release: Callable[[], Awaitable[bool]] | None = None,
-    ) -> None:
-        self._config = config
-        self._transport = transport
-        self._clock = clock
-        self._rng = rng
-        self._on_started = on_started
-        self._on_stopped = on_stopped
-        self._on_new_leader = on_new_leader
-        self._write = write
-        self._may_release = may_release
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{config.namespace}/leases"
-        self._path = f"{self._collection}/{config.name}"
+    config: ElectionConfig
+    transport: Transport
+    clock: Clock
+    rng: Random
+    _: KW_ONLY
+    on_started: Callable[[], None]
+    on_stopped: Callable[[], None]
+    on_new_leader: Callable[[str], None] | None = None
+    write: Write | None = None
+    may_release: Callable[[], Awaitable[bool]] | None = None
+
+    def __post_init__(self) -> None:
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{self.config.namespace}/leases"
+        self._path = f"{self._collection}/{self.config.name}"
         self._lock: LeaseLock | None = None
         self._record: Record | None = None
         self._observed_at = 0.0
@@ -117,7 +108,7 @@ class Elector:
 
     def is_leader(self) -> bool:
         """Whether this process may act right now: the fence to ask right before each write."""
-        return self._leading and self._clock.boottime() < self._deadline
+        return self._leading and self.clock.boottime() < self._deadline
 
     def deadline(self) -> float:
         """Boot time in seconds until which we lead if nothing is heard any more; -inf when not leading."""
@@ -130,11 +121,11 @@ class Elector:
 
     def check(self) -> str | None:
         """What /healthz has to say: None when healthy, else why not. A standby is always healthy."""
-        if self._record is None or self._record.holder != self._config.identity:
+        if self._record is None or self._record.holder != self.config.identity:
             return None
-        if self._clock.boottime() - self._observed_at <= self._config.lease_duration + TOLERATED_OVERDUE:
+        if self.clock.boottime() - self._observed_at <= self.config.lease_duration + TOLERATED_OVERDUE:
             return None
-        return f"failed election to renew leadership on lease {self._config.name}"
+        return f"failed election to renew leadership on lease {self.config.name}"
 
     # --- the life of an elector ---
 
@@ -143,16 +134,16 @@ class Elector:
         watching = asyncio.get_running_loop().create_task(self._watch())
         try:
             await self._acquire()
-            log.info("successfully acquired lease %s/%s", self._config.namespace, self._config.name)
+            log.info("successfully acquired lease %s/%s", self.config.namespace, self.config.name)
             self._leading = True
             try:
-                self._on_started()
+                self.on_started()
                 await self._renew()
             finally:
                 # From here on the fence refuses writes, before another replica can hold the lock.
                 self._leading = False
-                self._on_stopped()
-            log.error("lost lease %s/%s", self._config.namespace, self._config.name)
+                self.on_stopped()
+            log.error("lost lease %s/%s", self.config.namespace, self.config.name)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -162,34 +153,34 @@ class Elector:
         while True:
             # Cleared before the attempt: a change of the Lease during it must cut the following wait short.
             self._news.clear()
-            if await self._try(self._config.renew_deadline / 2):
+            if await self._try(self.config.renew_deadline / 2):
                 return
-            delay = self._config.retry_period * self._rng.uniform(1.0, 1.0 + JITTER)
+            delay = self.config.retry_period * self.rng.uniform(1.0, 1.0 + JITTER)
             free_in = self._expires_in()
             if free_in is not None and 0 < free_in < delay:
-                delay = free_in + self._rng.uniform(0.0, TAKEOVER_SPREAD)
+                delay = free_in + self.rng.uniform(0.0, TAKEOVER_SPREAD)
             await self._sleep(delay)
 
     async def _renew(self) -> None:
         """Renews every `retry_period` until that failed for `renew_deadline`, or another replica holds the lock."""
-        period = self._config.retry_period
+        period = self.config.retry_period
         while True:
             await self._sleep(period)
-            left = self._deadline - self._clock.boottime()
+            left = self._deadline - self.clock.boottime()
             if left < SHORTEST_TRY:
                 return
             self._news.clear()
-            await self._try(min(left, self._config.renew_deadline / 2))
+            await self._try(min(left, self.config.renew_deadline / 2))
 
     async def _sleep(self, delay: float) -> None:
         """Waits until the time is up, or the watch shows that the lock changed hands."""
         if self._leading:
             # Never past the deadline: what has to stop then must stop then.
-            delay = max(min(delay, self._deadline - self._clock.boottime()), 0.0)
+            delay = max(min(delay, self._deadline - self.clock.boottime()), 0.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._news.wait()
-                await asyncio.sleep(self._rng.uniform(0.0, TAKEOVER_SPREAD))
+                await asyncio.sleep(self.rng.uniform(0.0, TAKEOVER_SPREAD))
 
     # --- the lock ---
 
@@ -200,9 +191,9 @@ class Elector:
         except (Conflict, NotFound) as error:
             # Another replica was faster, or the Lease was deleted: our copy is stale.
             self._lock = None
-            log.debug("lease %s: %s", self._config.name, error)
+            log.debug("lease %s: %s", self.config.name, error)
         except (ClientError, msgspec.MsgspecError) as error:
-            log.warning("cannot get or renew lease %s/%s: %s", self._config.namespace, self._config.name, error)
+            log.warning("cannot get or renew lease %s/%s: %s", self.config.namespace, self.config.name, error)
             self._lock = None
         return False
 
@@ -214,14 +205,14 @@ class Elector:
             return (self._leading or not self._taken()) and await self._create(within)
         assert self._lock is not None
         held = self._lock.record
-        if held.holder and held.holder != self._config.identity:
+        if held.holder and held.holder != self.config.identity:
             if self._leading:
                 self._deadline = float("-inf")
                 return False
             if self._taken():
                 return False
-        wanted = self._claim(held if held.holder == self._config.identity else None, held.transitions + 1)
-        began = self._clock.boottime()
+        wanted = self._claim(held if held.holder == self.config.identity else None, held.transitions + 1)
+        began = self.clock.boottime()
         request = Request("PUT", self._path, self._lock.rewritten(wanted), timeout=within)
         self._take(await self._send(request), began)
         return True
@@ -229,59 +220,59 @@ class Elector:
     async def _read(self, within: float) -> bool:
         """Fetches the Lease; False if there is none."""
         try:
-            response = raise_for_status(await self._transport.request("GET", self._path, timeout=within))
+            response = raise_for_status(await self.transport.request("GET", self._path, timeout=within))
         except NotFound:
             return False
-        self._lock = LeaseLock(response.body, self._config.lease_duration)
+        self._lock = LeaseLock(response.body, self.config.lease_duration)
         self._observe(self._lock.record)
         return True
 
     async def _create(self, within: float) -> bool:
-        body = new_lease(self._config.namespace, self._config.name, self._claim(None, 0))
-        began = self._clock.boottime()
+        body = new_lease(self.config.namespace, self.config.name, self._claim(None, 0))
+        began = self.clock.boottime()
         self._take(await self._send(Request("POST", self._collection, body, timeout=within)), began)
         return True
 
     def _claim(self, held: Record | None, transitions: int) -> Record:
         """The record that makes us leader; `held` is our own one if we lead already."""
-        now = micro_time(self._clock.wall())
+        now = micro_time(self.clock.wall())
         if held is not None:
-            return held._replace(renewed=now, duration=self._config.lease_duration)
-        return Record(self._config.identity, self._config.lease_duration, now, now, transitions)
+            return held._replace(renewed=now, duration=self.config.lease_duration)
+        return Record(self.config.identity, self.config.lease_duration, now, now, transitions)
 
     async def _send(self, request: Request) -> Response:
-        if self._write is not None:
-            return await self._write(request)
-        response = await self._transport.request(
+        if self.write is not None:
+            return await self.write(request)
+        response = await self.transport.request(
             request.method, request.target, body=request.body, timeout=request.timeout
         )
         return raise_for_status(response)
 
     def _take(self, response: Response, began: float) -> None:
         """Our write succeeded. The lease counts from before it was sent, which is before any replica can see it."""
-        self._lock = LeaseLock(response.body, self._config.lease_duration)
+        self._lock = LeaseLock(response.body, self.config.lease_duration)
         self._observe(self._lock.record)
-        self._observed_at = self._clock.boottime()
-        self._deadline = began + self._config.renew_deadline
+        self._observed_at = self.clock.boottime()
+        self._deadline = began + self.config.renew_deadline
 
     def _observe(self, record: Record) -> None:
         """Remembers since when, by our own clock, the lock has said what it says."""
         if record != self._record:
-            self._observed_at = self._clock.boottime()
+            self._observed_at = self.clock.boottime()
         self._record = record
         if record.holder != self._leader:
             self._leader = record.holder
             if record.holder:
                 log.info("new leader elected: %s", record.holder)
-                if self._on_new_leader is not None:
-                    self._on_new_leader(record.holder)
+                if self.on_new_leader is not None:
+                    self.on_new_leader(record.holder)
 
     def _expires_in(self) -> float | None:
         """Seconds until a lock held by another replica may be taken; None if its record is unknown."""
         record = self._record
         if record is None or not record.holder:
             return None
-        return self._observed_at + record.duration - self._clock.boottime()
+        return self._observed_at + record.duration - self.clock.boottime()
 
     def _taken(self) -> bool:
         """Whether another replica holds a lock that has not expired."""
@@ -289,8 +280,8 @@ class Elector:
 
     async def _release(self) -> None:
         """Gives the lock up if it is ours, so that the next leader need not wait for it to expire."""
-        if self._leader == self._config.identity and self._may_release is not None and not await self._may_release():
-            log.info("lease %s/%s is left to expire", self._config.namespace, self._config.name)
+        if self._leader == self.config.identity and self.may_release is not None and not await self.may_release():
+            log.info("lease %s/%s is left to expire", self.config.namespace, self.config.name)
             return
         for _ in range(RELEASE_ATTEMPTS):
             lock = self._lock
@@ -299,9 +290,9 @@ class Elector:
                     if not await self._read(RELEASE_TIMEOUT):
                         return
                     lock = self._lock
-                if lock is None or lock.record.holder != self._config.identity:
+                if lock is None or lock.record.holder != self.config.identity:
                     return
-                now = micro_time(self._clock.wall())
+                now = micro_time(self.clock.wall())
                 released = Record("", 1.0, now, now, lock.record.transitions)
                 request = Request("PUT", self._path, lock.rewritten(released), timeout=RELEASE_TIMEOUT)
                 await self._send(request)
@@ -310,7 +301,7 @@ class Elector:
             except Conflict:
                 self._lock = None
             except (ClientError, msgspec.MsgspecError) as error:
-                log.warning("cannot release lease %s/%s: %s", self._config.namespace, self._config.name, error)
+                log.warning("cannot release lease %s/%s: %s", self.config.namespace, self.config.name, error)
                 return
 
     # --- the watch ---
@@ -318,13 +309,13 @@ class Elector:
     async def _watch(self) -> None:
         """Follows the Lease. Where that is forbidden, polling alone does it, only more slowly."""
         reflector = Reflector(
-            self._transport,
+            self.transport,
             self._collection,
             Decoder(Lease),
-            _LeaseSink(self._config.name, self._seen, self._changed),
-            clock=self._clock,
-            rng=self._rng,
-            selectors={"fieldSelector": f"metadata.name={self._config.name}"},
+            _LeaseSink(self.config.name, self._seen, self._changed),
+            clock=self.clock,
+            rng=self.rng,
+            selectors={"fieldSelector": f"metadata.name={self.config.name}"},
         )
         await reflector.run()
 
@@ -333,8 +324,8 @@ class Elector:
 
         It may only make a foreign lease look fresher, which delays us at worst.
         """
-        record = Record.of(lease.spec, self._config.lease_duration)
-        if record.holder == self._config.identity:
+        record = Record.of(lease.spec, self.config.lease_duration)
+        if record.holder == self.config.identity:
             return
         if not self._leading and record.holder:
             self._observe(record)

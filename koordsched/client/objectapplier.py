@@ -8,13 +8,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from koordsched.api.meta import HasMetadata
 from koordsched.client.listing import ListedUids
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.wireformat import WireFormat
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 OnMalformed = Callable[[str, Exception], None]
 """("namespace/name", or "" if even that cannot be read; the error)."""

@@ -10,6 +10,7 @@ from enum import Enum
 from random import Random
 from typing import Generic, TypeVar
 
+from koordsched.api.meta import HasMetadata
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import Encodings
@@ -26,14 +27,14 @@ from koordsched.client.errors import (
 from koordsched.client.identity import is_api_server
 from koordsched.client.objectapplier import ObjectApplier, OnMalformed, is_older
 from koordsched.client.protobufformat import ProtobufFormat
-from koordsched.client.sink import KubeObject, Sink
+from koordsched.client.sink import Sink
 from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import Transport
 from koordsched.client.wireformat import INITIAL_EVENTS_END, Decode, Meta, Unreadable
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 PAGE_SIZE = 500
 """Objects per list request (client-go tools/pager uses the same); doubled when paging was too slow for compaction."""

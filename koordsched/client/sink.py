@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from koordsched.api.meta import ObjectMeta
+from koordsched.api.meta import HasMetadata
 
 
 class ObjectKey(NamedTuple):
@@ -16,14 +16,7 @@ class ObjectKey(NamedTuple):
     uid: str
 
 
-class KubeObject(Protocol):
-    """Anything with standard metadata."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
+T_contra = TypeVar("T_contra", bound=HasMetadata, contravariant=True)
 
 
 class Sink(Protocol[T_contra]):

@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from koordsched.api import apps, core, policy, storage
 from koordsched.api.core import PodSpec
+from koordsched.api.meta import HasMetadata
 from koordsched.cluster import events
 from koordsched.cluster.events import EventResource
-from koordsched.cluster.kinds import HasMetadata, Kind, Need, every_pod, no_pod
+from koordsched.cluster.kinds import Kind, Need, every_pod, no_pod
 
 T = TypeVar("T", bound=HasMetadata)
 

@@ -83,11 +83,6 @@ class ChangeLog:
             facets >>= 1
             bit += 1
 
-    def changed_at(self, row: int) -> int:
-        """The serial number of the latest change of a row, of whatever facet."""
-        found: int = self._latest.item(row)
-        return found
-
     def stamp(self, row: int, facet: int) -> int:
         """The serial number of the latest change of one facet of a row."""
         return int(self._stamps[facet.bit_length() - 1, row])

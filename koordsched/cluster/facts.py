@@ -5,7 +5,7 @@ Two kinds of facts:
 * *Shape facts*: labels, annotations and the kind of the owner that a verdict depends on. They join the key of the
   pod's shape, so that pods that differ in them never share a verdict.
 * *Pod facts*: of a pod that has a node, what a scheduler wrote on it, its allocation (GPUs, CPUs), or what its status
-  says (when it was placed). Accountants count by them.
+  says: when it was placed, that a container does not start. Accountants and observers read them.
 
 Plugins declare both in their constructors, before the first pod is read.
 """
@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from koordsched.api import core
+from koordsched.api import core, podstates
 from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.pod import Pod
@@ -143,17 +143,15 @@ class StatusFact(PodFact[T]):
         self,
         name: str,
         index: int,
-        read: Callable[[core.PodStatus], T | None],
+        read: Callable[[core.Pod], T | None],
         shown: Callable[[T], Mapping[str, Any]],
     ) -> None:
-        super().__init__(
-            name,
-            index,
-            lambda text: read(convert(orjson.loads(text), core.PodStatus)),
-            lambda value: orjson.dumps(shown(value)).decode(),
-        )
+        super().__init__(name, index, self._read, lambda value: orjson.dumps(shown(value)).decode())
         self.read = read
         self.shown = shown
+
+    def _read(self, text: str) -> T | None:
+        return self.read(core.Pod(status=convert(orjson.loads(text), core.PodStatus)))
 
 
 OnMalformed = Callable[[ObjectMeta, str], None]
@@ -167,7 +165,7 @@ def _ignore(meta: ObjectMeta, problem: str) -> None:
 class PodFacts:
     """All declared facts of pods. Pods without any of them keep none."""
 
-    __slots__ = ("_facts", "_of_annotations", "_of_status", "_read", "_tuples", "on_malformed")
+    __slots__ = ("_facts", "_of_annotations", "_of_status", "_read", "_tuples", "on_malformed", "wire_type")
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
@@ -177,6 +175,8 @@ class PodFacts:
         self._of_status: list[StatusFact[Any]] = []
         self._tuples: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.on_malformed: OnMalformed = _ignore
+        self.wire_type: type[core.Pod] = core.Pod
+        """What pods are to be decoded as."""
 
     def declare(self, annotation: str, parse: Callable[[str], T | None], text: Callable[[T], str]) -> PodFact[T]:
         """A plugin reads this annotation of pods that have a node; `text` is the opposite of `parse`.
@@ -194,9 +194,24 @@ class PodFacts:
     ) -> PodFact[T]:
         """A plugin reads this of the status of pods that have a node.
 
-        `read` must not fail; it gives None wherever it can, for that costs nothing. `shown` is the opposite: a status,
-        as JSON values, that reads like this.
+        `read` gives None wherever it can, for that costs nothing; it may raise, as `parse`. `shown` is the opposite: a
+        status, as JSON values, that reads like this.
         """
+        return self._declare_status(name, lambda wire: read(wire.status), shown)
+
+    def declare_states(self, name: str, read: Callable[[podstates.Pod], T | None]) -> PodFact[T]:
+        """A plugin reads the states of containers of pods that have a node, as `declare_status`.
+
+        States are decoded only if a plugin asks for them (`wire_type`); where pods come from files they are not.
+        """
+        self.wire_type = podstates.Pod
+        return self._declare_status(
+            name, lambda wire: read(wire) if isinstance(wire, podstates.Pod) else None, lambda value: {}
+        )
+
+    def _declare_status(
+        self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]
+    ) -> PodFact[T]:
         fact = StatusFact(name, len(self._facts), read, shown)
         self._facts.append(fact)
         self._of_status.append(fact)
@@ -237,7 +252,11 @@ class PodFacts:
         """The facts of a pod that has a node, in the order of their declaration; empty if it has none."""
         found = self._annotated(wire.metadata)
         for fact in self._of_status:
-            value = fact.shared(fact.read(wire.status))
+            try:
+                value = fact.shared(fact.read(wire))
+            except Exception as error:
+                self.on_malformed(wire.metadata, f"status: {error}")
+                continue
             if value is not None:
                 found = found or [None] * len(self._facts)
                 found[fact.index] = value

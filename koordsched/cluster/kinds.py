@@ -9,19 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from koordsched.api.core import PodSpec
-from koordsched.api.meta import ObjectMeta
+from koordsched.api.meta import HasMetadata
 from koordsched.cluster.events import EventResource
-
-
-class HasMetadata(Protocol):
-    """Any API object."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
 
 T = TypeVar("T", bound=HasMetadata)
 

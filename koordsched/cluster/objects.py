@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.api.meta import HasMetadata
+from koordsched.cluster.kinds import Kind
 
 T = TypeVar("T", bound=HasMetadata)
 

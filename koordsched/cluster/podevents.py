@@ -7,11 +7,6 @@ from copy import copy
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 
-ASSIGNED_ADD = ClusterEvent(ASSIGNED_POD, ActionType.ADD)
-ASSIGNED_DELETE = ClusterEvent(ASSIGNED_POD, ActionType.DELETE)
-NODE_ADD = ClusterEvent(NODE, ActionType.ADD)
-NODE_DELETE = ClusterEvent(NODE, ActionType.DELETE)
-
 _NODE_UPDATES = tuple(
     ClusterEvent(NODE, action)
     for action in (

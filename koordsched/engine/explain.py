@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import ExplainsRefusals
+from koordsched.framework.interface import ExplainsNodes, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
@@ -32,7 +32,10 @@ class Score(msgspec.Struct):
 
 
 class NodeVerdict(msgspec.Struct, rename="camel"):
-    """One node: whether the pod fits and what each plugin scores it, or which plugin refuses it and why."""
+    """One node: whether the pod fits and what each plugin scores it, or which plugin refuses it and why.
+
+    `details`: plugin -> the numbers that decide, of the plugin that refuses the node, or of all if none does.
+    """
 
     name: str
     feasible: bool
@@ -41,6 +44,7 @@ class NodeVerdict(msgspec.Struct, rename="camel"):
     status: str = ""
     scores: dict[str, Score] = {}
     total: int | None = None
+    details: dict[str, list[str]] = {}
 
 
 class Explanation(msgspec.Struct, rename="camel"):
@@ -79,6 +83,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         return result
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
+    _add_details(result.nodes, profile, cluster, pod)
     error = attempt.error()
     if error is not None:
         result.message, result.reason = error.message, "SchedulerError"
@@ -119,6 +124,15 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
                 continue
             nodes.append(NodeVerdict(name, False, reason.plugin, reason.texts, reason.code.text))
     return nodes
+
+
+def _add_details(nodes: list[NodeVerdict], profile: Profile, cluster: ClusterState, pod: Pod) -> None:
+    explaining = [plugin for plugin in profile.plugins.values() if isinstance(plugin, ExplainsNodes)]
+    for node in nodes if explaining else ():
+        row = cluster.table.row_of[node.name]
+        for plugin in explaining:
+            if (node.feasible or node.plugin == plugin.name) and (lines := plugin.explain_node(pod.shape, row)):
+                node.details[plugin.name] = lines
 
 
 def _score(result: Explanation, attempt: Attempt) -> None:

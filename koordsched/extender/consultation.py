@@ -46,7 +46,7 @@ class ExtenderConsultations:
 
 
 class ExtenderConsultation:
-    """`koordsched.scheduling.cycle.Consultation`: what the interested extenders say. Calls may raise ExtenderError."""
+    """What the interested extenders say during one attempt. Calls leave the loop, and may raise ExtenderError."""
 
     def __init__(self, consultations: ExtenderConsultations, interested: Sequence[HttpExtender]) -> None:
         self._extenders = consultations.extenders

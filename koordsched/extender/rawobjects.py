@@ -12,11 +12,12 @@ from typing import Generic, TypeVar
 import msgspec
 import orjson
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.wireformat import Decode
 from koordsched.scheduling.inbox import Inbox, InboxSink
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class RawObjects(Generic[T]):

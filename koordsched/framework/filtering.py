@@ -278,14 +278,15 @@ class Filtering:
                 codes[row] = code
         return Verdicts(codes, plan, pre)
 
-    def dry_run(self, cycle: CycleState, row: int) -> int:
+    def dry_run(self, cycle: CycleState, row: int, facets: int = ALL_FACETS) -> int:
         """The verdict on one row as the table reads now, inside a what-if, with and without nominated pods.
 
-        `cycle` is one that `filter` ran in: the state that PreFilter left is used.
+        Shape plugins that read none of the facets are left out. `cycle` is one that `filter` ran in: the state that
+        PreFilter left is used.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
-        code = self._with_nominated(cycle, plan, row)
-        return code if code != PASS else self._on_row(cycle, plan, row)
+        code = self._with_nominated(cycle, plan, row, facets)
+        return code if code != PASS else self._on_row(cycle, plan, row, facets)
 
     def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
         """The plugins whose state in this cycle has to hear of hypothetical pods."""
@@ -323,14 +324,14 @@ class Filtering:
             steps.append((plugin.dry_run(cycle, cycle.pod, coming), partial(self._reaching, position)))
         return ChainDryRun(plan, self._cluster.table, steps)
 
-    def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray) -> Codes:
+    def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
-        codes = plan.filter_nodes(self._cluster.table, rows)
+        codes = plan.filter_nodes(self._cluster.table, rows, facets)
         self._run(_taking_part(cycle, plan), cycle, codes, rows)
         return codes
 
-    def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int) -> int:
-        return int(self._chain(cycle, plan, np.array([row], dtype=np.intp))[0])
+    def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int) -> int:
+        return int(self._chain(cycle, plan, np.array([row], dtype=np.intp), facets)[0])
 
     def _run(
         self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None
@@ -400,7 +401,7 @@ class Filtering:
                     codes[i] = self._with_nominated(cycle, plan, int(rows[i]))
         return rows, codes
 
-    def _with_nominated(self, cycle: CycleState, plan: ShapePlan, row: int) -> int:
+    def _with_nominated(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int = ALL_FACETS) -> int:
         """The verdict on a row as if the pods nominated to it were there; PASS if there are none."""
         nominated = self._nominated_rows.nominated_on(row, cycle.pod)
         if not nominated:
@@ -411,7 +412,7 @@ class Filtering:
                 for other in nominated:
                     plugin.add_pod(cycle, cycle.pod, other, row)
             try:
-                return self._on_row(cycle, plan, row)
+                return self._on_row(cycle, plan, row, facets)
             finally:
                 for plugin in filters:
                     for other in nominated:

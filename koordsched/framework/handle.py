@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.api.meta import HasMetadata, ObjectMeta
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations
@@ -55,10 +55,11 @@ class Evictions(Protocol):
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
 
 
-class EventRecorder(Protocol):
+class EventRecorder:
     """Events for the owners of objects. `event_type` is NORMAL or WARNING; best effort, never blocks.
 
-    An event that repeats all but the message of an earlier one becomes part of a series, which keeps its first message.
+    This one drops them. An event that repeats all but the message of an earlier one becomes part of a series, which
+    keeps its first message.
     """
 
     def event(

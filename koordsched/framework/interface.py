@@ -161,6 +161,17 @@ class ShapeFilter(Plugin):
         """A reason number per row, 0 where it passes; None if all pass. Rows may include dead ones."""
 
 
+class MeasuringFilter(ShapeFilter):
+    """Refuses nodes by what is measured there, which says nothing of the same node without its pods.
+
+    Nothing else is in its `facets`.
+    """
+
+    @abstractmethod
+    def refuses_idle(self, shape: PodShape, row: int) -> bool:
+        """Whether it would refuse the node even if nothing was in use there. Changes nothing."""
+
+
 class BeforePreFilter(Plugin):
     """Runs before PreFilter, for every plugin of the profile that has it: it has no entry in the configuration."""
 
@@ -249,6 +260,18 @@ class ExplainsRefusals(Plugin):
     @abstractmethod
     def explain_refusal(self, pod: Pod) -> msgspec.Struct | None:
         """The details, for users; None if the plugin does not reject the pod now. Changes nothing."""
+
+
+class ExplainsNodes(Plugin):
+    """Can say more about a node than that it refuses it, or what it scores."""
+
+    @abstractmethod
+    def explain_node(self, shape: PodShape, row: int) -> list[str]:
+        """The numbers that decide, in lines of text. Changes nothing."""
+
+    @abstractmethod
+    def remedy(self, shape: PodShape, row: int) -> str:
+        """What would have to change on a node that it refuses. Changes nothing."""
 
 
 class ShapeScore(Plugin):

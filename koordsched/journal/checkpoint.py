@@ -13,12 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from koordsched.api import core
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.kinds import HasMetadata
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.engine.attempt import Attempt
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import Checkpoint
-from koordsched.queue.nominator import override
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -134,4 +132,4 @@ def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:
             nominator.delete(pod.uid)
     for uid, node in checkpoint.nominated:
         if (pending := scheduler.pending_pod(uid)) is not None:
-            nominator.add(pending, override(node))
+            nominator.add(pending, node)

@@ -7,14 +7,11 @@ which it was made, and a difference is one of this decision alone, not of all th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from koordsched.client.clock import Clock
-from koordsched.config import PluginCatalog, Resolved
-from koordsched.framework.profile import PluginFactory
+from koordsched.config import Resolved
 from koordsched.journal.following import Follower
 from koordsched.journal.header import setting_of
 from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
@@ -31,7 +28,6 @@ from koordsched.journal.records import (
 from koordsched.journal.repeating import text_of
 from koordsched.journal.tally import Tally
 from koordsched.journal.verdict import Verdict
-from koordsched.plugins import CATALOG
 
 SAME = "same"
 ELSEWHERE = "elsewhere"
@@ -58,23 +54,14 @@ class Comparison(msgspec.Struct, rename="camel"):
     changed: list[Changed]
 
 
+@dataclass(eq=False)
 class ComparingReplay(JournalReplay):
-    """Goes through a journal, once, asking `resolved` at every decision."""
+    """Goes through a journal, once, asking `resolved` at every decision: without it the recorded configuration."""
 
-    def __init__(
-        self,
-        records: Iterable[AnyRecord],
-        registry: Mapping[str, PluginFactory],
-        resolved: Resolved | None,
-        clock: Clock,
-        catalog: PluginCatalog = CATALOG,
-    ) -> None:
-        """Without `resolved`, the recorded configuration is asked."""
-        super().__init__(records)
-        self._registry = registry
-        self._catalog = catalog
-        self._clock = clock
-        self._resolved = resolved
+    resolved: Resolved | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._follower: Follower | None = None
         self._verdict: Verdict | None = None
         self._evicting: Evicting | None = None
@@ -89,11 +76,11 @@ class ComparingReplay(JournalReplay):
 
     def begin(self, header: Header) -> Follower:
         """A scheduler with the other configuration."""
-        setting = setting_of(header, self._catalog)
+        setting = setting_of(header, self.catalog)
         # Extenders were asked about the nodes that the recorded configuration left; answers for others are unknown.
-        resolved = replace(self._resolved or setting.resolved, extenders=())
+        resolved = replace(self.resolved or setting.resolved, extenders=())
         setting = replace(setting, resolved=resolved)
-        self._follower = Follower(setting, self._registry, self._clock, header)
+        self._follower = Follower(setting, self.registry, self.clock, header)
         return self._follower
 
     def step(self, record: Step | Outcome) -> None:

@@ -18,14 +18,13 @@ from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Hea
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import override
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.recording import NotRecording
+from koordsched.scheduling.recording import Recorder
 
 _log = logging.getLogger(__name__)
 
 
-class _Onlooker(NotRecording):
+class _Onlooker(Recorder):
     """Shows the time of the latest step, and takes all chance away: the first of several is as good as any."""
 
     def __init__(self, header: Header) -> None:
@@ -144,7 +143,7 @@ class Follower(ReplayedScheduler):
         if record.nominated is None:
             queue.nominator.update(newest, newest)
         else:
-            queue.nominator.add(newest, override(record.nominated))
+            queue.nominator.add(newest, record.nominated)
 
     def _taken_back(self, record: Undone) -> None:
         if record.uid == self._uid:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import msgspec
 
+from koordsched.client.clock import Clock
+from koordsched.config import PluginCatalog
 from koordsched.engine.explain import explain
+from koordsched.framework.profile import PluginFactory
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
     AnyRecord,
@@ -26,6 +29,7 @@ from koordsched.journal.records import (
 )
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.tally import JournalCounter, Tally
+from koordsched.plugins import CATALOG
 from koordsched.scheduling.advice import Advised, with_advice
 
 
@@ -53,12 +57,18 @@ class Moment(msgspec.Struct, rename="camel"):
     time: float
 
 
+@dataclass(eq=False)
 class JournalReplay(ABC):
-    """Takes one record after the other, once. Needs a running event loop."""
+    """Takes one record after the other, once. Needs a running event loop. `clock` is for metrics."""
 
-    def __init__(self, records: Iterable[AnyRecord]) -> None:
+    records: Iterable[AnyRecord]
+    registry: Mapping[str, PluginFactory]
+    clock: Clock
+    catalog: PluginCatalog = CATALOG
+
+    def __post_init__(self) -> None:
         self.counter = JournalCounter()
-        self.stream = Stream(records, self.counter.count)
+        self.stream = Stream(self.records, self.counter.count)
         self.moment = Moment(0, "", 0.0)
         """The latest decision."""
         self.replayed: ReplayedScheduler | None = None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.extender.client import ExtenderError
@@ -48,13 +48,13 @@ from koordsched.journal.records import (
 )
 from koordsched.journal.redaction import redacted
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NominatingInfo, NominatingMode
-from koordsched.scheduling.recording import Question
+from koordsched.scheduling.failure import FailedAttempt
+from koordsched.scheduling.recording import Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
 D = TypeVar("D", int, float)
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ def _noting(kind: Callable[[str], OfPod]) -> Callable[[JournalRecorder, str], No
     return note
 
 
-class JournalRecorder:
-    """`koordsched.scheduling.recording.Recorder`. `monotonic`: seconds, of the scheduler's own clock.
+class JournalRecorder(Recorder):
+    """Makes records of what it hears. `monotonic`: seconds, of the scheduler's own clock.
 
     `give_up` is called with the reason if something cannot be recorded: the scheduler must go on, and nothing that
     comes after it is of use. `between` is called between steps, as often as something changes.
@@ -114,7 +114,7 @@ class JournalRecorder:
             return
         self._put(data, change)
 
-    def note_object(self, path: str, obj: KubeObject, read: Container[str]) -> None:
+    def note_object(self, path: str, obj: HasMetadata, read: Container[str]) -> None:
         """Hands on the state of an object, with the annotations of these keys."""
         meta = obj.metadata
         try:
@@ -216,17 +216,9 @@ class JournalRecorder:
         """Victims have to make room."""
         self.note(evicting_record(node, victims))
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-    ) -> None:
+    def refused(self, uid: str, failed: FailedAttempt) -> None:
         """The pod got no node, or lost it."""
-        self.note(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating))
+        self.note(refused_record(uid, failed))
 
 
 def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
@@ -234,17 +226,10 @@ def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
     return Evicting(node, tuple((victim.uid, victim.key) for victim in victims))
 
 
-def refused_record(
-    uid: str,
-    message: str,
-    reason: str,
-    plugins: AbstractSet[str],
-    pending_plugins: AbstractSet[str],
-    nominating: NominatingInfo,
-) -> Refused:
+def refused_record(uid: str, failed: FailedAttempt) -> Refused:
     """What is noted of a refusal."""
-    nominated = nominating.node if nominating.mode is NominatingMode.OVERRIDE else None
-    return Refused(uid, reason, message, tuple(sorted(plugins)), tuple(sorted(pending_plugins)), nominated)
+    plugins, pending = tuple(sorted(failed.plugins)), tuple(sorted(failed.pending))
+    return Refused(uid, failed.reason, failed.message, plugins, pending, failed.nominated)
 
 
 class _NotedClock:

@@ -11,11 +11,17 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from koordsched.cluster.kinds import HasMetadata
+from koordsched.api.meta import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 
-READ_DOMAINS = ("koordinator.sh", "pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io")
+READ_DOMAINS = (
+    "koordinator.sh",
+    "koordsched.io",
+    "pv.kubernetes.io",
+    "volume.kubernetes.io",
+    "volume.beta.kubernetes.io",
+)
 """Annotations of these domains, and of their subdomains, say something to plugins."""
 
 READ_KEYS = frozenset(("storage.alpha.kubernetes.io/migrated-plugins",))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -36,9 +35,8 @@ from koordsched.journal.records import (
     Outcome,
     Refused,
 )
-from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NominatingInfo
-from koordsched.scheduling.recording import NotRecording, Question
+from koordsched.scheduling.failure import FailedAttempt
+from koordsched.scheduling.recording import Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -56,7 +54,7 @@ class Difference:
     repeated: str
 
 
-class Repeater(NotRecording):
+class Repeater(Recorder):
     """`koordsched.scheduling.recording.Recorder` on a stream of records: steps come from there, nothing is to be noted.
 
     `difference` is the first thing that came out otherwise, None so far; after it nothing is compared any more.
@@ -189,17 +187,9 @@ class Repeater(NotRecording):
         """Compares the victims."""
         self._compare(evicting_record(node, victims))
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-    ) -> None:
+    def refused(self, uid: str, failed: FailedAttempt) -> None:
         """Compares the refusal."""
-        self._compare(refused_record(queued.pod.uid, message, reason, plugins, pending_plugins, nominating))
+        self._compare(refused_record(uid, failed))
 
     def leave_out_refusal(self, uid: str) -> None:
         """The step has no outcome here: the pod was gone before the checkpoint. A refusal that was noted is passed."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from koordsched.client.clock import Clock
-from koordsched.config import PluginCatalog, Resolved
-from koordsched.framework.profile import PluginFactory
+from koordsched.config import Resolved
 from koordsched.journal.header import setting_of
 from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
-from koordsched.journal.records import AnyRecord, Chosen, Evicting, Header, Outcome, Refused, Step
+from koordsched.journal.records import Chosen, Evicting, Header, Outcome, Refused, Step
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replayedscheduler import RepeatingScheduler
 from koordsched.journal.tally import Tally
-from koordsched.plugins import CATALOG, DECLARED
+from koordsched.plugins import DECLARED
 
 
 def _is_read_meanwhile(resolved: Resolved) -> bool:
@@ -46,19 +43,10 @@ class Repetition(msgspec.Struct, rename="camel"):
 
 
 class RepeatingReplay(JournalReplay):
-    """Repeats a journal, once. `clock` is for metrics; decisions read the recorded clock."""
+    """Repeats a journal, once; decisions read the recorded clock."""
 
-    def __init__(
-        self,
-        records: Iterable[AnyRecord],
-        registry: Mapping[str, PluginFactory],
-        clock: Clock,
-        catalog: PluginCatalog = CATALOG,
-    ) -> None:
-        super().__init__(records)
-        self._registry = registry
-        self._catalog = catalog
-        self._clock = clock
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._repeater = Repeater(self.stream, self._go_on)
         self._scheduler: RepeatingScheduler | None = None
 
@@ -78,10 +66,10 @@ class RepeatingReplay(JournalReplay):
         """A scheduler with the recorded configuration."""
         self._repeater.wall_offset = header.wall - header.monotonic
         self._repeater.at(header.monotonic)
-        setting = setting_of(header, self._catalog)
+        setting = setting_of(header, self.catalog)
         self._repeater.lenient = _is_read_meanwhile(setting.resolved)
         with self._repeater.unrecorded_questions() if header.continues else nullcontext():
-            self._scheduler = RepeatingScheduler(setting, self._registry, self._clock, self._repeater)
+            self._scheduler = RepeatingScheduler(setting, self.registry, self.clock, self._repeater)
         return self._scheduler
 
     def step(self, record: Step | Outcome) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from koordsched.api import podstates
 from koordsched.client.clock import Clock
 from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
@@ -24,6 +25,7 @@ from koordsched.framework.profile import PluginFactory
 from koordsched.framework.status import Code, Status
 from koordsched.journal.checkpoint import restore
 from koordsched.journal.header import Setting
+from koordsched.journal.objects import PODS
 from koordsched.journal.records import (
     Activated,
     Attempt,
@@ -47,14 +49,17 @@ from koordsched.plugins import KINDS
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.recording import Recorder
-from koordsched.scheduling.reporter import NoReporter
+from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_decoders = {kind.path: msgspec.msgpack.Decoder(kind.type) for kind in KINDS.values()}
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    **{kind.path: msgspec.msgpack.Decoder(kind.type) for kind in KINDS.values()},
+    PODS: msgspec.msgpack.Decoder(podstates.Pod),
+}
 
 
 def _decoded(record: Upsert) -> Any:
@@ -117,7 +122,7 @@ class ReplayedScheduler:
             fair_namespaces=setting.fair_namespaces,
             own_pod=setting.own_pod,
             recorder=recorder,
-            reporter=NoReporter(),
+            reporter=Reporter(),
             launch=_leave,
         )
         self._sinks = self.scheduler.watches.sinks

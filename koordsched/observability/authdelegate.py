@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import orjson
 
+from koordsched.client.transport import Transport
 from koordsched.observability.access import LookupFailed, User
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -22,23 +23,6 @@ CACHE_SECONDS = 10.0
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-
-class Answer(Protocol):
-    """A response of the API server."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def body(self) -> bytes: ...
-
-
-class Requester(Protocol):
-    """The part of `client.Transport` that is needed here. Any exception of its own counts as no answer."""
-
-    def request(self, method: str, path: str, *, body: bytes | None = None) -> Awaitable[Answer]:
-        """Sends a JSON body and waits for the answer."""
 
 
 class _UserInfo(msgspec.Struct):
@@ -107,7 +91,7 @@ class DelegatedAuth:
 
     def __init__(
         self,
-        requester: Requester,
+        requester: Transport,
         monotonic: Callable[[], float],
         *,
         cache_seconds: float = CACHE_SECONDS,

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from random import Random
-from typing import Protocol
 
+from koordsched.framework.handle import Clock
 from koordsched.observability.eventrecorder import EventRecorder
+from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.eventwire import (
     EventKey,
     TimeFormat,
@@ -46,52 +47,32 @@ _AT_LEISURE = 8
 _LATE = 10.0
 """Seconds after which a waiting event is urgent: until it is written, `kubectl describe pod` does not show it."""
 
-OnResult = Callable[[int], None]
-"""Receives the HTTP status of the answer, 0 if there was none."""
 
-
-class Clock(Protocol):
-    """Where time comes from, in seconds."""
-
-    def monotonic(self) -> float: ...
-
-    def wall(self) -> float: ...
-
-
-class EventSink(Protocol):
-    """Writes events. Neither method blocks or raises; both call `on_result` exactly once, now or later."""
-
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
-        """POSTs an Event."""
-
-    def patch(self, namespace: str, name: str, body: bytes, on_result: OnResult) -> None:
-        """Merge-patches an Event."""
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class _Event:
     """An event that was recorded, and how far it got."""
 
-    __slots__ = ("count", "exists", "instance", "key", "last_ns", "last_seen", "name", "note", "queued", "queued_at",
-                 "time_ns", "tries", "written", "written_at")  # fmt: skip
+    key: EventKey
+    instance: str
+    name: str
+    note: str
+    #: Wall time of the first and of the latest occurrence, nanoseconds.
+    time_ns: int
+    last_ns: int
+    #: Monotonic time of the latest occurrence, of the latest write, and when it came to wait for the next, seconds.
+    last_seen: float
+    written_at: float
+    queued_at: float
+    count: int = 1
+    #: The count that the API server has; 0 before it has the event.
+    written: int = 0
+    exists: bool = False
+    #: Waiting to be written, or being written.
+    queued: bool = False
+    tries: int = 0
 
-    def __init__(self, key: EventKey, instance: str, name: str, note: str, time_ns: int, now: float) -> None:
-        self.key = key
-        self.instance = instance
-        self.name = name
-        self.note = note
-        #: Wall time of the first and of the latest occurrence, nanoseconds.
-        self.time_ns = self.last_ns = time_ns
-        #: Monotonic time of the latest occurrence, of the latest write, and when it came to wait for the next, seconds.
-        self.last_seen = self.written_at = self.queued_at = now
-        self.count = 1
-        #: The count that the API server has; 0 before it has the event.
-        self.written = 0
-        self.exists = False
-        #: Waiting to be written, or being written.
-        self.queued = False
-        self.tries = 0
 
-
+@dataclass(eq=False, repr=False)
 class EventBroadcaster:
     """Writes what its recorders record.
 
@@ -103,24 +84,16 @@ class EventBroadcaster:
     `sent`, `coalesced` (events that cost no write because they repeat another) and `dropped` by reason are for metrics.
     """
 
-    def __init__(
-        self,
-        sink: EventSink,
-        clock: Clock,
-        rng: Random,
-        *,
-        hostname: str,
-        capacity: int = 20_000,
-        max_in_flight: int = 64,
-        max_series: int = 10_000,
-    ) -> None:
-        self._sink = sink
-        self._clock = clock
-        self._rng = rng
-        self._hostname = hostname
-        self._capacity = capacity
-        self._max_in_flight = max_in_flight
-        self._max_series = max_series
+    sink: LaneEventSink
+    clock: Clock
+    rng: Random
+    _: KW_ONLY
+    hostname: str
+    capacity: int = 20000
+    max_in_flight: int = 64
+    max_series: int = 10000
+
+    def __post_init__(self) -> None:
         self._waiting: deque[_Event] = deque()
         self._in_flight = 0
         # In order of the latest occurrence.
@@ -135,7 +108,7 @@ class EventBroadcaster:
         self.sent = 0
         self.coalesced = 0
         self.dropped: dict[str, int] = {"full": 0, "rejected": 0, "unreachable": 0}
-        self._losses = LossReport(_log, "events", clock.monotonic)
+        self._losses = LossReport(_log, "events", self.clock.monotonic)
 
     @property
     def pending(self) -> int:
@@ -144,18 +117,20 @@ class EventBroadcaster:
 
     def recorder(self, controller: str) -> EventRecorder:
         """A recorder for the events of this profile."""
-        return EventRecorder(self, controller, reporting_instance(controller, self._hostname))
+        return EventRecorder(self, controller, reporting_instance(controller, self.hostname))
 
     def record(self, key: EventKey, instance: str, note: str, *, once: bool = False) -> None:
         """Notes an event. `once`: it cannot repeat, so it is not remembered as the start of a series."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         time_ns = self._unique_time()
         event = None if once else self._series.get(key)
         if event is None:
-            if len(self._waiting) >= self._capacity:
+            if len(self._waiting) >= self.capacity:
                 self._drop(key, "full", "too many wait")
                 return
-            event = _Event(key, instance, event_name(key.regarding.name, time_ns), note, time_ns, now)
+            event = _Event(
+                key, instance, event_name(key.regarding.name, time_ns), note, time_ns, time_ns, now, now, now
+            )
             if not once:
                 self._remember(key, event)
             self._enqueue(event)
@@ -194,7 +169,7 @@ class EventBroadcaster:
     def keep_house(self) -> None:
         """Writes the counts of series that ended or are due to be refreshed, and forgets what ended."""
         self._losses.tick()
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         while self._series:
             key, event = next(iter(self._series.items()))
             if now - event.last_seen <= FINISH_AFTER:
@@ -206,7 +181,7 @@ class EventBroadcaster:
                 self._enqueue(event)
 
     def _remember(self, key: EventKey, event: _Event) -> None:
-        if len(self._series) >= self._max_series:
+        if len(self._series) >= self.max_series:
             _, oldest = self._series.popitem(last=False)
             self._finish(oldest)
         self._series[key] = event
@@ -217,14 +192,14 @@ class EventBroadcaster:
 
     def _unique_time(self) -> int:
         """Wall time in nanoseconds, never the same twice: event names are made of it."""
-        self._last_ns = time_ns = max(nanoseconds(self._clock.wall()), self._last_ns + 1)
+        self._last_ns = time_ns = max(nanoseconds(self.clock.wall()), self._last_ns + 1)
         return time_ns
 
     # --- writing ---------------------------------------------------------------------------------
 
     def _enqueue(self, event: _Event) -> None:
         event.queued = True
-        event.queued_at = self._clock.monotonic()
+        event.queued_at = self.clock.monotonic()
         self._waiting.append(event)
         self._schedule_pump()
 
@@ -233,7 +208,7 @@ class EventBroadcaster:
             return
         self._pump_due = True
         if self._paused:
-            self._loop.call_later(self._resume_at - self._clock.monotonic(), self._pump)
+            self._loop.call_later(self._resume_at - self.clock.monotonic(), self._pump)
         else:
             self._loop.call_soon(self._pump)
 
@@ -241,14 +216,14 @@ class EventBroadcaster:
     def _wanted_in_flight(self) -> int:
         in_haste = (
             self._drained is not None
-            or 2 * len(self._waiting) >= self._capacity
-            or (self._waiting and self._clock.monotonic() - self._waiting[0].queued_at >= _LATE)
+            or 2 * len(self._waiting) >= self.capacity
+            or (self._waiting and self.clock.monotonic() - self._waiting[0].queued_at >= _LATE)
         )
-        return self._max_in_flight if in_haste else min(_AT_LEISURE, self._max_in_flight)
+        return self.max_in_flight if in_haste else min(_AT_LEISURE, self.max_in_flight)
 
     @property
     def _paused(self) -> bool:
-        return self._pause > 0 and self._resume_at > self._clock.monotonic()
+        return self._pause > 0 and self._resume_at > self.clock.monotonic()
 
     def _pump(self) -> None:
         self._pump_due = False
@@ -271,7 +246,7 @@ class EventBroadcaster:
             self._written(event, status, count, patching)
 
         if patching:
-            self._sink.patch(namespace, event.name, encode_series_patch(count, last_time), on_result)
+            self.sink.patch(namespace, event.name, encode_series_patch(count, last_time), on_result)
             return
         body = encode_event(
             name=event.name,
@@ -282,7 +257,7 @@ class EventBroadcaster:
             count=count,
             last_time=last_time,
         )
-        self._sink.create(namespace, body, on_result)
+        self.sink.create(namespace, body, on_result)
 
     def _written(self, event: _Event, status: int, count: int, patching: bool) -> None:
         self._in_flight -= 1
@@ -299,7 +274,7 @@ class EventBroadcaster:
             self._retry(event, "rejected", status)
         elif status == 0 or status == 429 or status >= 500:
             self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-            self._resume_at = self._clock.monotonic() + self._pause * self._rng.uniform(1.0, 1.25)
+            self._resume_at = self.clock.monotonic() + self._pause * self.rng.uniform(1.0, 1.25)
             self._retry(event, "unreachable", status)
         else:
             self._give_up(event, "rejected", status)
@@ -313,7 +288,7 @@ class EventBroadcaster:
         event.exists = True
         event.tries = 0
         event.written = count
-        event.written_at = self._clock.monotonic()
+        event.written_at = self.clock.monotonic()
         # Occurrences that came while it was being written can wait, unless it was the second or they would never be
         # written because the series ended.
         if event.count > count and (count < 2 or self._series.get(event.key) is not event):
@@ -322,7 +297,7 @@ class EventBroadcaster:
     def _retry(self, event: _Event, reason: str, status: int) -> None:
         if event.tries >= MAX_TRIES:
             self._give_up(event, reason, status)
-        elif len(self._waiting) >= self._capacity:
+        elif len(self._waiting) >= self.capacity:
             self._give_up(event, "full", status)
         else:
             self._enqueue(event)

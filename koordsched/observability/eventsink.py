@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from koordsched.client.errors import ApiError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import JSON, MERGE_PATCH, Request, Response
-from koordsched.observability.events import OnResult
+
+OnResult = Callable[[int], None]
+"""Receives the HTTP status of the answer, 0 if there was none."""
 
 
 class LaneEventSink:
-    """`EventSink` for one API: `api` is `/apis/events.k8s.io/v1`, or `/api/v1` for the events about the Lease."""
+    """Writes events of one API. Neither method blocks or raises; both call `on_result` exactly once, now or later.
+
+    `api` is `/apis/events.k8s.io/v1`, or `/api/v1` for the events about the Lease."""
 
     def __init__(self, lanes: Lanes, api: str = "/apis/events.k8s.io/v1") -> None:
         self._lanes = lanes

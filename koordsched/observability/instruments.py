@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Generic, Literal, TypeVar
 
@@ -97,16 +98,18 @@ class Histogram:
         return sum(self.counts)
 
 
+@dataclass(eq=False, repr=False)
 class Family(ABC):
     """One metric name: what stands under one HELP and TYPE."""
 
-    kind: str
+    name: str
+    documentation: str
+    label_names: tuple[str, ...] = ()
+    stability: Stability = "ALPHA"
+    kind: str = field(init=False)
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], stability: Stability) -> None:
-        self.name = name
-        self.documentation = f"[{stability}] {documentation}"
-        self.stability = stability
-        self.label_names = tuple(labels)
+    def __post_init__(self) -> None:
+        self.documentation = f"[{self.stability}] {self.documentation}"
 
     @abstractmethod
     def samples(self) -> Iterable[Sample]:
@@ -121,23 +124,20 @@ class Family(ABC):
         return metric if metric.samples else None
 
 
+@dataclass(eq=False, repr=False)
 class _LabelledFamily(Family, Generic[C]):
     """A family of children, one for each combination of label values, made at first use.
 
     `allowed` restricts what values a label may take (--allow-metric-labels).
     """
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str] = (),
-        stability: Stability = "ALPHA",
-        allowed: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        super().__init__(name, documentation, labels, stability)
+    allowed: Mapping[str, Collection[str]] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = self.allowed or {}
         self._children: dict[LabelValues, C] = {}
-        self._allowed = [(i, allowed[label]) for i, label in enumerate(labels) if label in allowed] if allowed else []
+        self._allowed = [(i, allowed[label]) for i, label in enumerate(self.label_names) if label in allowed]
 
     @abstractmethod
     def _make(self) -> C:
@@ -188,28 +188,21 @@ class GaugeFamily(_LabelledFamily[Gauge]):
             yield Sample(self.name, labels, gauge.value)
 
 
+@dataclass(eq=False, repr=False)
 class HistogramFamily(_LabelledFamily[Histogram]):
-    """Histograms with the same buckets."""
+    """Histograms with the same buckets; `bounds` are their upper ends."""
 
     kind = "histogram"
+    bounds: tuple[float, ...] = field(kw_only=True)
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str],
-        bounds: tuple[float, ...],
-        stability: Stability = "ALPHA",
-        allowed: Mapping[str, Collection[str]] | None = None,
-    ) -> None:
-        super().__init__(name, documentation, labels, stability, allowed)
-        self._bounds = bounds
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # Written as client_golang writes them: 1, not 1.0.
-        self._le = [repr(bound).removesuffix(".0") for bound in bounds] + ["+Inf"]
+        self._le = [repr(bound).removesuffix(".0") for bound in self.bounds] + ["+Inf"]
         self._beginnings: dict[LabelValues, list[str]] = {}
 
     def _make(self) -> Histogram:
-        return Histogram(self._bounds)
+        return Histogram(self.bounds)
 
     def samples(self) -> Iterable[Sample]:
         bucket = f"{self.name}_bucket"
@@ -248,26 +241,21 @@ def label_text(labels: Mapping[str, str]) -> str:
     return f"{{{pairs}}}" if pairs else ""
 
 
+@dataclass(eq=False, repr=False)
 class ReadFamily(Family):
     """A counter or gauge whose values are kept elsewhere; `read` is called at every scrape.
 
     A name that ends in `_total` is that of a counter.
     """
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        read: Callable[[], Readings | float],
-        labels: Sequence[str] = (),
-        stability: Stability = "ALPHA",
-    ) -> None:
-        super().__init__(name, documentation, labels, stability)
-        self.kind = "counter" if name.endswith("_total") else "gauge"
-        self._read = read
+    read: Callable[[], Readings | float] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.kind = "counter" if self.name.endswith("_total") else "gauge"
 
     def samples(self) -> Iterable[Sample]:
-        readings = self._read()
+        readings = self.read()
         if not isinstance(readings, Mapping):
             yield Sample(self.name, {}, readings)
             return

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
+from koordsched.observability.events import EventBroadcaster
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
-
-
-class EventCounts(Protocol):
-    """What `events.EventBroadcaster` counts."""
-
-    sent: int
-    coalesced: int
-    dropped: dict[str, int]
-
-    @property
-    def pending(self) -> int: ...
 
 
 def observe_loop(metrics: MetricRegistry, monitor: LoopMonitor, watchdog: Watchdog | None = None) -> None:
@@ -51,7 +40,7 @@ def observe_gc(metrics: MetricRegistry, monitor: GcMonitor) -> None:
     )
 
 
-def observe_events(metrics: MetricRegistry, events: EventCounts) -> None:
+def observe_events(metrics: MetricRegistry, events: EventBroadcaster) -> None:
     """Metrics of Events: written, failed, dropped."""
     metrics.read("koordsched_events_sent_total", "Events written.", lambda: events.sent)
     metrics.read(

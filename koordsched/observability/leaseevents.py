@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import orjson
 
 from koordsched.observability.escaping import printable
-from koordsched.observability.events import OnResult
+from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.eventwire import TimeFormat, event_name, nanoseconds
 
 REASON = "LeaderElection"
-
-
-class CoreEventSink(Protocol):
-    """Creates core/v1 Events (`/api/v1/namespaces/{namespace}/events`); does not block or raise."""
-
-    def create(self, namespace: str, body: bytes, on_result: OnResult) -> None:
-        """POSTs an Event and calls `on_result` once with the status, 0 for no answer."""
 
 
 class LeaseEvents:
@@ -28,7 +20,7 @@ class LeaseEvents:
     """
 
     def __init__(
-        self, sink: CoreEventSink, wall: Callable[[], float], *, component: str, namespace: str, lease: str
+        self, sink: LaneEventSink, wall: Callable[[], float], *, component: str, namespace: str, lease: str
     ) -> None:
         self._sink = sink
         self._wall = wall

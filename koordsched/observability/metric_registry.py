@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
@@ -18,6 +19,8 @@ from koordsched.observability.instruments import (
     Stability,
 )
 from koordsched.observability.metric_options import MetricOptions
+
+F = TypeVar("F", bound=Family)
 
 
 class MetricRegistry:
@@ -44,29 +47,25 @@ class MetricRegistry:
     ) -> None:
         """Shows a gauge, or a counter if the name ends in `_total`, that is read at every scrape: by label values, or
         one number."""
-        self._add(ReadFamily(name, documentation, read, labels, stability))
+        self._add(ReadFamily(name, documentation, labels, stability, read=read))
 
     def read_groups(
         self, name: str, documentation: str, read: Callable[[], Iterable[Group]], labels: tuple[str, ...]
     ) -> None:
         """Shows gauges that are read at every scrape, in groups between which others get their turn."""
-        self._add(GroupedGauges(name, documentation, labels, read))
+        self._add(GroupedGauges(name, documentation, labels, read=read))
 
     def counters(
         self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
     ) -> CounterFamily:
         """Adds a family of counters. Raises ValueError if the name is taken."""
-        family = CounterFamily(name, documentation, labels, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
+        return self._add(CounterFamily(name, documentation, labels, stability, allowed=self._options.allowed.get(name)))
 
     def gauges(
         self, name: str, documentation: str, labels: tuple[str, ...] = (), stability: Stability = "ALPHA"
     ) -> GaugeFamily:
         """Adds a family of gauges. Raises ValueError if the name is taken."""
-        family = GaugeFamily(name, documentation, labels, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
+        return self._add(GaugeFamily(name, documentation, labels, stability, allowed=self._options.allowed.get(name)))
 
     def histograms(
         self,
@@ -77,9 +76,11 @@ class MetricRegistry:
         stability: Stability = "ALPHA",
     ) -> HistogramFamily:
         """Adds a family of histograms. Raises ValueError if the name is taken."""
-        family = HistogramFamily(name, documentation, labels, bounds, stability, self._options.allowed.get(name))
-        self._add(family)
-        return family
+        return self._add(
+            HistogramFamily(
+                name, documentation, labels, stability, allowed=self._options.allowed.get(name), bounds=bounds
+            )
+        )
 
     def add_collector(self, collector: Collector) -> None:
         """Shows what another collector yields."""
@@ -101,7 +102,8 @@ class MetricRegistry:
             if (metric := family.collect()) is not None:
                 yield metric
 
-    def _add(self, family: Family) -> None:
+    def _add(self, family: F) -> F:
         if family.name in self._families:
             raise ValueError(f"there is a metric {family.name} already")
         self._families[family.name] = family
+        return family

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 from prometheus_client.process_collector import ProcessCollector
 
@@ -16,6 +16,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.observability.instruments import Counter, CounterFamily, Gauge, Histogram, exponential_buckets
 from koordsched.observability.metric_options import MetricOptions
 from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.queue.queue import SchedulingQueue
 
 Plan = tuple[tuple[str, str], ...]
 """The (plugin, extension point) pairs that one scheduling attempt evaluates."""
@@ -27,32 +28,6 @@ _HANDLING_BUCKETS = exponential_buckets(0.0001, 2, 12)
 _PLUGIN_BUCKETS = exponential_buckets(0.00001, 1.5, 20)
 _HINT_BUCKETS = exponential_buckets(0.00001, 2, 12)
 _PAUSE_BUCKETS = exponential_buckets(0.0001, 2, 14)
-
-
-class QueueStatistics(Protocol):
-    """The statistics of the scheduling queue."""
-
-    def pending(self) -> dict[str, int]:
-        """Pods by queue."""
-
-    def in_flight_events(self) -> dict[str, int]:
-        """Recorded events by label."""
-
-    @property
-    def counters(self) -> QueueCounts:
-        """What it counts."""
-
-
-class QueueCounts(Protocol):
-    """Counters of the scheduling queue."""
-
-    @property
-    def incoming(self) -> Mapping[tuple[str, str], int]:
-        """(queue, event label) -> pods."""
-
-    @property
-    def unschedulable(self) -> Mapping[tuple[str, str], int]:
-        """(plugin, profile) -> pods."""
 
 
 class Metrics(MetricRegistry):
@@ -312,7 +287,7 @@ class Metrics(MetricRegistry):
 
     # --- what others count, read at scrape ------------------------------------------------------
 
-    def observe_queue(self, queue: QueueStatistics) -> None:
+    def observe_queue(self, queue: SchedulingQueue[Any]) -> None:
         """Shows what the scheduling queue knows."""
         self.read(
             "scheduler_pending_pods",

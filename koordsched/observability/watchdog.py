@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from types import FrameType
 
 from koordsched.observability.instruments import HistogramFamily
@@ -131,6 +132,7 @@ class GcMonitor:
         self._maximum.add(pause)
 
 
+@dataclass(eq=False, repr=False)
 class Watchdog:
     """Notices from outside that the loop does not turn, and says in the log where it is stuck.
 
@@ -139,23 +141,17 @@ class Watchdog:
     there. A loop stuck in foreign code that holds the interpreter lock stops this thread too.
     """
 
-    def __init__(
-        self,
-        monitor: LoopMonitor,
-        monotonic: Callable[[], float],
-        *,
-        threshold: float = 1.0,
-        limit: Callable[[], float | None] = lambda: None,
-        on_limit: Callable[[], None] = lambda: None,
-        report: Callable[[float, str], None] | None = None,
-    ) -> None:
-        self._monitor = monitor
-        self._monotonic = monotonic
-        self._threshold = threshold
-        self._limit = limit
-        self._on_limit = on_limit
+    monitor: LoopMonitor
+    monotonic: Callable[[], float]
+    _: KW_ONLY
+    threshold: float = 1.0
+    limit: Callable[[], float | None] = lambda: None
+    on_limit: Callable[[], None] = lambda: None
+    report: InitVar[Callable[[float, str], None] | None] = None
+
+    def __post_init__(self, report: Callable[[float, str], None] | None) -> None:
         self._report = report or _report
-        self._next_report = threshold
+        self._next_report = self.threshold
         self._limit_reached = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -174,23 +170,23 @@ class Watchdog:
 
     def check(self) -> None:
         """Looks once."""
-        stalled = self._monotonic() - self._monitor.last_beat
-        if stalled < self._threshold:
-            self._next_report = self._threshold
+        stalled = self.monotonic() - self.monitor.last_beat
+        if stalled < self.threshold:
+            self._next_report = self.threshold
             self._limit_reached = False
             return
         if stalled >= self._next_report:
-            if self._next_report == self._threshold:
+            if self._next_report == self.threshold:
                 self.stalls += 1
             self._next_report = max(self._next_report, stalled) * 2
-            self._report(stalled, stack_of(self._monitor.thread_id))
-        limit = self._limit()
+            self._report(stalled, stack_of(self.monitor.thread_id))
+        limit = self.limit()
         if limit is not None and stalled >= limit and not self._limit_reached:
             self._limit_reached = True
-            self._on_limit()
+            self.on_limit()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._threshold / 4):
+        while not self._stop.wait(self.threshold / 4):
             self.check()
 
 

@@ -19,9 +19,11 @@ from koordsched.plugins import (
     defaultprebind,
     elasticquota,
     loadaware,
+    nodecircuitbreaker,
     noderesourcesfitplus,
     scarceresourceavoidance,
     schedulinghint,
+    workloadquarantine,
 )
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
@@ -51,6 +53,8 @@ DECLARED: tuple[Declaration, ...] = (
     scarceresourceavoidance.DECLARATION,
     defaultprebind.DECLARATION,
     schedulinghint.DECLARATION,
+    nodecircuitbreaker.DECLARATION,
+    workloadquarantine.DECLARATION,
 )
 
 IN_TREE: Mapping[str, PluginFactory] = {

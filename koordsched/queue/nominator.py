@@ -9,32 +9,11 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, KeysView, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Final, Generic
+from typing import Generic
 
 from sortedcontainers import SortedDict
 
 from koordsched.queue.item import P
-
-
-class NominatingMode(Enum):
-    """Which node name counts."""
-
-    #: The one in the pod's status.
-    NOOP = auto()
-    #: The one given, also if it is empty.
-    OVERRIDE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class NominatingInfo:
-    """The outcome of PostFilter for the nomination."""
-
-    mode: NominatingMode = NominatingMode.NOOP
-    node: str = ""
-
-
-NOOP: Final = NominatingInfo()
 
 _CHANGES_KEPT = 4096
 
@@ -46,11 +25,6 @@ class Nomination(Generic[P]):
     node: str
     sequence: int
     pod: P
-
-
-def override(node: str) -> NominatingInfo:
-    """Nominate to `node`; "" takes the nomination away."""
-    return NominatingInfo(NominatingMode.OVERRIDE, node)
 
 
 class Nominator(Generic[P]):
@@ -74,10 +48,11 @@ class Nominator(Generic[P]):
         self._first_change = 0
         self.version = 0
 
-    def add(self, pod: P, info: NominatingInfo = NOOP) -> None:
-        """Set the nomination of a pod, replacing an earlier one."""
+    def add(self, pod: P, node: str | None = None) -> None:
+        """Nominates a pod, no more to where it was before: to `node`, "" for none, None for what its status says."""
         self.delete(pod.uid)
-        node = info.node if info.mode is NominatingMode.OVERRIDE else pod.nominated_node
+        if node is None:
+            node = pod.nominated_node
         if not node or not self._is_pending(pod):
             return
         self._sequence += 1
@@ -103,7 +78,7 @@ class Nominator(Generic[P]):
         if old is not None and old.uid != new.uid:
             self.delete(old.uid)
         if kept and not new.nominated_node and (old is None or not old.nominated_node):
-            self.add(new, override(kept[0]))
+            self.add(new, kept[0])
         elif kept or new.nominated_node:
             self.add(new)
 

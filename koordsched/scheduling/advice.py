@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.explain import Explanation
-from koordsched.framework.interface import CycleState, PodFilter, ShapeFilter
+from koordsched.framework.interface import CycleState, ExplainsNodes, MeasuringFilter, PodFilter, ShapeFilter
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import PASS, Code
 from koordsched.scheduling.remedies import REMEDIES
@@ -143,7 +144,7 @@ def _remedies(
         closest = members[int(np.argmin(np.where(waits[members] == may_wait, shortage[members], np.inf)))]
         row = int(rows[closest])
         refusing = [plugin.name for plugin, refuses in zip(plugins, pattern, strict=True) if refuses]
-        changes = [Change(name, _text(name, cycle.pod, cluster, row)) for name in refusing]
+        changes = [Change(name, _text(profile, name, cycle.pod, cluster, row)) for name in refusing]
         remedy = Remedy(cluster.table.names[row], len(members), changes)
         ranked.append((not may_wait, len(changes), float(shortage[closest]), remedy))
     ranked.sort(key=lambda entry: (*entry[:3], entry[3].node))
@@ -171,9 +172,11 @@ def _relative_shortage(cluster: ClusterState, pod: Pod, rows: RowArray) -> npt.N
     return total
 
 
-def _text(plugin: str, pod: Pod, cluster: ClusterState, row: int) -> str:
-    remedy = REMEDIES.get(plugin)
-    return remedy(pod, cluster.table, row) if remedy is not None else f"{plugin} satisfied"
+def _text(profile: Profile, name: str, pod: Pod, cluster: ClusterState, row: int) -> str:
+    plugin, remedy = profile.plugins[name], REMEDIES.get(name)
+    if isinstance(plugin, ExplainsNodes):
+        return plugin.remedy(pod.shape, row)
+    return remedy(pod, cluster.table, row) if remedy is not None else f"{name} satisfied"
 
 
 # --- empty nodes ---------------------------------------------------------------------------------------------
@@ -182,19 +185,27 @@ def _text(plugin: str, pod: Pod, cluster: ClusterState, row: int) -> str:
 def _first_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray) -> int:
     """The first of the rows that would take the pod without the pods on it, each row for itself; -1 if none."""
     filtering = profile.filtering
+    facets, independent = ALL_FACETS, _POD_INDEPENDENT
+    for plugin in filtering.node_filters(cycle):
+        if isinstance(plugin, MeasuringFilter):
+            facets &= ~plugin.facets
+            independent |= plugin.facets
+            rows = rows[[not plugin.refuses_idle(cycle.pod.shape, row) for row in rows.tolist()]]
     if not len(rows):
         return -1
     if not filtering.pod_filters(cycle) and all(
-        plugin.facets & ~_POD_INDEPENDENT == 0 for plugin in filtering.node_filters(cycle)
+        plugin.facets & ~independent == 0 for plugin in filtering.node_filters(cycle)
     ):
-        return _first_without_requests(profile, cluster, cycle, rows)
+        return _first_without_requests(profile, cluster, cycle, rows, facets)
     for row in rows.tolist():
-        if _takes_if_empty(profile, cluster, cycle, row):
+        if _takes_if_empty(profile, cluster, cycle, row, facets):
             return int(row)
     return -1
 
 
-def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray) -> int:
+def _first_without_requests(
+    profile: Profile, cluster: ClusterState, cycle: CycleState, rows: RowArray, facets: int
+) -> int:
     """All rows at once, where nothing but resources depends on pods."""
     table = cluster.table
     columns = [table.pods_count, *table.requested]
@@ -202,14 +213,14 @@ def _first_without_requests(profile: Profile, cluster: ClusterState, cycle: Cycl
     try:
         for column in columns:
             column.data[rows] = 0
-        passing = np.flatnonzero(profile.filtering.chain_on(cycle, rows) == PASS)
+        passing = np.flatnonzero(profile.filtering.chain_on(cycle, rows, facets) == PASS)
     finally:
         for column, values in zip(columns, before, strict=True):
             column.data[rows] = values
     return int(rows[passing[0]]) if len(passing) else -1
 
 
-def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, row: int) -> bool:
+def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, row: int, facets: int) -> bool:
     filters = profile.filtering.pod_filters(cycle)
     gone: list[Pod] = []
     with cluster.what_if() as hypothesis:
@@ -219,7 +230,7 @@ def _takes_if_empty(profile: Profile, cluster: ClusterState, cycle: CycleState, 
                 gone.append(other)
                 for plugin in filters:
                     plugin.remove_pod(cycle, cycle.pod, other, row)
-            return profile.filtering.dry_run(cycle, row) == PASS
+            return profile.filtering.dry_run(cycle, row, facets) == PASS
         finally:
             for other in reversed(gone):
                 for plugin in filters:

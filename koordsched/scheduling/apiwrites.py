@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import orjson
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
+from koordsched.api.meta import HasMetadata
 from koordsched.client.errors import (
     Ambiguous,
     ApiError,
@@ -31,7 +33,7 @@ from koordsched.client.errors import (
 )
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
@@ -49,20 +51,20 @@ def _pod_path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
+@dataclass(eq=False, repr=False)
 class ApiWrites:
     """Writes through the lanes; those of virtual pods through their writers."""
 
-    def __init__(self, lanes: Lanes, transport: Transport, rng: Random, virtual: VirtualPodWriters) -> None:
-        self._lanes = lanes
-        self._rng = rng
-        self._virtual = virtual
-        self._transport = transport
+    lanes: Lanes
+    transport: Transport
+    rng: Random
+    virtual: VirtualPodWriters
 
     # --- binding ---------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
-        if (writer := self._virtual.get(pod.uid)) is not None:
+        if (writer := self.virtual.get(pod.uid)) is not None:
             await writer.bind(pod, node)
             return
         path = f"{_pod_path(pod)}/binding"
@@ -78,7 +80,7 @@ class ApiWrites:
         doubtful = False
         while True:
             try:
-                await self._lanes.submit(Lane.BINDING, Request("POST", path, body))
+                await self.lanes.submit(Lane.BINDING, Request("POST", path, body))
                 return
             except Conflict as error:
                 # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.
@@ -107,7 +109,7 @@ class ApiWrites:
         waits = pauses()
         while True:
             try:
-                response = raise_for_status(await self._transport.request("GET", _pod_path(pod)))
+                response = raise_for_status(await self.transport.request("GET", _pod_path(pod)))
                 seen = _decode_pod(response.body)
                 return seen.metadata.uid == pod.uid and seen.spec.node_name == node
             except (ClientError, DecodeError) as error:
@@ -121,15 +123,15 @@ class ApiWrites:
 
     async def patch_metadata(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
         """Merges into the pod's metadata, whatever its version. Raises WriteFailed, also for a pod being deleted."""
-        if (writer := self._virtual.get(pod.uid)) is not None:
+        if (writer := self.virtual.get(pod.uid)) is not None:
             await writer.patch(pod, metadata)
             return
         body = orjson.dumps({"metadata": {**metadata, "uid": pod.uid}})
-        waits = brief_pauses(self._rng)
+        waits = brief_pauses(self.rng)
         while True:
             try:
                 request = Request("PATCH", _pod_path(pod), body, STRATEGIC_MERGE_PATCH)
-                response = await self._lanes.submit(Lane.BINDING, request)
+                response = await self.lanes.submit(Lane.BINDING, request)
                 break
             except (Conflict, TooManyRequests, ConnectionFailure) as error:
                 # The server's precondition may have met another client's write: the version does not matter.
@@ -161,7 +163,7 @@ class ApiWrites:
         doubtful = False
         while True:
             try:
-                response = await self._lanes.submit(Lane.BINDING, Request("PATCH", path, body, MERGE_PATCH))
+                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", path, body, MERGE_PATCH))
                 return decode(response.body)
             except Conflict as error:
                 # Our own earlier attempt may have made the new version.
@@ -179,7 +181,7 @@ class ApiWrites:
     async def _read_if(self, path: str, changes: Mapping[str, Any]) -> bytes | None:
         """The object, if the changes are in it; one that cannot be read counts as without them."""
         try:
-            response = await self._transport.request("GET", path)
+            response = await self.transport.request("GET", path)
             return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
         except (ClientError, orjson.JSONDecodeError) as error:
             _log.debug("reading %s back: %s", path, error)
@@ -191,7 +193,7 @@ class ApiWrites:
         """Strategic merge patch of a pod's status. Raises PatchRejected or PatchFailed."""
         request = Request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", body, STRATEGIC_MERGE_PATCH)
         try:
-            await self._lanes.submit(Lane.STATUS, request)
+            await self.lanes.submit(Lane.STATUS, request)
         except (Ambiguous, NotSent) as error:
             raise PatchFailed(str(error)) from error
         except ApiError as error:
@@ -206,7 +208,7 @@ class ApiWrites:
 
     async def evict(self, pod: Pod, message: str, now: str) -> None:
         """Marks a victim as disrupted by preemption and deletes it. Raises WriteFailed; a pod gone is fine."""
-        if (writer := self._virtual.get(pod.uid)) is not None:
+        if (writer := self.virtual.get(pod.uid)) is not None:
             await writer.evict(pod, message)
             return
         condition = {
@@ -221,9 +223,9 @@ class ApiWrites:
         patch = orjson.dumps({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         delete = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}})
         await evict_until_certain(
-            self._lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
+            self.lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
         )
-        await evict_until_certain(self._lanes, Request("DELETE", _pod_path(pod), delete))
+        await evict_until_certain(self.lanes, Request("DELETE", _pod_path(pod), delete))
 
 
 def _contains(thing: object, changes: object) -> bool:

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import InitVar, dataclass
 from typing import Any
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import WriteFailed
@@ -18,10 +19,9 @@ from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
-from koordsched.queue.nominator import override
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.cycle import AssumedPod
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
@@ -37,6 +37,7 @@ PatchMetadata = Callable[[Pod, Mapping[str, Any]], Awaitable[None]]
 """Merges into the metadata of a pod. Raises WriteFailed."""
 
 
+@dataclass(eq=False, repr=False)
 class BindingCycle:
     """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
 
@@ -48,42 +49,29 @@ class BindingCycle:
     `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterState,
-        queue: SchedulingQueue[Pod],
-        waiting: WaitingPods,
-        failures: FailureHandler,
-        reporter: Reporter,
-        notices: WaitNotices,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        patch_metadata: PatchMetadata,
-        displaced: Callable[[str], None],
-        bind_first: BindFirst | None = None,
-        inbox: Inbox | None = None,
-        recorder: Recorder = NOT_RECORDING,
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._waiting = waiting
-        self._failures = failures
-        self._reporter = reporter
-        self._notices = notices
-        self._metrics = metrics
-        self._clock = clock
-        self._patch_metadata = patch_metadata
-        self._displaced = displaced
-        self._bind_first = bind_first
+    cluster: ClusterState
+    queue: SchedulingQueue[Pod]
+    waiting: WaitingPods
+    failures: FailureHandler
+    reporter: Reporter
+    notices: WaitNotices
+    metrics: Metrics
+    clock: Callable[[], float]
+    patch_metadata: PatchMetadata
+    displaced: Callable[[str], None]
+    bind_first: BindFirst | None = None
+    inbox: InitVar[Inbox | None] = None
+    recorder: Recorder = NOT_RECORDING
+
+    def __post_init__(self, inbox: Inbox | None) -> None:
         self._inbox = inbox or Inbox()
-        self._recorder = recorder
         self._tasks: dict[asyncio.Task[None], AssumedPod] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._idle = 0
         """Bindings under way that wait for a plugin to let them go on, or for what it waits for itself."""
         self._eased = asyncio.Event()
         self._closing = False
-        self._running = metrics.running("binding")
+        self._running = self.metrics.running("binding")
 
     @property
     def in_flight(self) -> int:
@@ -140,7 +128,7 @@ class BindingCycle:
         Pods that still wait, on Permit or in PreBind, are let go: the next scheduler takes them up where they are.
         """
         self._closing = True
-        for waiting in self._waiting:
+        for waiting in self.waiting:
             waiting.reject("", "the scheduler is shutting down", Code.ERROR)
         for work in self._pre_binding.values():
             work.cancel()
@@ -165,7 +153,7 @@ class BindingCycle:
         except Exception as error:
             _log.exception("binding %s to %s failed", pod.key, placement.node)
             status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
-        now = self._clock()
+        now = self.clock()
         if not status.ok:
             if self._closing:
                 self.release(placement)
@@ -173,11 +161,11 @@ class BindingCycle:
                 self._inbox.put(self.undo, placement, status, now)
             return
         queued = placement.queued
-        self._recorder.bound(pod.uid)
-        self._reporter.scheduled(pod, placement.node)
-        self._metrics.attempt("scheduled", profile.name, now - placement.started)
+        self.recorder.bound(pod.uid)
+        self.reporter.scheduled(pod, placement.node)
+        self.metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
-        self._metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
+        self.metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
         profile.run_post_bind(placement.cycle, pod, placement.node)
 
     async def _steps(self, placement: AssumedPod) -> Status:
@@ -191,41 +179,41 @@ class BindingCycle:
                 return _named(flight, f'running PreBindPreFlight "{pre_bind.name}"')
         if (work or placement.waits) and pod.nominated_node != node:
             # Others can see where it is going while it takes its time.
-            self._reporter.nominate(pod, node)
+            self.reporter.nominate(pod, node)
         if placement.waits:
             status = await self._wait_on_permit(placement)
             if not status.ok:
                 return status
-        self._recorder.binding(pod.uid)
-        self._queue.done(pod.uid)
+        self.recorder.binding(pod.uid)
+        self.queue.done(pod.uid)
         for pre_bind in work:
-            began = self._clock()
+            began = self.clock()
             status = await self._prepare(placement, pre_bind.name, pre_bind.pre_bind(cycle, pod, node))
-            self._metrics.extension_point("PreBind", profile.name, status.code.text).observe(self._clock() - began)
+            self.metrics.extension_point("PreBind", profile.name, status.code.text).observe(self.clock() - began)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
         if work and not (status := await self._patch(placement)).ok:
             return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
-        if self._bind_first is not None and (taken := await self._bind_first(pod, node)) is not None:
+        if self.bind_first is not None and (taken := await self.bind_first(pod, node)) is not None:
             return taken
         for bind in profile.bind_plugins:
-            began = self._clock()
+            began = self.clock()
             status = await bind.bind(cycle, pod, node)
             if status.code is Code.SKIP:
                 continue
-            self._metrics.extension_point("Bind", profile.name, status.code.text).observe(self._clock() - began)
+            self.metrics.extension_point("Bind", profile.name, status.code.text).observe(self.clock() - began)
             return status if status.ok else _named(status, f'running Bind plugin "{bind.name}"', bind.name)
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
     async def _patch(self, placement: AssumedPod) -> Status:
         """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already."""
-        pod = self._failures.newest(placement.pod) or placement.pod
+        pod = self.failures.newest(placement.pod) or placement.pod
         changes = placement.cycle.patch.changes(pod.wire.metadata if pod.wire is not None else None)
         return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes)) if changes else SUCCESS
 
     async def _send(self, pod: Pod, metadata: Mapping[str, Any]) -> Status:
         try:
-            await self._patch_metadata(pod, metadata)
+            await self.patch_metadata(pod, metadata)
         except WriteFailed as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS
@@ -237,7 +225,7 @@ class BindingCycle:
         task = asyncio.ensure_future(work)
         self._pre_binding[uid] = task
         message = f"placed on {placement.node}, plugin {plugin} prepares its binding"
-        self._notices.begin(placement.pod, plugin, "PreparingBinding", message)
+        self.notices.begin(placement.pod, plugin, "PreparingBinding", message)
         try:
             return await task
         except asyncio.CancelledError:
@@ -247,7 +235,7 @@ class BindingCycle:
             return Status(Code.ERROR, ("preempted by a pod of higher priority",))
         finally:
             self._pre_binding.pop(uid, None)
-            self._notices.end(placement.pod, plugin)
+            self.notices.end(placement.pod, plugin)
 
     def cancel(self, uid: str) -> bool:
         """Stops the binding of a pod that is in PreBind; False if it is not."""
@@ -256,51 +244,46 @@ class BindingCycle:
 
     async def _wait_on_permit(self, placement: AssumedPod) -> Status:
         pod = placement.pod
-        started = self._clock()
-        waiting = self._waiting.get(pod.uid)
+        started = self.clock()
+        waiting = self.waiting.get(pod.uid)
         assert waiting is not None, "it waits since it was placed"
         names = ", ".join(placement.waits)
-        self._notices.begin(pod, names, "WaitingOnPermit", f"placed on {placement.node}, waiting for plugin {names}")
+        self.notices.begin(pod, names, "WaitingOnPermit", f"placed on {placement.node}, waiting for plugin {names}")
         try:
             with self._waits():
                 status = await waiting.wait()
         finally:
-            self._waiting.remove(pod.uid)
-            self._notices.end(pod, names)
-        self._metrics.permit_wait_duration.labels(status.code.text).observe(self._clock() - started)
+            self.waiting.remove(pod.uid)
+            self.notices.end(pod, names)
+        self.metrics.permit_wait_duration.labels(status.code.text).observe(self.clock() - started)
         return status
 
     def release(self, placement: AssumedPod) -> None:
         """Takes back a placement for good: the next scheduler finds the pod where it is."""
-        self._recorder.released(placement.pod.uid)
+        self.recorder.released(placement.pod.uid)
         self._free(placement)
 
     def _free(self, placement: AssumedPod) -> None:
-        self._waiting.remove(placement.pod.uid)
+        self.waiting.remove(placement.pod.uid)
         placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
-        if self._cluster.forget(placement.pod):
-            self._displaced(placement.pod.uid)
+        if self.cluster.forget(placement.pod):
+            self.displaced(placement.pod.uid)
 
     def undo(self, placement: AssumedPod, status: Status, now: float) -> None:
         """Takes back a placement whose binding failed at `now`, seconds of the clock: the pod is tried again."""
         pod, profile = placement.pod, placement.profile
-        self._recorder.undone(pod.uid, status)
+        self.recorder.undone(pod.uid, status)
         gone = copy(pod)  # as it was on its node: hints ask whether the room that is free now is on one
         self._free(placement)
         rejected = status.code.rejects
-        self._queue.move_all(ASSIGNED_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
-        self._metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
+        self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, exclude_uid=pod.uid if rejected else None)
+        self.metrics.attempt("unschedulable" if rejected else "error", profile.name, now - placement.started)
         if rejected:
-            self._failures.handle(
-                placement.queued,
-                one_node_error(status),
-                reason=UNSCHEDULABLE,
-                plugins=frozenset((status.plugin,)),
-                nominating=override(""),
-            )
+            failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")
         else:
-            nominating = override(placement.node if self._keeps_nomination(placement, status) else "")
-            self._failures.handle(placement.queued, status.message, reason=SCHEDULER_ERROR, nominating=nominating)
+            nominated = placement.node if self._keeps_nomination(placement, status) else ""
+            failed = FailedAttempt(SCHEDULER_ERROR, status.message, nominated=nominated)
+        self.failures.handle(placement.queued, failed)
 
     def _keeps_nomination(self, placement: AssumedPod, status: Status) -> bool:
         """Whether a pod whose binding failed stays nominated to the node.
@@ -308,7 +291,7 @@ class BindingCycle:
         Nothing speaks against the node if it was only the binding that was refused. If others took the room that was
         made for the pod there, it would make pods go elsewhere, over and over.
         """
-        newest = self._failures.newest(placement.pod)
+        newest = self.failures.newest(placement.pod)
         shown = newest is not None and newest.nominated_node == placement.node
         return (shown or placement.nominated_here) and any(
             status.plugin == bind.name for bind in placement.profile.bind_plugins

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.podevents import ASSIGNED_DELETE, leaving
+from koordsched.cluster.podevents import leaving
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
-from koordsched.framework.bestrows import Totals
 from koordsched.framework.diagnosis import one_node_error, rejecting_plugins
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
@@ -32,20 +32,19 @@ from koordsched.framework.scoring import Choice, ScoringFailed, best_of
 from koordsched.framework.status import Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
-from koordsched.queue.item import NO_PLUGINS, QueuedPod
-from koordsched.queue.nominator import NOOP, NominatingInfo, override
+from koordsched.queue.item import QueuedPod
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
-from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from koordsched.extender.consultation import ExtenderConsultation
 
-NO_NOMINATION = override("")
-"""Clears the pod's nomination: so after every failure without a PostFilter."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,64 +70,38 @@ class AssumedPod:
         return self.cycle.pod
 
 
-class Consultation(Protocol):
-    """What HTTP extenders say during one attempt; each call leaves the loop, and changes of the cluster wait."""
-
-    async def filter(self, attempt: Attempt, filter_again: Callable[[], Verdicts]) -> Verdicts:
-        """The plugins' verdicts, less the nodes that extenders refuse. `filter_again`: on all nodes."""
-
-    async def prioritize(self, attempt: Attempt) -> Totals | None:
-        """What extenders add to the total of each feasible row, in the order of `verdicts.rows`; None for nothing."""
-
-    async def post_filter(self, attempt: Attempt) -> PostFilterResult:
-        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
-
-    async def end(self) -> None:
-        """The attempt has come to its decision: changes that waited are applied."""
-
-    def abandon(self) -> None:
-        """The attempt is cancelled: the same, at once."""
-
-
-Consult = Callable[[Pod], Consultation | None]
+Consult = Callable[[Pod], "ExtenderConsultation | None"]
 """Begins a consultation about a pod; None if no extender is interested in it."""
 
 Failure = Callable[[], None]
 """Handles a failed attempt; called when the changes that waited have been applied, and the pod is still in flight."""
 
 
+@dataclass(eq=False, repr=False)
 class SchedulingCycle:
-    """Places pods one after the other. `consult`: None without extenders."""
+    """Places pods one after the other. `consult`: None without extenders.
 
-    def __init__(
-        self,
-        cluster: ClusterState,
-        queue: SchedulingQueue[Pod],
-        profiles: Mapping[str, Profile],
-        failures: FailureHandler,
-        reporter: Reporter,
-        metrics: Metrics,
-        decisions: Decisions,
-        waiting: WaitingPods,
-        clock: Callable[[], float],
-        rng: Random,
-        recorder: Recorder = NOT_RECORDING,
-        consult: Consult | None = None,
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._profiles = profiles
-        self._failures = failures
-        self._reporter = reporter
-        self._metrics = metrics
-        self._decisions = decisions
-        self._waiting = waiting
-        self._sampling = PluginSampling(metrics, clock)
-        self._evaluated = {name: EvaluationCounts(metrics, name, profile.chains) for name, profile in profiles.items()}
-        self._clock = clock
-        self._rng = rng
-        self._recorder = recorder
-        self._consult = consult
+    Every failure without a PostFilter clears the pod's nomination.
+    """
+
+    cluster: ClusterState
+    queue: SchedulingQueue[Pod]
+    profiles: Mapping[str, Profile]
+    failures: FailureHandler
+    reporter: Reporter
+    metrics: Metrics
+    decisions: Decisions
+    waiting: WaitingPods
+    clock: Callable[[], float]
+    rng: Random
+    recorder: Recorder = NOT_RECORDING
+    consult: Consult | None = None
+
+    def __post_init__(self) -> None:
+        self._sampling = PluginSampling(self.metrics, self.clock)
+        self._evaluated = {
+            name: EvaluationCounts(self.metrics, name, profile.chains) for name, profile in self.profiles.items()
+        }
 
     async def schedule_one(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
         """Finds a node and assumes the pod there; None if that failed, which has been handled.
@@ -138,17 +111,18 @@ class SchedulingCycle:
         pod = queued.pod
         if not self._is_wanted(pod):
             return None
-        profile = self._profiles[pod.shape.scheduler_name]
-        started = self._clock()
-        consultation = self._consult(pod) if self._consult is not None else None
+        profile = self.profiles[pod.shape.scheduler_name]
+        started = self.clock()
+        consultation = self.consult(pod) if self.consult is not None else None
         if consultation is not None:
             return await self._with_extenders(queued, profile, started, consultation)
-        known = self._queue.refusal_of_equivalent(queued)
+        known = self.queue.refusal_of_equivalent(queued)
         if known is not None and known.message is not None:
             # What an equivalent pod was refused with a moment ago is the answer here, too.
-            self._reject(queued, profile, started, known.message, known.plugins, known.pending, NOOP, refusal=known)
+            failed = FailedAttempt(UNSCHEDULABLE, known.message, known.plugins, known.pending, refusal=known)
+            self._reject(queued, profile, started, failed)
             return None
-        attempt = Attempt(profile, self._cluster, pod)
+        attempt = Attempt(profile, self.cluster, pod)
         self._sampling.begin(attempt.cycle)
         try:
             outcome = await self._attempt(attempt, queued, started, None)
@@ -161,9 +135,9 @@ class SchedulingCycle:
         return None
 
     async def _with_extenders(
-        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: Consultation
+        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: ExtenderConsultation
     ) -> AssumedPod | None:
-        attempt = Attempt(profile, self._cluster, queued.pod)
+        attempt = Attempt(profile, self.cluster, queued.pod)
         outcome: AssumedPod | Failure
         try:
             outcome = await self._attempt(attempt, queued, started, consultation)
@@ -181,10 +155,10 @@ class SchedulingCycle:
     def _is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
-            self._reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
-        elif pod.uid not in self._cluster.assigned:
+            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
+        elif pod.uid not in self.cluster.assigned:
             return True
-        self._queue.done(pod.uid)
+        self.queue.done(pod.uid)
         return False
 
     def _give_up(self, attempt: Attempt, queued: QueuedPod[Pod], started: float, error: Exception) -> None:
@@ -194,22 +168,23 @@ class SchedulingCycle:
             self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
             return
         _log.error("scheduling %s failed", pod.key, exc_info=error)
-        if pod.uid in self._cluster.assumed:
+        if pod.uid in self.cluster.assumed:
             profile.run_unreserve(attempt.cycle, pod, pod.row)
-            self._cluster.forget(pod)
+            self.cluster.forget(pod)
         self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
 
     async def _attempt(
-        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: Consultation | None
+        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: ExtenderConsultation | None
     ) -> AssumedPod | Failure:
         profile = attempt.profile
         if not attempt.has_nodes:
-            return partial(self._reject, queued, profile, started, attempt.message())
+            failed = FailedAttempt(UNSCHEDULABLE, attempt.message(), nominated="")
+            return partial(self._reject, queued, profile, started, failed)
         verdicts = self._filter(attempt, started)
         if consultation is not None:
             again = partial(self._filter, attempt, None, all_nodes=True)
             verdicts = await consultation.filter(attempt, again)
-        found = self._clock()
+        found = self.clock()
         error = attempt.error()
         if error is not None:
             return partial(self._fail, queued, profile, started, error.message)
@@ -217,47 +192,47 @@ class SchedulingCycle:
             outcome = await self._post_filter(attempt, consultation)
             return self._no_node(attempt, queued, started, outcome, shared=consultation is None)
         choice = await self._choose(attempt, consultation)
-        table = self._cluster.table
-        row = choice.row = self._recorder.chosen(table, choice)
-        scored = self._clock()
+        table = self.cluster.table
+        row = choice.row = self.recorder.chosen(table, choice)
+        scored = self.clock()
         if choice.total is not None:
-            self._metrics.extension_point("Score", profile.name).observe(scored - found)
+            self.metrics.extension_point("Score", profile.name).observe(scored - found)
             self._evaluated[profile.name].scored(verdicts.plan)
-        self._metrics.scheduling_algorithm_duration.observe(scored - started)
-        self._decisions.record(attempt.pod, table, choice, scored, profile.chains)
+        self.metrics.scheduling_algorithm_duration.observe(scored - started)
+        self.decisions.record(attempt.pod, table, choice, scored, profile.chains)
         return self._take(attempt, queued, row, started)
 
-    async def _choose(self, attempt: Attempt, consultation: Consultation | None) -> Choice:
+    async def _choose(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> Choice:
         if consultation is None or attempt.verdicts.feasible == 1:
-            return attempt.choose(self._rng)
+            return attempt.choose(self.rng)
         scored = attempt.score()
         added = await consultation.prioritize(attempt)
         if added is not None:
             scored.add(added)
-        return best_of(scored, self._rng)
+        return best_of(scored, self.rng)
 
     def _filter(self, attempt: Attempt, started: float | None, *, all_nodes: bool = False) -> Verdicts:
         """Runs PreFilter and Filter, measured from `started` or from now."""
         name = attempt.profile.name
-        began = self._clock() if started is None else started
+        began = self.clock() if started is None else started
         verdicts = attempt.filter(all_nodes=all_nodes)
-        self._metrics.extension_point("Filter", name).observe(self._clock() - began)
+        self.metrics.extension_point("Filter", name).observe(self.clock() - began)
         self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered)
         return verdicts
 
     def _take(self, attempt: Attempt, queued: QueuedPod[Pod], row: int, started: float) -> AssumedPod | Failure:
         """Assume, Reserve, Permit; any refusal takes everything back."""
         cycle, profile, pod = attempt.cycle, attempt.profile, attempt.pod
-        node = self._cluster.table.names[row]
-        nominated = self._queue.nominator.node_of(pod.uid)
+        node = self.cluster.table.names[row]
+        nominated = self.queue.nominator.node_of(pod.uid)
         waits: dict[str, float] = {}
-        with Transaction(self._cluster, self._queue.nominator) as transaction:
-            began = self._clock()
+        with Transaction(self.cluster, self.queue.nominator) as transaction:
+            began = self.clock()
             status = transaction.place(cycle, profile, row)
             if profile.reserve_plugins:
                 self._took("Reserve", profile, status, began)
             if status.ok and profile.permit_plugins:
-                began = self._clock()
+                began = self.clock()
                 status, waits = profile.run_permit(cycle, pod, row)
                 self._took("Permit", profile, status, began)
             if status.ok or status.code is Code.WAIT:
@@ -265,28 +240,28 @@ class SchedulingCycle:
         if status.ok or status.code is Code.WAIT:
             if nominated and nominated != node:
                 self._leave(pod, nominated)
-            self._queue.placed(queued)
+            self.queue.placed(queued)
             if waits:
                 # From here on plugins may let it go, also while others are placed before its binding cycle begins.
-                self._waiting.add(pod, waits)
+                self.waiting.add(pod, waits)
             feasible = attempt.verdicts.feasible
             return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, nominated == node)
         if status.code.rejects:
-            plugins = frozenset((status.plugin,))
-            return partial(self._reject, queued, profile, started, one_node_error(status), plugins)
+            failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")
+            return partial(self._reject, queued, profile, started, failed)
         return partial(self._fail, queued, profile, started, status.message)
 
     def _leave(self, pod: Pod, nominated: str) -> None:
         """A pod goes to another node than it was nominated to."""
-        gone = leaving(pod, nominated, self._cluster.table.row_of.get(nominated, -1))
-        self._queue.move_all(ASSIGNED_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
+        gone = leaving(pod, nominated, self.cluster.table.row_of.get(nominated, -1))
+        self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
-    async def _post_filter(self, attempt: Attempt, consultation: Consultation | None) -> PostFilterResult:
+    async def _post_filter(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> PostFilterResult:
         """Runs the PostFilter plugins, which may make room; extenders may object to what they offer."""
         profile = attempt.profile
         if profile.post_filters:
-            self._metrics.preemption_attempts.value += 1
-        began = self._clock()
+            self.metrics.preemption_attempts.value += 1
+        began = self.clock()
         if consultation is None:
             outcome = attempt.post_filter()
         else:
@@ -302,47 +277,29 @@ class SchedulingCycle:
         `shared`: the refusal holds for equivalent pods as well.
         """
         profile, status = attempt.profile, outcome.status
-        nominating = NOOP if outcome.nominated_node is None else override(outcome.nominated_node)
         rejecting, pending = rejecting_plugins(attempt.verdicts, profile.handle.reasons)
         plugins = rejecting | outcome.refused_by
         message = clipped(attempt.message(outcome), MAX_MESSAGE)
         refusal = None
         # Room that is being made for this pod leaves equivalent pods to look for their own.
-        if shared and not status.ok and not nominating.node:
+        if shared and not status.ok and not outcome.nominated_node:
             refusal = Refusal(message if queued.pod.name not in status.message else None, plugins, pending)
+        failed = FailedAttempt(UNSCHEDULABLE, message, plugins, pending, outcome.nominated_node, refusal)
 
         def finish() -> None:
             if outcome.actuate is not None:
                 outcome.actuate()
-            self._reject(queued, profile, started, message, plugins, pending, nominating, refusal)
+            self._reject(queued, profile, started, failed)
 
         return finish
 
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
-        self._metrics.extension_point(point, profile.name, status.code.text).observe(self._clock() - began)
+        self.metrics.extension_point(point, profile.name, status.code.text).observe(self.clock() - began)
 
-    def _reject(
-        self,
-        queued: QueuedPod[Pod],
-        profile: Profile,
-        started: float,
-        message: str,
-        plugins: frozenset[str] = NO_PLUGINS,
-        pending: frozenset[str] = NO_PLUGINS,
-        nominating: NominatingInfo = NO_NOMINATION,
-        refusal: Refusal | None = None,
-    ) -> None:
-        self._metrics.attempt("unschedulable", profile.name, self._clock() - started)
-        self._failures.handle(
-            queued,
-            message,
-            reason=UNSCHEDULABLE,
-            plugins=plugins,
-            pending_plugins=pending,
-            nominating=nominating,
-            refusal=refusal,
-        )
+    def _reject(self, queued: QueuedPod[Pod], profile: Profile, started: float, failed: FailedAttempt) -> None:
+        self.metrics.attempt("unschedulable", profile.name, self.clock() - started)
+        self.failures.handle(queued, failed)
 
     def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
-        self._metrics.attempt("error", profile.name, self._clock() - started)
-        self._failures.handle(queued, message, reason=SCHEDULER_ERROR, nominating=NO_NOMINATION)
+        self.metrics.attempt("error", profile.name, self.clock() - started)
+        self.failures.handle(queued, FailedAttempt(SCHEDULER_ERROR, message, nominated=""))

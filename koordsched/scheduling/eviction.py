@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +33,7 @@ Launch = Callable[[Coroutine[Any, Any, None]], None]
 """Has some work done in the background."""
 
 
+@dataclass(eq=False, repr=False)
 class PreemptionEvictions:
     """Evicts victims in parallel, the last one alone at the end: its deletion is what wakes the preemptor.
 
@@ -39,31 +41,21 @@ class PreemptionEvictions:
     same one if something wakes that too early. A preemptor that counts on a victim tries again when its eviction fails.
     """
 
-    def __init__(
-        self,
-        queue: SchedulingQueue[Pod],
-        waiting: WaitingPods,
-        writes: ApiWrites,
-        reporter: Reporter,
-        metrics: Metrics,
-        clock: Clock,
-        cancel_binding: Callable[[str], bool],
-        placed: Callable[[str], Pod | None],
-        recorder: Recorder = NOT_RECORDING,
-        launch: Launch | None = None,
-    ) -> None:
+    queue: SchedulingQueue[Pod]
+    waiting: WaitingPods
+    writes: ApiWrites
+    reporter: Reporter
+    metrics: Metrics
+    clock: Clock
+    cancel_binding: Callable[[str], bool]
+    placed: Callable[[str], Pod | None]
+    recorder: Recorder = NOT_RECORDING
+    launch: InitVar[Launch | None] = None
+
+    def __post_init__(self, launch: Launch | None) -> None:
         """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `placed(uid)`: the pod if it is
         on a node, as far as the scheduler has heard. `launch`: None has evictions done by tasks.
         """
-        self._queue = queue
-        self._waiting = waiting
-        self._writes = writes
-        self._reporter = reporter
-        self._metrics = metrics
-        self._clock = clock
-        self._cancel_binding = cancel_binding
-        self._placed = placed
-        self._recorder = recorder
         self._launch = launch or self._start_task
         self._running: set[str] = set()
         self._failures: dict[str, int] = {}
@@ -82,7 +74,7 @@ class PreemptionEvictions:
         eviction = self._evictions.get(uid)
         if eviction is None:
             return False
-        pod = self._placed(uid)
+        pod = self.placed(uid)
         if pod is None or pod.deleting:
             return False
         # One that was not bound yet only lost its place; it may be on its way to the next.
@@ -109,16 +101,16 @@ class PreemptionEvictions:
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
-        self._recorder.evicting(preemptor, node, victims)
-        self._metrics.preemption_victims.observe(len(victims))
+        self.recorder.evicting(preemptor, node, victims)
+        self.metrics.preemption_victims.observe(len(victims))
         remaining = [victim for victim in victims if not victim.deleting]
         if not remaining:
             return
-        for other in list(self._queue.nominator.nominated_on(node)):
+        for other in list(self.queue.nominator.nominated_on(node)):
             if other.priority < preemptor.priority:
                 # The room they were waiting for goes to a more important pod.
-                self._queue.nominator.delete(other.uid)
-                self._reporter.nominate(other, "")
+                self.queue.nominator.delete(other.uid)
+                self.reporter.nominate(other, "")
         counted_on = [self._evictions[victim.uid] for victim in remaining if self.evicting(victim.uid)]
         new = [_Eviction(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
         self._evictions.update((eviction.victim.uid, eviction) for eviction in new)
@@ -137,17 +129,17 @@ class PreemptionEvictions:
     def over(self, uid: str) -> None:
         """From here on the preemptor may enter the queue."""
         if uid in self._running:
-            self._recorder.evicted(uid)
+            self.recorder.evicted(uid)
             self._running.discard(uid)
 
     def activate(self, uid: str, preemptor: Pod | None) -> None:
         """The preemptor of this uid is to be tried now, if it is still there, and may evict its victims again."""
-        self._recorder.activated(uid)
+        self.recorder.activated(uid)
         self._evictions = {
             victim: eviction for victim, eviction in self._evictions.items() if eviction.preemptor != uid
         }
         if preemptor is not None:
-            self._queue.activate([preemptor])
+            self.queue.activate([preemptor])
 
     async def close(self) -> None:
         """Lets evictions under way finish."""
@@ -158,7 +150,7 @@ class PreemptionEvictions:
         self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]
     ) -> None:
         """`counted_on`: victims whose eviction another preemptor started."""
-        started = self._clock.monotonic()
+        started = self.clock.monotonic()
         try:
             await self._evict_in_turn(preemptor, node, victims, counted_on)
             self._failures.pop(preemptor.key, None)
@@ -172,8 +164,8 @@ class PreemptionEvictions:
             self.over(preemptor.uid)
             for eviction in victims:
                 eviction.finish(WriteFailed(f"{eviction.victim.key} was not evicted"))
-        self._metrics.preemption_goroutines_duration.labels(outcome).observe(self._clock.monotonic() - started)
-        self._metrics.preemption_goroutines_execution.labels(outcome).value += 1
+        self.metrics.preemption_goroutines_duration.labels(outcome).observe(self.clock.monotonic() - started)
+        self.metrics.preemption_goroutines_execution.labels(outcome).value += 1
 
     async def _evict_in_turn(
         self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]
@@ -191,7 +183,7 @@ class PreemptionEvictions:
         # The deletion of the last victim will bring the preemptor to the queue.
         self.over(preemptor.uid)
         last = victims[-1]
-        if self._placed(last.victim.uid) is not None:
+        if self.placed(last.victim.uid) is not None:
             await self._evict(last, preemptor, node)
         else:
             # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
@@ -205,7 +197,7 @@ class PreemptionEvictions:
         be asked as fast as it answers. Meanwhile the preemptor waits for events like any other pod.
         """
         before = self._failures.get(preemptor.key, 0)
-        waiting = {key: count for key, count in self._failures.items() if self._queue.get(key) is not None}
+        waiting = {key: count for key, count in self._failures.items() if self.queue.get(key) is not None}
         self._failures = {**waiting, preemptor.key: before + 1}
         if not before:
             self.activate(preemptor.uid, preemptor)
@@ -221,19 +213,19 @@ class PreemptionEvictions:
             eviction.finish(error)
             raise
         eviction.finish(None)
-        self._reporter.preempted(victim, preemptor, node, deleted=deleted)
+        self.reporter.preempted(victim, preemptor, node, deleted=deleted)
 
     async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
         """Returns whether the victim was deleted; one that was not bound yet only loses its place."""
-        waiting = self._waiting.get(victim.uid)
+        waiting = self.waiting.get(victim.uid)
         gives_up = waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR)
-        gives_up = gives_up or self._cancel_binding(victim.uid)
+        gives_up = gives_up or self.cancel_binding(victim.uid)
         # Another scheduler may have bound it while it waited here, and then only its end makes room.
-        is_bound = (self._placed(victim.uid) or victim).wire is None
+        is_bound = (self.placed(victim.uid) or victim).wire is None
         if gives_up and not is_bound:
             return False
-        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self._writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
+        now = datetime.fromtimestamp(self.clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self.writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
         return True
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Container, Iterator
+from dataclasses import InitVar, dataclass
 from itertools import chain
 
 from koordsched.api import core
@@ -15,16 +16,9 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
 from koordsched.client.sink import ObjectKey
 from koordsched.cluster.builtinkinds import NODES
+from koordsched.cluster.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from koordsched.cluster.pod import TERMINAL, Pod
-from koordsched.cluster.podevents import (
-    ASSIGNED_ADD,
-    ASSIGNED_DELETE,
-    NODE_ADD,
-    NODE_DELETE,
-    leaving,
-    node_events,
-    pod_events,
-)
+from koordsched.cluster.podevents import leaving, node_events, pod_events
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING
 from koordsched.queue.queue import SchedulingQueue
@@ -34,50 +28,55 @@ from koordsched.scheduling.reporter import Reporter
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class NodeHandler:
     """Nodes come, change and go."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue[Pod], reporter: Reporter) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._reporter = reporter
+    cluster: ClusterState
+    queue: SchedulingQueue[Pod]
+    reporter: Reporter
 
     def upsert(self, node: core.Node) -> None:
         """A node was added or changed; a heartbeat moves nothing."""
-        table = self._cluster.table
+        table = self.cluster.table
         row = table.row_of.get(node.metadata.name)
         before = table.nodes[row] if row is not None else None
         if before is not None and is_same_version(before.metadata, node.metadata):
             return
         problems = table.problems[row] if row is not None else ()
-        changed, is_new = self._cluster.upsert_node(node)
+        changed, is_new = self.cluster.upsert_node(node)
         row = table.row_of[node.metadata.name]
         if table.problems[row] and table.problems[row] != problems:
             text = f"counted as zero: {'; '.join(table.problems[row])}"
-            self._reporter.event(NODES, node.metadata, WARNING, "InvalidNodeStatus", text, once=True)
+            self.reporter.event(NODES, node.metadata, WARNING, "InvalidNodeStatus", text, once=True)
         if is_new:
-            self._queue.move_all(NODE_ADD, None, table.nodes[row])
+            self.queue.move_all(NODE_ADD, None, table.nodes[row])
         else:
             for event in node_events(changed):
-                self._queue.move_all(event, before, table.nodes[row])
+                self.queue.move_all(event, before, table.nodes[row])
 
     def delete(self, node: core.Node) -> None:
         """A node is gone."""
         self.forget(node.metadata.name)
 
+    def delete_key(self, key: ObjectKey) -> None:
+        """The same, of which only the key is known."""
+        self.forget(key.name)
+
     def forget(self, name: str) -> None:
         """The node of that name is gone. Waiting pods move before it leaves the cache, as upstream does."""
-        row = self._cluster.table.row_of.get(name)
+        row = self.cluster.table.row_of.get(name)
         if row is not None:
-            self._queue.move_all(NODE_DELETE, self._cluster.table.nodes[row], None)
-            self._cluster.remove_node(name)
+            self.queue.move_all(NODE_DELETE, self.cluster.table.nodes[row], None)
+            self.cluster.remove_node(name)
 
     def known(self) -> Iterator[ObjectKey]:
         """All nodes; see `Sink.known`."""
-        held = list(self._cluster.table.nodes)
+        held = list(self.cluster.table.nodes)
         return (ObjectKey("", node.metadata.name, node.metadata.uid) for node in held if node is not None)
 
 
+@dataclass(eq=False, repr=False)
 class PodHandler:
     """Pods come, change, get a node, and go.
 
@@ -85,23 +84,16 @@ class PodHandler:
     and returns whether there was one. `virtual`: uids of the pods that are no Pod objects.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterState,
-        queue: SchedulingQueue[Pod],
-        pending: PendingPods,
-        reporter: Reporter,
-        profiles: Collection[str],
-        reject_waiting: Callable[[str], bool],
-        virtual: Container[str],
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._pending = pending
-        self._reporter = reporter
+    cluster: ClusterState
+    queue: SchedulingQueue[Pod]
+    pending: PendingPods
+    reporter: Reporter
+    profiles: InitVar[Collection[str]]
+    reject_waiting: Callable[[str], bool]
+    virtual: Container[str]
+
+    def __post_init__(self, profiles: Collection[str]) -> None:
         self._profiles = frozenset(profiles)
-        self._reject_waiting = reject_waiting
-        self._virtual = virtual
         self._unreadable: dict[str, tuple[ObjectKey, str]] = {}
         """uid -> what is wrong with a pending pod that cannot be understood."""
         self._foreign: dict[str, ObjectKey] = {}
@@ -111,8 +103,8 @@ class PodHandler:
         """Whether the pod was not known before: as one that waits, or as one that has its node for certain."""
         uid = wire.metadata.uid
         if wire.spec.node_name:
-            return uid not in self._cluster.assigned or self._cluster.is_assumed(uid)
-        return uid not in self._pending.by_uid
+            return uid not in self.cluster.assigned or self.cluster.is_assumed(uid)
+        return uid not in self.pending.by_uid
 
     def upsert(self, wire: core.Pod) -> None:
         """A pod was added or changed."""
@@ -126,7 +118,7 @@ class PodHandler:
         if self._is_settled(wire):
             return
         try:
-            pod = self._cluster.pods.build(wire)
+            pod = self.cluster.pods.build(wire)
         except QuantityError as error:
             self._refuse(wire, str(error))
             return
@@ -145,33 +137,37 @@ class PodHandler:
         """A pod is gone."""
         self.forget(wire.metadata.uid)
 
+    def delete_key(self, key: ObjectKey) -> None:
+        """The same, of which only the key is known."""
+        self.forget(key.uid)
+
     def forget(self, uid: str) -> None:
         """The pod of that uid is gone."""
         self._unreadable.pop(uid, None)
         self._foreign.pop(uid, None)
-        pending = self._pending.by_uid.pop(uid, None)
-        self._cluster.pod_gone(uid)
-        assumed = self._cluster.is_assumed(uid)
+        pending = self.pending.by_uid.pop(uid, None)
+        self.cluster.pod_gone(uid)
+        assumed = self.cluster.is_assumed(uid)
         if pending is not None:
-            self._reporter.gone(uid)
-            nominated = self._queue.nominator.node_of(uid)
-            self._queue.delete(pending)
+            self.reporter.gone(uid)
+            nominated = self.queue.nominator.node_of(uid)
+            self.queue.delete(pending)
             if assumed:
                 self._drop_assumed(uid, pending)
             elif nominated:
-                room = leaving(pending, nominated, self._cluster.table.row_of.get(nominated, -1))
-                self._queue.move_all(ASSIGNED_DELETE, room, None, max_priority=pending.priority)
+                room = leaving(pending, nominated, self.cluster.table.row_of.get(nominated, -1))
+                self.queue.move_all(ASSIGNED_POD_DELETE, room, None, max_priority=pending.priority)
             return
-        gone = self._cluster.remove_pod(uid)
+        gone = self.cluster.remove_pod(uid)
         if gone is not None:
-            self._queue.move_all(ASSIGNED_DELETE, gone, None)
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None)
 
     def known(self) -> Iterator[ObjectKey]:
         """All Pod objects, in whatever state; see `Sink.known`."""
         others = [*self._foreign.values(), *(key for key, _ in self._unreadable.values())]
-        held = [*self._pending.by_uid.values(), *self._cluster.assigned.values()]
+        held = [*self.pending.by_uid.values(), *self.cluster.assigned.values()]
         held.reverse()
-        return chain(others, _keys_of(held, self._virtual))
+        return chain(others, _keys_of(held, self.virtual))
 
     def _is_settled(self, wire: core.Pod) -> bool:
         """Whether just this version of the pod is known to be on its node, as that of most pods in a listing is.
@@ -179,68 +175,68 @@ class PodHandler:
         Then there is nothing to do: the pod that we have stays, and a listing of a million costs no new ones.
         """
         uid = wire.metadata.uid
-        known = self._cluster.assigned.get(uid)
+        known = self.cluster.assigned.get(uid)
         return (
             known is not None
             and known.resource_version == wire.metadata.resource_version != ""
-            and not self._cluster.is_assumed(uid)
+            and not self.cluster.is_assumed(uid)
         )
 
     def _foreign_pod(self, wire: core.Pod) -> None:
         """A pod that another scheduler will place: nothing to us, but plugins that count all pods count it."""
-        if not self._cluster.observed:
+        if not self.cluster.observed:
             return
         try:
-            pod = self._cluster.pods.build(wire)
+            pod = self.cluster.pods.build(wire)
         except QuantityError:
             self.forget(wire.metadata.uid)  # its own scheduler says so where its owner looks
             return
         self._foreign[pod.uid] = _key_of(pod)
-        self._cluster.pod_seen(pod)
+        self.cluster.pod_seen(pod)
 
     def _assigned(self, pod: Pod) -> None:
         self._foreign.pop(pod.uid, None)
-        waiting = self._pending.by_uid.pop(pod.uid, None)
+        waiting = self.pending.by_uid.pop(pod.uid, None)
         if waiting is not None:
-            self._reporter.gone(pod.uid)
-            self._queue.delete(waiting)
-        was_assumed = self._cluster.is_assumed(pod.uid)
-        before = self._cluster.set_pod(pod)
+            self.reporter.gone(pod.uid)
+            self.queue.delete(waiting)
+        was_assumed = self.cluster.is_assumed(pod.uid)
+        before = self.cluster.set_pod(pod)
         if before is None or was_assumed:
-            self._queue.move_all(ASSIGNED_ADD, None, pod)
+            self.queue.move_all(ASSIGNED_POD_ADD, None, pod)
             if before is None or (before.labels is pod.labels and before.requests is pod.requests):
                 return
             # It changed while its binding was under way: what it was until now may have kept others out.
         if before.resource_version != pod.resource_version:
             for event in pod_events(before, pod):
-                self._queue.move_all(event, before, pod)
+                self.queue.move_all(event, before, pod)
 
     def _unassigned(self, pod: Pod) -> None:
-        old = self._pending.by_uid.get(pod.uid)
+        old = self.pending.by_uid.get(pod.uid)
         if old is not None and old.resource_version == pod.resource_version:
             return
-        if pod.uid in self._cluster.assigned and not self._cluster.is_assumed(pod.uid):
+        if pod.uid in self.cluster.assigned and not self.cluster.is_assumed(pod.uid):
             return  # an old version of a pod that has a node already: watches do not go back, lists may
-        self._pending.by_uid[pod.uid] = pod
-        self._cluster.pod_seen(pod)
-        if self._cluster.is_assumed(pod.uid):
+        self.pending.by_uid[pod.uid] = pod
+        self.cluster.pod_seen(pod)
+        if self.cluster.is_assumed(pod.uid):
             if pod.deleting and (old is None or not old.deleting):
                 self._drop_assumed(pod.uid, pod)
             return
         if old is None:
-            self._queue.add(pod)
+            self.queue.add(pod)
             return
-        self._queue.update(old, pod, pod_events(old, pod))
+        self.queue.update(old, pod, pod_events(old, pod))
         if old.nominated_node and old.nominated_node != pod.nominated_node:
-            self._queue.move_all(ASSIGNED_DELETE, old, None, max_priority=old.priority)
+            self.queue.move_all(ASSIGNED_POD_DELETE, old, None, max_priority=old.priority)
 
     def _drop_assumed(self, uid: str, pod: Pod) -> None:
         """An assumed pod is being deleted: its place is free again."""
-        if self._reject_waiting(uid):
+        if self.reject_waiting(uid):
             return  # the binding cycle undoes the rest
-        gone = self._cluster.remove_pod(uid)
+        gone = self.cluster.remove_pod(uid)
         if gone is not None:
-            self._queue.move_all(ASSIGNED_DELETE, gone, None)
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None)
 
     def _refuse(self, wire: core.Pod, problem: str) -> None:
         meta = wire.metadata
@@ -253,7 +249,7 @@ class PodHandler:
         refusal = (ObjectKey(meta.namespace, meta.name, meta.uid), problem)
         if self._unreadable.get(meta.uid) != refusal:
             self._unreadable[meta.uid] = refusal
-            self._reporter.invalid_pod(wire, problem)
+            self.reporter.invalid_pod(wire, problem)
 
 
 def is_same_version(a: ObjectMeta, b: ObjectMeta) -> bool:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.timeslices import TIME_SLICE
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 _AT_ONCE = 200
 """Changes applied between two turns of the loop, at most; fewer if they take longer than a time slice."""

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
+from koordsched.api.meta import HasMetadata
 from koordsched.api.quantity import QuantityError
-from koordsched.cluster.kinds import HasMetadata, Kind
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
@@ -30,7 +31,7 @@ from koordsched.framework.virtualpods import VirtualPodWriter
 from koordsched.plugins import KINDS
 from koordsched.queue.nominator import Nominator
 from koordsched.scheduling.assembly import build_profiles
-from koordsched.scheduling.reporter import NoReporter
+from koordsched.scheduling.reporter import Reporter
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -121,7 +122,7 @@ class OfflineScheduler:
             evictions=_NoEvictions(),
             clock=clock,
             rng=rng,
-            events=NoReporter(),
+            events=Reporter(),
             waiting=WaitingPods(),
             activate=lambda pods: None,
             timers=self.timers,

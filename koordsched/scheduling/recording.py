@@ -11,12 +11,12 @@ an answer, and while changes that had to wait for it are let in. So a reader of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from koordsched.client.sink import KubeObject, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import Sink
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
@@ -24,11 +24,13 @@ from koordsched.framework.preemption import Victims
 from koordsched.framework.scoring import Choice
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
-from koordsched.queue.nominator import NominatingInfo
+
+if TYPE_CHECKING:
+    from koordsched.scheduling.failure import FailedAttempt
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,22 @@ class Question:
     victims: Mapping[str, Victims] | None = None
 
 
-class Recorder(Protocol):
-    """Called before each step with what it is, and within it with the outcome."""
+class Recorder:
+    """Called before each step with what it is, and within it with the outcome. This one records nothing."""
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
     def ask(self, question: Callable[[], A]) -> A:
         """The answer to a question that the state does not answer by itself."""
+        return question()
 
     def clock(self, clock: Clock) -> Clock:
         """The clock that decisions are to read."""
+        return clock
 
     def chance(self, rng: Random) -> Random:
         """The generator that plugins are to draw from."""
+        return rng
 
     async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
         """What extenders answer; `ask` asks them. Raises ExtenderError if that does.
@@ -65,9 +70,11 @@ class Recorder(Protocol):
         To "filter" a `FilterReply`, to "prioritize" for each its list of (node, score), to "preempt" the candidates it
         agrees to: node -> `MetaVictims`.
         """
+        return await ask()
 
     async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
         """Awaits `changes`, those that had to wait for an attempt that consulted extenders."""
+        await changes()
 
     # --- steps -------------------------------------------------------------------------------------
 
@@ -76,6 +83,7 @@ class Recorder(Protocol):
 
         `read`: keys of annotations that plugins read.
         """
+        return sink
 
     def hidden(self, path: str, reason: str, /) -> None:
         """We must not read this collection, for this reason; with an empty one we may again."""
@@ -111,66 +119,13 @@ class Recorder(Protocol):
 
     def chosen(self, table: NodeTable, choice: Choice) -> int:
         """A row was chosen. Returns the row to take."""
+        return choice.row
 
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
 
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-        /,
-    ) -> None:
-        """The pod got no node, or lost it; arguments as of `FailureHandler.handle`."""
+    def refused(self, uid: str, failed: FailedAttempt, /) -> None:
+        """The pod got no node, or lost it."""
 
 
-class NotRecording:
-    """Records nothing."""
-
-    def _ignore(self, *recorded: object) -> None:
-        pass
-
-    def ask(self, question: Callable[[], A]) -> A:
-        return question()
-
-    def clock(self, clock: Clock) -> Clock:
-        return clock
-
-    def chance(self, rng: Random) -> Random:
-        return rng
-
-    async def consult(self, question: Question, ask: Callable[[], Awaitable[C]]) -> C:
-        return await ask()
-
-    async def let_in(self, changes: Callable[[], Awaitable[None]]) -> None:
-        await changes()
-
-    def sink(self, path: str, sink: Sink[T], read: Container[str]) -> Sink[T]:
-        return sink
-
-    hidden = leading = timers = attempt = binding = bound = undone = released = evicted = activated = _ignore
-
-    def chosen(self, table: NodeTable, choice: Choice) -> int:
-        return choice.row
-
-    def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
-        pass
-
-    def refused(
-        self,
-        queued: QueuedPod[Pod],
-        message: str,
-        reason: str,
-        plugins: AbstractSet[str],
-        pending_plugins: AbstractSet[str],
-        nominating: NominatingInfo,
-        /,
-    ) -> None:
-        pass
-
-
-NOT_RECORDING = NotRecording()
+NOT_RECORDING = Recorder()

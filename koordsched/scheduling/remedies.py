@@ -1,7 +1,7 @@
 """What would have to change on a node, or in the pod, for one plugin to accept them: a text per plugin.
 
-Plugins answer yes or no; here the facts they decide by are read once more and put into words. A plugin without an
-entry is named, and its reason stands for itself.
+Plugins answer yes or no; here the facts they decide by are read once more and put into words. Plugins
+that are `ExplainsNodes` say it themselves. One without an entry is named, and its reason stands for itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION as CIRCUIT_BREAKER
+from koordsched.plugins.nodecircuitbreaker.record import record_of
 from koordsched.plugins.shared.matching.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 
 Remedy = Callable[[Pod, NodeTable, int], str]
@@ -90,11 +92,24 @@ def _free_ports(pod: Pod, table: NodeTable, row: int) -> str:
     return f"host port {' and '.join(taken)} free"
 
 
+def _close_breaker(pod: Pod, table: NodeTable, row: int) -> str:
+    node = table.nodes[row]
+    text = node.metadata.annotations.get(CIRCUIT_BREAKER) if node is not None else None
+    try:
+        record = record_of(text) if text else None
+    except ValueError:
+        record = None
+    if record is None or not record.is_open:
+        return "the circuit breaker of the node closed, which the pod on trial there decides"
+    return f"the circuit breaker of the node closed, which stays open until {record.until or 'its cool-down ends'}"
+
+
 REMEDIES: Mapping[str, Remedy] = {
     "NodeResourcesFit": _more_room,
     "TaintToleration": _tolerate,
     "NodeUnschedulable": _uncordon,
     "NodeAffinity": _match_labels,
     "NodePorts": _free_ports,
+    "NodeCircuitBreaker": _close_breaker,
 }
 """By the name of the plugin."""

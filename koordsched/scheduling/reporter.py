@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
@@ -17,8 +17,11 @@ from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.virtualpods import VirtualPodWriters
 
 
-class Reporter(handle.EventRecorder, Protocol):
-    """Events, and the status of pods. Never blocks, best effort."""
+class Reporter(handle.EventRecorder):
+    """Events, and the status of pods. Never blocks, best effort.
+
+    This one drops everything: decisions that are repeated or only evaluated have no users.
+    """
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """The pod was bound."""
@@ -45,7 +48,7 @@ class Reporter(handle.EventRecorder, Protocol):
         """The pod cannot be understood, hence not scheduled."""
 
 
-class UserReporter:
+class UserReporter(Reporter):
     """Records events in the name of the pod's profile; those on other objects in that of the first.
 
     What concerns virtual pods goes to their writers.
@@ -88,7 +91,6 @@ class UserReporter:
         self._of(pod).record(pod_reference(pod), event_type, reason, action, message)
 
     def scheduled(self, pod: Pod, node: str) -> None:
-        """The pod was bound."""
         if (writer := self._virtual.get(pod.uid)) is not None:
             writer.event(pod, NORMAL, "Scheduled", f"Successfully assigned {pod.key} to {node}", "Binding")
             return
@@ -96,11 +98,9 @@ class UserReporter:
         self._of(pod).scheduled(pod, node)
 
     def failed(self, pod: Pod, note: str) -> None:
-        """An attempt to schedule it failed."""
         self.pod_event(pod, WARNING, "FailedScheduling", note)
 
     def condition(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
-        """PodScheduled is False for this reason; nominated_node is written too unless it is None."""
         if (writer := self._virtual.get(pod.uid)) is not None:
             writer.condition(pod, reason, message, nominated_node)
             return
@@ -123,7 +123,6 @@ class UserReporter:
         self._status.forget(uid)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
-        """The victim had to make room for the preemptor."""
         if (writer := self._virtual.get(victim.uid)) is not None:
             note = f"Preempted by pod {preemptor.uid} on node {node}"
             writer.event(victim, NORMAL, "Preempted", note, "Preempting")
@@ -131,17 +130,7 @@ class UserReporter:
         self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)
 
     def invalid_pod(self, pod: core.Pod, message: str) -> None:
-        """The pod cannot be understood, hence not scheduled."""
         meta = pod.metadata
         reference = ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)
         recorder = self._recorders.get(pod.spec.scheduler_name, self._first)
         recorder.record(reference, WARNING, "FailedScheduling", "Scheduling", f"pod cannot be scheduled: {message}")
-
-
-class NoReporter:
-    """Drops everything: decisions that are repeated or only evaluated have no users."""
-
-    def _drop(self, *reported: object, **options: object) -> None:
-        pass
-
-    event = pod_event = scheduled = failed = condition = nominate = waiting = gone = preempted = invalid_pod = _drop

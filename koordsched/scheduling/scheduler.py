@@ -45,7 +45,7 @@ from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
-from koordsched.scheduling.failure import UNSCHEDULABLE, FailureHandler
+from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.objectwrites import ObjectWrites
@@ -364,7 +364,7 @@ class Scheduler:
             return False
         self.metrics.attempt("unschedulable", queued.profile, 0.0)
         plugins = frozenset((refusal.plugin,)) if refusal.plugin else NO_PLUGINS
-        self._failures.handle(queued, refusal.message, reason=UNSCHEDULABLE, plugins=plugins)
+        self._failures.handle(queued, FailedAttempt(UNSCHEDULABLE, refusal.message, plugins))
         return True
 
     async def _run_timers(self) -> None:

@@ -1,7 +1,7 @@
 """The cluster as the scheduler holds it, written back as Kubernetes objects: what `simulate` and `explain` accept.
 
 The scheduler keeps of an object what decisions rest on, so nothing else is shown either: no environment, no commands,
-no Secrets or ConfigMaps, and of the annotations only those of Kubernetes and Koordinator themselves (`kubectl apply`
+no Secrets or ConfigMaps, and of the annotations only those of Kubernetes, Koordinator and our own (`kubectl apply`
 leaves a copy of the whole object in one, which is left out).
 """
 
@@ -22,7 +22,7 @@ from koordsched.cluster.resources import CPU
 from koordsched.cluster.state import ClusterState
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-TRUSTED_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh")
+TRUSTED_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh", "koordsched.io")
 """Annotations of these domains and their subdomains are for machines; others may hold anything."""
 
 _PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}

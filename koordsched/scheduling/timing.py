@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Generic, TypeVar
 
-from koordsched.client.sink import KubeObject, ObjectKey, Sink
+from koordsched.api.meta import HasMetadata
+from koordsched.client.sink import ObjectKey, Sink
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.observability.instruments import Histogram
 from koordsched.observability.metrics import Metrics
 
-T = TypeVar("T", bound=KubeObject)
+T = TypeVar("T", bound=HasMetadata)
 
 
 class HintTimes:
@@ -29,6 +31,7 @@ class HintTimes:
         self._durations.labels(plugin, event, hint).observe(seconds)
 
 
+@dataclass(eq=False, repr=False)
 class TimedSink(Generic[T]):
     """A sink whose calls are timed (event_handling_duration_seconds), by the event that the object's change is.
 
@@ -36,41 +39,36 @@ class TimedSink(Generic[T]):
     have a node.
     """
 
-    def __init__(
-        self,
-        sink: Sink[T],
-        metrics: Metrics,
-        clock: Callable[[], float],
-        *,
-        is_new: Callable[[T], bool],
-        resource_of: Callable[[T], EventResource],
-    ) -> None:
-        self._sink = sink
-        self._clock = clock
-        self._is_new = is_new
-        self._resource_of = resource_of
+    sink: Sink[T]
+    metrics: InitVar[Metrics]
+    clock: Callable[[], float]
+    _: KW_ONLY
+    is_new: Callable[[T], bool]
+    resource_of: Callable[[T], EventResource]
+
+    def __post_init__(self, metrics: Metrics) -> None:
         self._durations = metrics.event_handling_duration
         self._bound: dict[tuple[EventResource, ActionType], Histogram] = {}
 
     def upsert(self, obj: T) -> None:
-        action = ActionType.ADD if self._is_new(obj) else ActionType.UPDATE
-        started = self._clock()
-        self._sink.upsert(obj)
-        self._of(obj, action).observe(self._clock() - started)
+        action = ActionType.ADD if self.is_new(obj) else ActionType.UPDATE
+        started = self.clock()
+        self.sink.upsert(obj)
+        self._of(obj, action).observe(self.clock() - started)
 
     def delete(self, obj: T) -> None:
-        started = self._clock()
-        self._sink.delete(obj)
-        self._of(obj, ActionType.DELETE).observe(self._clock() - started)
+        started = self.clock()
+        self.sink.delete(obj)
+        self._of(obj, ActionType.DELETE).observe(self.clock() - started)
 
     def delete_key(self, key: ObjectKey) -> None:
-        self._sink.delete_key(key)
+        self.sink.delete_key(key)
 
     def known(self) -> Iterator[ObjectKey]:
-        return self._sink.known()
+        return self.sink.known()
 
     def _of(self, obj: T, action: ActionType) -> Histogram:
-        key = (self._resource_of(obj), action)
+        key = (self.resource_of(obj), action)
         histogram = self._bound.get(key)
         if histogram is None:
             histogram = self._bound[key] = self._durations.labels(ClusterEvent(*key).label)

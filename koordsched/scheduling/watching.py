@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
+from koordsched.api.meta import HasMetadata
 from koordsched.api.protobuf.decoding import ProtobufDecoder
 from koordsched.api.protobuf.fields import MEDIA_TYPE, definition_of
 from koordsched.client.clock import Clock
@@ -26,7 +27,6 @@ from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import JSON, Transport
 from koordsched.client.wireformat import Decode
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
-from koordsched.cluster.kinds import HasMetadata
 from koordsched.cluster.objects import Store
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -46,44 +46,6 @@ T = TypeVar("T", bound=HasMetadata)
 
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Finished pods hold nothing; with this selector finishing looks like deletion."""
-
-
-class NodeSink:
-    """Nodes, on their way into the cluster state."""
-
-    def __init__(self, handler: NodeHandler) -> None:
-        self._handler = handler
-
-    def upsert(self, obj: core.Node) -> None:
-        self._handler.upsert(obj)
-
-    def delete(self, obj: core.Node) -> None:
-        self._handler.forget(obj.metadata.name)
-
-    def delete_key(self, key: ObjectKey) -> None:
-        self._handler.forget(key.name)
-
-    def known(self) -> Iterator[ObjectKey]:
-        return self._handler.known()
-
-
-class PodSink:
-    """Pods, on their way into the cluster state and the queue."""
-
-    def __init__(self, handler: PodHandler) -> None:
-        self._handler = handler
-
-    def upsert(self, obj: core.Pod) -> None:
-        self._handler.upsert(obj)
-
-    def delete(self, obj: core.Pod) -> None:
-        self._handler.forget(obj.metadata.uid)
-
-    def delete_key(self, key: ObjectKey) -> None:
-        self._handler.forget(key.uid)
-
-    def known(self) -> Iterator[ObjectKey]:
-        return self._handler.known()
 
 
 class ObjectSink(Generic[T]):
@@ -177,21 +139,27 @@ class Watches:
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
         node_sink = TimedSink(
-            NodeSink(nodes),
+            nodes,
             metrics,
             clock.monotonic,
             is_new=lambda node: node.metadata.name not in cluster.table.row_of,
             resource_of=lambda node: NODE,
         )
         pod_sink = TimedSink(
-            PodSink(pods),
+            pods,
             metrics,
             clock.monotonic,
             is_new=pods.is_new,
             resource_of=lambda pod: ASSIGNED_POD if pod.spec.node_name else UNSCHEDULABLE_POD,
         )
         self._add(NODES, core.Node, node_sink, {}, raw_objects.nodes if raw_objects is not None else None)
-        self._add(PODS, core.Pod, pod_sink, UNFINISHED, raw_objects.pods if raw_objects is not None else None)
+        self._add(
+            PODS,
+            cluster.pod_facts.wire_type,
+            pod_sink,
+            UNFINISHED,
+            raw_objects.pods if raw_objects is not None else None,
+        )
         for store in cluster.objects.wanted():
             self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
 

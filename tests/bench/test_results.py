@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import results
-from bench.chart import bound_over_time
+from bench.chart import over_time
 from bench.profiling.breakdown import EVENT_LOOP, Breakdown
 
 
@@ -66,9 +66,7 @@ def test_curve_is_thinned_out_and_keeps_its_ends():
 
 def test_chart_has_a_line_and_a_name_per_scheduler():
     chart = ElementTree.fromstring(
-        bound_over_time(
-            "A < B", [("one", [(0.0, 1), (2.0, 500)]), ("two & more", [(0.5, 1), (4.0, 500)]), ("none", [])]
-        )
+        over_time("A < B", [("one", [(0.0, 1), (2.0, 500)]), ("two & more", [(0.5, 1), (4.0, 500)]), ("none", [])])
     )
     space = "{http://www.w3.org/2000/svg}"
     texts = [text.text for text in chart.iter(f"{space}text")]

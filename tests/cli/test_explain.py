@@ -76,6 +76,7 @@ def test_schema(cluster: str, fit_only: str) -> None:
             "status": "",
             "scores": {"TaintToleration": taints, "NodeResourcesFit": SCORES[name]},
             "total": 300 + SCORES[name]["weighted"],
+            "details": {},
         }
         for name in ("n1", "n2")
     ] + [
@@ -87,6 +88,7 @@ def test_schema(cluster: str, fit_only: str) -> None:
             "status": "UnschedulableAndUnresolvable",
             "scores": {},
             "total": None,
+            "details": {},
         },
         {
             "name": "n4",
@@ -96,6 +98,7 @@ def test_schema(cluster: str, fit_only: str) -> None:
             "status": "UnschedulableAndUnresolvable",
             "scores": {},
             "total": None,
+            "details": {},
         },
     ]
     del answer["nodes"]

@@ -395,6 +395,28 @@ def test_a_metric_that_is_there_already_is_kept():
     )
 
 
+def test_a_metric_of_a_snapshot_is_kept():
+    cluster = LoadCluster(nodes=0)
+    policy = {"reportIntervalSeconds": 30, "nodeAggregatePolicy": {"durations": ["1m"]}}
+    metric = {"metadata": {"name": "mine"}, "spec": {"metricCollectPolicy": policy}}
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric"}
+    cluster.registry.restore(cluster.resource("nodemetrics"), {**kind, **metric})
+    node = {"name": "mine", "annotations": {"koordsched.io/hollow": "true", USAGE: '{"system": {"cpu": "1"}}'}}
+    # A node without a capacity has no limit.
+    cluster.registry.restore(cluster.resource("nodes"), {"apiVersion": "v1", "kind": "Node", "metadata": node})
+    running = pod("p", {"cpu": {"from": "1", "to": "2", "after": "1h"}}, node="mine")
+    running["metadata"] |= {"namespace": "default", "creationTimestamp": "2029-12-31T23:30:00Z"}
+    running["status"] = {"phase": "Running"}
+    cluster.registry.restore(cluster.resource("pods"), running)
+    cluster.run(200)
+    assert cluster.pods_cpu("mine") == {"p": 1000}
+    assert cluster.node_cpu("mine") == 2000
+    assert [each["duration"] for each in cluster.last("mine")["nodeMetric"]["aggregatedNodeUsages"]] == ["1m"]
+    assert len(cluster.times("mine")) == 6
+    cluster.run(2000)
+    assert cluster.pods_cpu("mine") == {"p": 2000}
+
+
 def test_a_deleted_metric_is_made_again():
     cluster = LoadCluster()
     cluster.run(1)

@@ -259,3 +259,44 @@ def test_workloads_see_it_all():
     cluster.run(10)
     assert cluster.get("deployments", "web")["status"]["availableReplicas"] == 8
     assert len({pod["status"]["podIP"] for pod in cluster.pods()}) == 8
+
+
+def faulty(reason):
+    capacity = {"cpu": "8", "memory": "32Gi"}
+    return {"templates": [{"count": 1, "capacity": capacity, "faults": {"startError": reason}}]}
+
+
+@pytest.mark.parametrize(
+    "reason, shown, ready",
+    [("RunContainerError",) * 2 + ("True",), ("FailedCreatePodSandBox", "ContainerCreating", "False")],
+)
+def test_pods_do_not_start_on_a_node_with_a_fault_until_it_is_mended(reason, shown, ready):
+    cluster = Cluster(nodes=None, template=faulty(reason), bind=False)
+    cluster.create(pod("p"))
+    cluster.run(60)
+    status = cluster.get("pods", "p")["status"]
+    assert status["phase"] == "Pending"
+    assert [each["state"]["waiting"]["reason"] for each in status["containerStatuses"]] == [shown]
+    assert condition({"status": status}, "PodReadyToStartContainers")[0] == ready
+    version = cluster.get("pods", "p")["metadata"]["resourceVersion"]
+    cluster.run(60)
+    assert cluster.get("pods", "p")["metadata"]["resourceVersion"] == version
+    cluster.patch("nodes", "node-0", {"metadata": {"annotations": {"koordsched.io/start-error": None}}})
+    cluster.run(15)
+    assert cluster.get("pods", "p")["status"]["phase"] == "Running"
+
+
+def test_a_pod_fells_its_node():
+    cluster = Cluster(bind=False)
+    cluster.create(pod("p", "node-1", annotations={"koordsched.io/fells-node": "10s"}))
+    cluster.create(pod("q", "node-2", annotations={"koordsched.io/fells-node": "soon"}))
+    cluster.run(10)
+    assert condition(cluster.get("nodes", "node-1"), "Ready")[0] == "True"
+    cluster.run(2)
+    assert condition(cluster.get("nodes", "node-1"), "Ready")[0] == "False"
+    assert condition(cluster.get("nodes", "node-2"), "Ready")[0] == "True"
+    [event] = [each for each in cluster.list("events") if each["reason"] == "InvalidAnnotation"]
+    assert event["message"].startswith("koordsched.io/fells-node is ignored: ")
+    cluster.patch("nodes", "node-1", {"metadata": {"annotations": {"koordsched.io/fail": None}}})
+    cluster.run(30)
+    assert condition(cluster.get("nodes", "node-1"), "Ready")[0] == "True"

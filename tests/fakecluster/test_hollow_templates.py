@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from koordsched.fakecluster.hollow.nodeobjects import node_address, node_object, plan_nodes
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates, share_out
 from tests.fakecluster.timeline import Cluster
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "config" / "examples" / "node-templates").iterdir())
 CAPACITY = {"cpu": 4, "memory": "8Gi"}
 
 
@@ -174,3 +177,16 @@ def test_objects_of_a_kind_that_is_defined_later_are_made_then():
     cluster.run(5)
     found = {entry["metadata"]["name"] for entry in cluster.list("noderesourcetopologies")}
     assert found == {"node-0", "node-1"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples(path):
+    assert len(plan_nodes(load_templates(path), 20)) == 20
+
+
+def test_nodes_with_a_fault_say_so():
+    cluster = Cluster(nodes=1, template=template(faults={"startError": "RunContainerError"}))
+    annotations = cluster.get("nodes", "node-0")["metadata"]["annotations"]
+    assert annotations == {"koordsched.io/hollow": "true", "koordsched.io/start-error": "RunContainerError"}
+    with pytest.raises(TemplateError, match="unknown field `start`"):
+        load_templates(template(faults={"start": "x"}))

@@ -71,6 +71,7 @@ class Recorded:
         seconds_per_segment=None,
         journal=None,
         plugins=(),
+        controllers=None,
     ):
         resolved = resolved_with(configuration or DEFAULT_CONFIG, plugins, gates)
         self.journal = journal or ListJournal(
@@ -88,6 +89,7 @@ class Recorded:
             metrics=Metrics(process_metrics=False),
             hostname="test",
             recorder=self.journal.recorder,
+            controllers=controllers or {},
         )
         self.journal.attach(self.scheduler)
 
@@ -122,6 +124,6 @@ def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=CATALO
     """What a configuration, or the recorded one, would have decided."""
 
     async def work():
-        return ComparingReplay(records, plugins, resolved, SystemClock(), catalog).run(limit or Limit())
+        return ComparingReplay(records, plugins, SystemClock(), catalog, resolved).run(limit or Limit())
 
     return run(work())

@@ -14,7 +14,8 @@ import pytest
 
 from koordsched.cluster.pod import Pod
 from koordsched.observability.eventrecorder import NORMAL, WARNING
-from koordsched.observability.events import EventBroadcaster, OnResult
+from koordsched.observability.events import EventBroadcaster
+from koordsched.observability.eventsink import OnResult
 from koordsched.observability.eventwire import ObjectReference, cut_note, event_name, reporting_instance
 from koordsched.observability.leaseevents import LeaseEvents
 from tests.virtualtime import VirtualClock, run

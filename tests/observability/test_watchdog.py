@@ -79,7 +79,7 @@ def test_lag_of_a_loop() -> None:
 
 def test_gc_pauses() -> None:
     clock = Hand()
-    pauses = HistogramFamily("koordsched_gc_pause_seconds", "", ("generation",), (0.001, 1.0))
+    pauses = HistogramFamily("koordsched_gc_pause_seconds", "", ("generation",), bounds=(0.001, 1.0))
     ticks = iter([1.0, 1.5, 2.0, 2.25])
     monitor = GcMonitor(lambda: next(ticks), clock, pauses)
     enabled = gc.isenabled()

@@ -80,8 +80,9 @@ def test_components_have_the_rights_that_the_kinds_of_their_plugins_need() -> No
         for path in MANIFESTS.glob("components/*/rbac.yaml")
     ]
     of_kinds = set().union(*map(rights, set(KINDS.values()) - wanted()))
-    # Evicting is a controller's.
-    assert set().union(*map(granted, roles)) == of_kinds | {("", "pods/eviction", "create")}
+    # What controllers write: evictions, and annotations of nodes and namespaces.
+    of_controllers = {("", "pods/eviction", "create"), ("", "nodes", "patch"), ("", "namespaces", "patch")}
+    assert set().union(*map(granted, roles)) == of_kinds | of_controllers
 
 
 def test_custom_resources_are_defined_as_they_are_read() -> None:

@@ -32,12 +32,13 @@ TARGETS = [
     for target in panel.get("targets", ())
 ]
 Series = dict[str, list[dict[str, str]]]
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins: {filter: {enabled: [{name: LoadAwareScheduling}]}}
-"""
+OPTIONAL = ("LoadAwareScheduling", "NodeCircuitBreaker", "WorkloadQuarantine")
+"""Plugins that are off by default and have rules of their own."""
+CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}}}],
+}
 
 NOT_PROVOKED = {("scheduler_schedule_attempts_total", "result", "error")}
 """Label values that exist, but not in the scenario: an error of the scheduler."""
@@ -122,9 +123,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
         server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
         definition = yaml.safe_load((ROOT / "manifests" / "crds" / "nodemetrics.yaml").read_text())
         post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        command = [sys.executable, "-m", "koordsched", "run", "--kubeconfig", kubeconfig, "--secure-port", "0"]
-        (folder / "scheduler.yaml").write_text(CONFIGURATION)
-        command += ["--config", str(folder / "scheduler.yaml")]
+        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
+        command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
+        command += ["--kubeconfig", kubeconfig, "--secure-port", "0"]
         process = subprocess.Popen([*command, "--address=127.0.0.1", f"--port={port}"], stdout=log, stderr=log)
         try:
             for path, thing in scenario():

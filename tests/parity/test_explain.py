@@ -7,7 +7,6 @@ import pytest
 
 from koordsched import config
 from koordsched.plugins import IN_TREE
-from koordsched.queue.nominator import override
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.parity.records import buildable, load, names, one_shot
 from tests.parity.records import key as record_key
@@ -52,7 +51,7 @@ def make_way(offline, record, preemptor, expected):
     for other in offline.nominator.nominated_on(expected["nominatedNode"]):
         if expected["victims"] and other.priority < preemptor.priority:
             offline.nominator.delete(other.uid)
-    offline.nominator.add(preemptor, override(expected["nominatedNode"]))
+    offline.nominator.add(preemptor, expected["nominatedNode"])
 
 
 def scores_of(explanation):

@@ -17,7 +17,7 @@ from koordsched.framework.status import PASS, SKIP, SUCCESS, ReasonTable
 from koordsched.framework.timers import Timers
 from koordsched.plugins import CATALOG, IN_TREE, KINDS
 from koordsched.scheduling.offline import OfflineScheduler
-from koordsched.scheduling.reporter import NoReporter
+from koordsched.scheduling.reporter import Reporter
 from tests.reference.status import SKIP as SKIPPED
 
 
@@ -69,7 +69,7 @@ class Bench:
             nominations=NoNominations(),
             clock=StoppedClock(),
             rng=Random(7),
-            events=NoReporter(),
+            events=Reporter(),
             waiting=WaitingPods(),
             activate=None,
             timers=Timers(StoppedClock().monotonic),

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from koordsched.queue import (
-    BackoffPolicy,
-    HintObserver,
-    HintRegistration,
-    HintTable,
-    PreEnqueue,
-    QueuedPod,
-    QueueProfile,
-    SchedulingQueue,
-)
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.gating import PreEnqueue
+from koordsched.queue.hints import HintObserver, HintRegistration, HintTable
+from koordsched.queue.item import QueuedPod
+from koordsched.queue.queue import QueueProfile, SchedulingQueue
 
 PROFILE = "default-scheduler"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from koordsched.queue import BackoffPolicy, QueuedPod
-from koordsched.queue.backoff import BackoffQueue
+from koordsched.queue.backoff import BackoffPolicy, BackoffQueue
+from koordsched.queue.item import QueuedPod
 from tests.queue.pods import Pod, priority_sort
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import HintRegistration, Place, QueueingHint, Scope
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+from koordsched.queue.item import Place
 from tests.queue.pods import Clock, Pod, Shape, make_queue, pop, reject, scheduling_gates
 
 GATES_GONE = ClusterEvent(ev.UNSCHEDULABLE_POD, A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)

@@ -7,18 +7,10 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import (
-    ByKey,
-    HintRegistration,
-    HintTable,
-    Place,
-    QueueingHint,
-    QueueProfile,
-    SchedulingQueue,
-    override,
-)
 from koordsched.queue.equivalence import Refusal
-from koordsched.queue.hints import Scope
+from koordsched.queue.hints import ByKey, HintRegistration, HintTable, QueueingHint, Scope
+from koordsched.queue.item import Place
+from koordsched.queue.queue import QueueProfile, SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
 
 NODE_ADD = ev.NODE_ADD
@@ -131,7 +123,7 @@ def test_a_nomination_that_the_status_does_not_show_yet_makes_a_pod_equivalent_t
     flood = Flood(2)
     nominated, other = flood.queue.pop(), flood.queue.pop()
     flood.queue.add_unschedulable_if_not_present(nominated, {"Fit"})
-    flood.queue.nominator.add(nominated.pod, override("n1"))
+    flood.queue.nominator.add(nominated.pod, "n1")
     flood.refuse(other, "Fit")
     flood.clock.now += 0.5
     flood.queue.activate([nominated.pod])

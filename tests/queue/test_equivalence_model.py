@@ -14,18 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import (
-    GroupBy,
-    HintRegistration,
-    HintTable,
-    Place,
-    QueuedPod,
-    QueueingHint,
-    QueueProfile,
-    SchedulingQueue,
-    Scope,
-)
 from koordsched.queue.equivalence import Refusal
+from koordsched.queue.hints import GroupBy, HintRegistration, HintTable, QueueingHint, Scope
+from koordsched.queue.item import Place, QueuedPod
+from koordsched.queue.queue import QueueProfile, SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
 
 Kind = tuple[str, str]

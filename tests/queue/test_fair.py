@@ -6,8 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.queue import HintTable, Place, QueuedPod, QueueProfile, SchedulingQueue
 from koordsched.queue.fair import FairActiveQueue
+from koordsched.queue.hints import HintTable
+from koordsched.queue.item import Place, QueuedPod
+from koordsched.queue.queue import QueueProfile, SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, priority_sort
 
 

@@ -9,16 +9,8 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent, EventResource
-from koordsched.queue import (
-    ByKey,
-    GroupBy,
-    HintRegistration,
-    HintTable,
-    Place,
-    QueueingHint,
-    Scope,
-    every_event,
-)
+from koordsched.queue.hints import ByKey, GroupBy, HintRegistration, HintTable, QueueingHint, Scope, every_event
+from koordsched.queue.item import Place
 from tests.queue.pods import Pod, Shape, make_queue, reject
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP

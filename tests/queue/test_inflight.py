@@ -1,6 +1,6 @@
 from koordsched.cluster.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, FORCE_ACTIVATE, NODE_ADD
-from koordsched.queue import QueuedPod
 from koordsched.queue.inflight import InFlight, InFlightPod
+from koordsched.queue.item import QueuedPod
 from tests.queue.pods import Pod
 
 

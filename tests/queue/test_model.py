@@ -15,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent, EventResource
-from koordsched.queue import ByKey, GroupBy, HintRegistration, Place, QueuedPod, QueueingHint, SchedulingQueue, Scope
+from koordsched.queue.hints import ByKey, GroupBy, HintRegistration, QueueingHint, Scope
+from koordsched.queue.item import Place, QueuedPod
+from koordsched.queue.queue import SchedulingQueue
 from tests.queue.model import Item, Model, Rule
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, make_queue
 

@@ -1,7 +1,6 @@
 import pytest
 
-from koordsched.queue import Nominator, override
-from koordsched.queue.nominator import NOOP, NominatingInfo
+from koordsched.queue.nominator import Nominator
 from tests.queue.pods import Pod
 
 
@@ -15,10 +14,10 @@ def names(pods: object) -> list[str]:
 
 @pytest.mark.parametrize(
     ("status", "info", "node"),
-    [("", NOOP, ""), ("n1", NOOP, "n1"), ("n1", override("n2"), "n2"), ("", override("n2"), "n2"),
-     ("n1", override(""), "")],
+    [("", None, ""), ("n1", None, "n1"), ("n1", "n2", "n2"), ("", "n2", "n2"),
+     ("n1", "", "")],
 )  # fmt: skip
-def test_add_uses_the_name_its_mode_says(status: str, info: NominatingInfo, node: str) -> None:
+def test_add_uses_the_name_its_mode_says(status: str, info: str | None, node: str) -> None:
     nominations = nominator()
     nominations.add(Pod("p", nominated_node="n0"))
     nominations.add(Pod("p", nominated_node=status), info)
@@ -29,7 +28,7 @@ def test_add_uses_the_name_its_mode_says(status: str, info: NominatingInfo, node
 
 def test_pods_that_are_gone_or_assigned_are_not_nominated() -> None:
     nominations = nominator(gone=("p",))
-    nominations.add(Pod("p"), override("n1"))
+    nominations.add(Pod("p"), "n1")
     assert not nominations.nodes_with_nominated()
     assert nominations.version == 0
 
@@ -48,7 +47,7 @@ def test_pods_that_are_gone_or_assigned_are_not_nominated() -> None:
 def test_update(memory: str, before: str, after: str, node: str) -> None:
     nominations = nominator()
     old, new = Pod("p", nominated_node=before), Pod("p", nominated_node=after, labels="new")
-    nominations.add(old, override(memory))
+    nominations.add(old, memory)
     nominations.update(old, new)
     assert nominations.node_of(new.uid) == node
     if node:
@@ -58,7 +57,7 @@ def test_update(memory: str, before: str, after: str, node: str) -> None:
 def test_pods_of_a_node_are_ordered_by_priority_then_arrival() -> None:
     nominations = nominator()
     for name, priority in (("a", 5), ("b", 1), ("c", 9), ("d", 5)):
-        nominations.add(Pod(name, priority=priority), override("n1"))
+        nominations.add(Pod(name, priority=priority), "n1")
     assert names(nominations.nominated_on("n1")) == ["c", "a", "d", "b"]
     assert names(nominations.nominated_on("n1", 5)) == ["c", "a", "d"]
     assert names(nominations.nominated_on("n1", 6)) == ["c"]
@@ -67,18 +66,18 @@ def test_pods_of_a_node_are_ordered_by_priority_then_arrival() -> None:
 
 def test_core_case_28_only_nominated_pods_of_at_least_the_own_priority_count() -> None:
     nominations = nominator()
-    nominations.add(Pod("A", priority=5), override("n1"))
-    nominations.add(Pod("B", priority=1), override("n1"))
+    nominations.add(Pod("A", priority=5), "n1")
+    nominations.add(Pod("B", priority=1), "n1")
     assert names(nominations.nominated_on("n1", 3)) == ["A"]
     assert nominations.nodes_nominated_at_least(3) == ["n1"]
 
 
 def test_nodes_by_priority_follow_the_nominations() -> None:
     nominations = nominator()
-    nominations.add(Pod("a", priority=5), override("n1"))
-    nominations.add(Pod("b", priority=5), override("n1"))
-    nominations.add(Pod("c", priority=7), override("n2"))
-    nominations.add(Pod("d", priority=-3), override("n3"))
+    nominations.add(Pod("a", priority=5), "n1")
+    nominations.add(Pod("b", priority=5), "n1")
+    nominations.add(Pod("c", priority=7), "n2")
+    nominations.add(Pod("d", priority=-3), "n3")
     assert nominations.nodes_nominated_at_least(6) == ["n2"]
     assert sorted(nominations.nodes_nominated_at_least(5)) == ["n1", "n2"]
     assert sorted(nominations.nodes_nominated_at_least(-10)) == ["n1", "n2", "n3"]
@@ -86,7 +85,7 @@ def test_nodes_by_priority_follow_the_nominations() -> None:
     assert sorted(nominations.nodes_nominated_at_least(5)) == ["n1", "n2"]
     nominations.delete("uid-default-b")
     assert nominations.nodes_nominated_at_least(5) == ["n2"]
-    nominations.add(Pod("c", priority=7), override("n1"))
+    nominations.add(Pod("c", priority=7), "n1")
     assert nominations.nodes_nominated_at_least(5) == ["n1"]
 
 
@@ -100,7 +99,7 @@ def test_version_grows_with_every_change_and_only_then() -> None:
 
     nominations.delete("uid-default-p")
     assert not changed()
-    nominations.add(Pod("p"), override("n1"))
+    nominations.add(Pod("p"), "n1")
     assert changed()
     nominations.nominated_on("n1")
     nominations.update(Pod("q"), Pod("q"))
@@ -113,16 +112,16 @@ def test_version_grows_with_every_change_and_only_then() -> None:
 def test_changes_are_told_by_node_until_there_are_too_many() -> None:
     nominations = nominator()
     seen = nominations.version
-    nominations.add(Pod("a"), override("n1"))
-    nominations.add(Pod("b"), override("n2"))
+    nominations.add(Pod("a"), "n1")
+    nominations.add(Pod("b"), "n2")
     assert nominations.changed_since(seen) == ["n1", "n2"]
     later = nominations.version
     assert nominations.changed_since(later) == []
-    nominations.add(Pod("a"), override("n3"))
+    nominations.add(Pod("a"), "n3")
     assert nominations.changed_since(later) == ["n1", "n3"]
     nominations.delete("uid-default-b")
     assert nominations.changed_since(later) == ["n1", "n3", "n2"]
     for _ in range(5000):
-        nominations.add(Pod("c"), override("n4"))
+        nominations.add(Pod("c"), "n4")
     assert nominations.changed_since(seen) is None
     assert nominations.changed_since(nominations.version - 2) == ["n4", "n4"]

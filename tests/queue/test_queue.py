@@ -10,17 +10,10 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue import (
-    BackoffPolicy,
-    ByKey,
-    HintRegistration,
-    Place,
-    QueuedPod,
-    QueueingHint,
-    SchedulingQueue,
-    Scope,
-    override,
-)
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.hints import ByKey, HintRegistration, QueueingHint, Scope
+from koordsched.queue.item import Place, QueuedPod
+from koordsched.queue.queue import SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject
 from tests.steps import counted
 
@@ -567,7 +560,7 @@ def test_nominations_follow_the_pod() -> None:
     queue.nominator.delete(queued.pod.uid)  # assumed
     assert not queue.nominator.nodes_with_nominated()
     queue.add_unschedulable_if_not_present(queued, {"Fit"})
-    queue.nominator.add(queued.pod, override("n3"))
+    queue.nominator.add(queued.pod, "n3")
     queue.update(queued.pod, Pod("p", nominated_node="n3"))
     assert [pod.name for pod in queue.nominator.nominated_on("n3")] == ["p"]
     queue.delete(queued.pod)

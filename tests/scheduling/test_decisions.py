@@ -125,7 +125,7 @@ def test_newest_first_and_bounded(monkeypatch):
             ring = running.scheduler.decisions = Decisions(
                 embedded.clock.monotonic, embedded.clock.wall, capacity=module.CAPACITY
             )
-            running.scheduler.cycle._decisions = ring
+            running.scheduler.cycle.decisions = ring
             await place(embedded, 5)
             assert [decision.pod for decision in ring.of()] == ["default/p4", "default/p3", "default/p2"]
             assert [decision.pod for decision in ring.of("default/p3")] == ["default/p3"]

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from koordsched.api import core
+from koordsched.api import core, podstates
 from koordsched.api.decoding import convert
 from koordsched.cluster.pod import Pod, PodWithFacts
 from koordsched.cluster.state import ClusterState
@@ -128,6 +128,41 @@ def test_a_malformed_annotation_harms_that_pod_alone_and_is_told_once_per_versio
             assert embedded.get("Pod", "later")["spec"]["nodeName"] == "alder"
 
     run(main())
+
+
+def test_what_a_status_says():
+    cluster = ClusterState()
+    assert cluster.pod_facts.wire_type is core.Pod
+    allocated = cluster.pod_facts.declare(ALLOCATED, numbers, str)
+
+    def restarts(pod):
+        return max((status.restart_count for status in pod.status.container_statuses), default=0) or None
+
+    def broken(pod):
+        raise ValueError(pod.status.phase)
+
+    restarted = cluster.pod_facts.declare_status(restarts)
+    never = cluster.pod_facts.declare_status(broken)
+    problems = []
+    cluster.pod_facts.on_malformed = lambda meta, problem: problems.append((meta.name, problem))
+    assert (cluster.pod_facts.wire_type, len(cluster.pod_facts)) == (podstates.Pod, 3)
+
+    def seen(name, count, on="alder", allocated=None, kind=podstates.Pod):
+        thing = annotated(name, on=on, allocated=allocated)
+        thing["status"] = {"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": count}]}
+        return cluster.pods.build(convert(thing, kind))
+
+    one, other = seen("a", 3), seen("b", 3)
+    assert (restarted.of(one), allocated.of(one), never.of(one)) == (3, None, None)
+    assert one.facts is other.facts
+    assert problems == [("a", "status: Running"), ("b", "status: Running")]
+    both = seen("c", 2, allocated="1,2")
+    assert (restarted.of(both), allocated.of(both)) == (2, (1, 2))
+    assert cluster.pod_facts.annotations(both).keys() == {ALLOCATED}
+    # Well, without a node, and read without states.
+    assert type(seen("d", 0)) is Pod
+    assert restarted.of(seen("e", 3, on=None)) is None
+    assert restarted.of(seen("f", 3, kind=core.Pod)) is None
 
 
 def test_a_pod_without_a_node_has_no_facts_yet():

@@ -14,7 +14,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.plugins import KINDS
 from koordsched.scheduling.handlers import NodeHandler
 from koordsched.scheduling.unreadable import NODES, PODS
-from koordsched.scheduling.watching import NodeSink, ObjectSink
+from koordsched.scheduling.watching import ObjectSink
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.simulation.loop import SimulationLoop
@@ -58,7 +58,7 @@ CASES = (
 @pytest.mark.parametrize(("items", "left"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_nodes(items, left):
     cluster, moves = ClusterState(), Moves()
-    applier = ObjectApplier(NODES, JsonFormat(Decoder(core.Node)), NodeSink(NodeHandler(cluster, moves, None)), None)
+    applier = ObjectApplier(NODES, JsonFormat(Decoder(core.Node)), NodeHandler(cluster, moves, None), None)
     listed(applier, "2", [thing("a", "1", "1"), thing("b", "2", "2")])
     moves.labels.clear()
     listed(applier, "3", items)

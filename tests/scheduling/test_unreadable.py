@@ -248,6 +248,24 @@ def test_pods_under_quotas_wait_for_quotas_that_must_not_be_read():
     run(main())
 
 
+def test_pods_wait_for_reports_on_loads_that_must_not_be_read():
+    configuration = config.load(ROOT / "config" / "examples" / "load" / "scheduler.yaml", catalog=CATALOG)
+
+    async def main():
+        embedded = world()
+        embedded.insert(yaml.safe_load((ROOT / "manifests" / "crds" / "nodemetrics.yaml").read_text()))
+        embedded.server.forbidden.add("nodemetrics.slo.koordinator.sh")
+        async with scheduling(embedded, yaml_of(configuration)):
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(10)
+            assert refused(embedded, "p") == WAITS + "nodemetrics.slo.koordinator.sh"
+            embedded.server.forbidden.clear()
+            await asyncio.sleep(60)
+            assert node_of(embedded, "p") == "alder"
+
+    run(main())
+
+
 def test_a_definition_that_comes_later_is_taken_up():
     async def main():
         embedded, definition = quota_world()

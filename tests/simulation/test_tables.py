@@ -5,7 +5,6 @@ from copy import copy
 
 import pytest
 
-from koordsched.queue.nominator import override
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.simulation.conditions import LastWords
@@ -30,7 +29,7 @@ def _counted_twice(scheduler, waiting):
 
 
 def _promise_to_an_old_version(scheduler, waiting):
-    scheduler.queue.nominator.add(copy(waiting), override("alder"))
+    scheduler.queue.nominator.add(copy(waiting), "alder")
 
 
 @pytest.mark.parametrize(

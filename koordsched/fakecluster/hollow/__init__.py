@@ -9,7 +9,7 @@ from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.hollow.allocation import NodeAllocation
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.heartbeats import Heartbeats
-from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health
+from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health, start_error
 from koordsched.fakecluster.hollow.loadreports import LoadReports
 from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
 from koordsched.fakecluster.hollow.options import HollowOptions
@@ -109,6 +109,7 @@ class HollowNodes:
         if change.old is not None and change.old.get("status") != node.get("status"):
             known.allocation.set_allocatable((node.get("status") or {}).get("allocatable") or {})
         self._loads.follow(known, node)
+        known.start_error = start_error(node)
         health = commanded_health(node)
         if health is not known.health:
             recovered = known.health is Health.SILENT
@@ -121,6 +122,7 @@ class HollowNodes:
         allocation = NodeAllocation(status.get("allocatable") or {})
         address = addresses[0] if addresses else "127.0.0.1"
         hollow = HollowNode(metadata["name"], metadata["uid"], address, allocation, commanded_health(node))
+        hollow.start_error = start_error(node)
         self._nodes[hollow.name] = hollow
         if hollow.name in self._left_behind:
             hollow.pods = self._left_behind.pop(hollow.name)

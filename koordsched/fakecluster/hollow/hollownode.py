@@ -10,6 +10,9 @@ from koordsched.fakecluster.hollow.allocation import NodeAllocation
 FAIL = "koordsched.io/fail"
 """Annotation that makes a node fail: `"true"` = its kubelet falls silent, `"not-ready"` = it reports Ready=False."""
 
+START_ERROR = "koordsched.io/start-error"
+"""Annotation of a node on which no pod starts: the reason that its containers show while they wait."""
+
 
 class Health(Enum):
     """How a node does."""
@@ -22,7 +25,7 @@ class Health(Enum):
 class HollowNode:
     """One node that runs here."""
 
-    __slots__ = ("address", "allocation", "health", "name", "pods", "recoveries", "uid")
+    __slots__ = ("address", "allocation", "health", "name", "pods", "recoveries", "start_error", "uid")
 
     def __init__(self, name: str, uid: str, address: str, allocation: NodeAllocation, health: Health) -> None:
         self.name = name
@@ -30,6 +33,8 @@ class HollowNode:
         self.address = address
         self.allocation = allocation
         self.health = health
+        self.start_error = ""
+        """Why no pod starts; empty if they do."""
         self.recoveries = 0
         """How often the kubelet came back: plans made before are void."""
         self.pods: dict[tuple[str, str], str] = {}
@@ -40,3 +45,9 @@ def commanded_health(node: dict[str, Any]) -> Health:
     """What the node's annotation asks for; values that mean nothing leave it healthy."""
     wanted = (node["metadata"].get("annotations") or {}).get(FAIL, "")
     return Health(wanted) if wanted in (health.value for health in Health) else Health.HEALTHY
+
+
+def start_error(node: dict[str, Any]) -> str:
+    """Why no pod starts on the node; empty if they do."""
+    found: str = (node["metadata"].get("annotations") or {}).get(START_ERROR, "")
+    return found

@@ -46,8 +46,8 @@ class _Reporter:
         self.phase = phase
         """From 0 to 1: its place in the interval."""
         self.policy: CollectPolicy = collect_policy({})
-        self.version = 0
-        """`metadata.generation` of the NodeMetric whose policy that is."""
+        self.version: int | None = None
+        """`metadata.generation` of the NodeMetric whose policy that is; None until one was read."""
         self.due = 0.0
         self.annotation: str | None = None
         self.share: Share | None = None
@@ -200,7 +200,7 @@ class LoadReports:
         if reporter is None:
             return
         if change.type == "DELETED":
-            reporter.version = 0
+            reporter.version = None
             self._timers.after(0.0, self._provide, reporter)
         else:
             self._obey(reporter, change.new)

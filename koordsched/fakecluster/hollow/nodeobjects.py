@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
+from koordsched.fakecluster.hollow.hollownode import START_ERROR
 from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
 from koordsched.fakecluster.hollow.usage import USAGE
 
@@ -70,7 +71,8 @@ def node_object(planned: PlannedNode, now: float) -> Object:
     capacity = {resource: str(amount) for resource, amount in template.capacity.items()}
     capacity.setdefault("pods", "110")
     allocatable = capacity | {resource: str(amount) for resource, amount in template.allocatable.items()}
-    annotations = {HOLLOW: "true", **fill_in(template.annotations, names)}
+    faults = {START_ERROR: template.faults.start_error} if template.faults.start_error else {}
+    annotations = {HOLLOW: "true", **faults, **fill_in(template.annotations, names)}
     if template.usage is not None:
         annotations.setdefault(USAGE, msgspec.json.encode(fill_in(msgspec.to_builtins(template.usage), names)).decode())
     spec: Object = {"providerID": f"hollow://{name}"}

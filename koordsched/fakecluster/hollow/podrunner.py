@@ -12,7 +12,7 @@ from koordsched.fakecluster.hollow.allocation import pod_request
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.duration import parse_duration
-from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
+from koordsched.fakecluster.hollow.hollownode import FAIL, Health, HollowNode
 from koordsched.fakecluster.hollow.options import HollowOptions
 from koordsched.fakecluster.hollow.podstatus import (
     conditions,
@@ -20,6 +20,7 @@ from koordsched.fakecluster.hollow.podstatus import (
     rejected_status,
     restarted_status,
     running_status,
+    stuck_status,
     waiting_status,
 )
 from koordsched.fakecluster.registry import ChangeView, Registry
@@ -32,6 +33,8 @@ RUN_DURATION = "koordsched.io/run-duration"
 """Pod annotation: the containers end by themselves after this time (`30s`, `1m30s`)."""
 EXIT_CODE = "koordsched.io/exit-code"
 """Pod annotation: with this exit code, 0 unless set."""
+FELLS_NODE = "koordsched.io/fells-node"
+"""Pod annotation: the node reports Ready=False this long after the pod started, until its annotation is taken away."""
 _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 300.0
 _FINISHED = ("Succeeded", "Failed")
@@ -189,9 +192,16 @@ class PodRunner:
         node, pod, _ = found
         if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") not in (None, "Pending"):
             return
+        if node.start_error:
+            status = stuck_status(pod, self._stamp(), node.start_error)
+            if status != pod.get("status"):
+                self._write(found, status)
+            self._timers.after(_FIRST_BACKOFF_SECONDS, self._start, key, uid, None)
+            return
         address = node.address if pod["spec"].get("hostNetwork") else self._next_address()
         self._write(found, running_status(pod, self._stamp(), node.address, address))
         self._plan_end(node, pod)
+        self._plan_fall(node, pod)
 
     def _next_address(self) -> str:
         self._addresses += 1
@@ -222,6 +232,27 @@ class PodRunner:
         key = metadata["namespace"], metadata["name"]
         run = _Run(duration, exit_code, node.recoveries)
         self._timers.after(duration - elapsed, self._finish, key, metadata["uid"], run)
+
+    def _plan_fall(self, node: HollowNode, pod: Object) -> None:
+        text = (pod["metadata"].get("annotations") or {}).get(FELLS_NODE)
+        if text is None:
+            return
+        try:
+            self._timers.after(parse_duration(text), self._fell, node)
+        except ValueError as error:
+            message = f"{FELLS_NODE} is ignored: {error}"
+            self._timers.after(0.0, invalid_annotation, self._registry, pod, node.name, message)
+
+    def _fell(self, node: HollowNode) -> None:
+        """The node fails, as if a user had annotated it."""
+        nodes = self._registry.resource("", "v1", "nodes")
+        record = self._registry.collection(nodes).get("", node.name)
+        if record is None or record.uid != node.uid:
+            return
+        found = record.obj()
+        annotations = {**(found["metadata"].get("annotations") or {}), FAIL: Health.NOT_READY.value}
+        changed = {**found, "metadata": {**found["metadata"], "annotations": annotations}}
+        self._registry.replace_record(nodes, record, changed)
 
     def _finish(self, key: Key, uid: str, run: _Run) -> None:
         found = self._find(key, uid)

@@ -31,6 +31,26 @@ def running_status(pod: Object, stamp: str, host_ip: str, pod_ip: str) -> Object
     return status
 
 
+NO_SANDBOX = "FailedCreatePodSandBox"
+
+
+def stuck_status(pod: Object, stamp: str, reason: str) -> Object:
+    """The node has the pod, and its containers cannot be started; with NO_SANDBOX, not even their sandbox is there."""
+    spec, old = pod["spec"], pod.get("status") or {}
+    shown = "ContainerCreating" if reason == NO_SANDBOX else reason
+    waiting = {"waiting": {"reason": shown, "message": "fails on command: annotation koordsched.io/start-error"}}
+    return {
+        **old,
+        "phase": "Pending",
+        "startTime": old.get("startTime", stamp),
+        "containerStatuses": [
+            {**_container(pod, entry, stamp, waiting, running=False), "ready": False, "containerID": ""}
+            for entry in spec.get("containers") or ()
+        ],
+        "conditions": conditions(old, stamp, ready=False, sandbox=reason != NO_SANDBOX),
+    }
+
+
 def finished_status(pod: Object, stamp: str, exit_code: int) -> Object:
     """All containers ended with that exit code, for good."""
     phase = "Failed" if exit_code else "Succeeded"
@@ -82,13 +102,15 @@ def rejected_status(pod: Object, stamp: str, reason: str, message: str) -> Objec
     }
 
 
-def conditions(status: Object, stamp: str, *, ready: bool, phase: str = "Running") -> list[Object]:
+def conditions(
+    status: Object, stamp: str, *, ready: bool, phase: str = "Running", sandbox: bool = True
+) -> list[Object]:
     """The pod's conditions as its kubelet reports them; those of other reporters stay."""
     why = {} if ready else {"reason": "ContainersNotReady"}
     if phase != "Running":
         why = {"reason": "PodCompleted" if phase == "Succeeded" else "PodFailed"}
     told = {
-        "PodReadyToStartContainers": ("True" if phase == "Running" else "False", {}),
+        "PodReadyToStartContainers": ("True" if sandbox and phase == "Running" else "False", {}),
         "Initialized": ("True", {"reason": "PodCompleted"} if phase == "Succeeded" else {}),
         "Ready": ("True" if ready else "False", why),
         "ContainersReady": ("True" if ready else "False", why),

@@ -16,6 +16,7 @@ templates:
       system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
       share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
       reportInterval: 60s
+    faults: {startError: CreateContainerError}   # no pod starts there; FailedCreatePodSandBox: not even its sandbox
     objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
 """
 
@@ -52,6 +53,12 @@ class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     size_bytes: int = 0
 
 
+class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What is wrong with the nodes. `start_error`: the reason why containers wait instead of starting."""
+
+    start_error: str = ""
+
+
 class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One kind of node."""
 
@@ -68,6 +75,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     images: list[Image] = []
     csi_drivers: list[dict[str, Any]] = []
     usage: NodeUsage | None = None
+    faults: Faults = Faults()
     objects: list[dict[str, Any]] = []
 
 

@@ -5,6 +5,7 @@
   `placementtimes` when it was placed; `contribution` is what it adds to a measurement that cannot contain it.
 * `loads` keeps this in step with the cluster, one per cluster state and set of arguments, in `columns`.
 * `plugin` filters and scores by the columns.
+* `explanation` has the numbers behind verdicts and scores.
 * `reportstates` counts nodes by the state of their reports, for `metrics`.
 * `reports` has the pages of the HTTP server and the command `koordsched load nodes`.
 """

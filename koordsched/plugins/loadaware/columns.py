@@ -106,9 +106,13 @@ def _room(view: View, total: Vector) -> list[int]:
         return [-_ENDLESS] * len(total)
     if view.gate == PASSES:
         return [_ENDLESS] * len(total)
+    return [most - used for most, used in zip(room_for(view.limits, total), view.used, strict=True)]
+
+
+def room_for(limits: Vector, total: Vector) -> list[int]:
+    """How much may be in use of each resource; without a limit, as good as endless."""
     return [
-        _most(whole, limit) - used if limit > 0 and whole > 0 else _ENDLESS
-        for whole, limit, used in zip(total, view.limits, view.used, strict=True)
+        _most(whole, limit) if limit > 0 and whole > 0 else _ENDLESS for whole, limit in zip(total, limits, strict=True)
     ]
 
 

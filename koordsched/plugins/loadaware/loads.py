@@ -19,14 +19,13 @@ from koordsched.cluster.facts import PodFact
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
-from koordsched.plugins.loadaware import kinds
+from koordsched.plugins.loadaware import kinds, reportstates
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
 from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, View
 from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
 from koordsched.plugins.loadaware.placementtimes import PlacementTimes, placement_times
-from koordsched.plugins.loadaware.reportstates import ReportStates
 from koordsched.plugins.loadaware.thresholds import ThresholdReader, Thresholds
 from koordsched.plugins.shared.priorityclass import LABELS
 
@@ -96,10 +95,10 @@ class Loads:
         self._no_sums = Sums(self._nothing, self._nothing, self._nothing, self._nothing)
         self.estimator = Estimator(args, self.resources)
         self._thresholds = ThresholdReader(args, self.resources)
-        self._scored: Statistic | None = None
+        self.scored: Statistic | None = None
         if args.aggregated is not None and args.aggregated.score_aggregation_type:
-            self._scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
-        self.states = ReportStates()
+            self.scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
+        self.states = reportstates.ReportStates()
         self._by_name: dict[str, NodeLoad] = {}
         self._by_row: dict[int, NodeLoad] = {}
         self._load_of: dict[str, NodeLoad] = {}
@@ -160,10 +159,9 @@ class Loads:
             return None
         return load.measurement.updated + self._args.node_metric_expiration_seconds
 
-    def has_expired(self, load: NodeLoad) -> bool:
-        """Whether there is a report that has expired by now; one without a time always has."""
-        expiry = self.expires_at(load)
-        return load.measurement is not None and (expiry is None or self._clock.wall() >= expiry)
+    def counted(self, load: NodeLoad) -> Sums:
+        """What the pods of a node add to what decides about it."""
+        return self._sums(load, load.added.values())
 
     def age(self, load: NodeLoad) -> int | None:
         """Seconds since the newest report was made; None if it has no time, or there is none."""
@@ -352,13 +350,13 @@ class Loads:
         aggregated = thresholds.statistic is not None and not by_prod
         if measurement is None:
             return View(PASSES, self._nothing, limits, aggregated, None)
-        expired = self.has_expired(load)
+        expired = self.states.of(load.name) == reportstates.EXPIRED
         used = scored = self._nothing
         if measurement.usage is not None:
             of_prod = _total(sums.prod_usage, sums.prod_delta)
             used = of_prod if by_prod else self._usage(measurement, sums, thresholds.statistic)
             scores_prod = prod and self._args.score_according_prod_usage
-            scored = of_prod if scores_prod else self._usage(measurement, sums, self._scored)
+            scored = of_prod if scores_prod else self._usage(measurement, sums, self.scored)
         gate = CHECKED if measurement.usage is not None else PASSES
         if expired and self._args.filter_expired_node_metrics:
             gate = PASSES if self._args.enable_schedule_when_node_metrics_expired else EXPIRED
@@ -382,7 +380,7 @@ class Loads:
             any(load.thresholds.prod)
             or self._args.score_according_prod_usage
             or self._sums_estimates(load, load.thresholds.statistic)
-            or self._sums_estimates(load, self._scored)
+            or self._sums_estimates(load, self.scored)
         )
 
     @staticmethod

@@ -18,9 +18,10 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
+    ExplainsNodes,
+    MeasuringFilter,
     Reserve,
     Scores,
-    ShapeFilter,
     ShapePreFilter,
     ShapeScore,
 )
@@ -28,6 +29,7 @@ from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
 from koordsched.plugins.loadaware.columns import EXPIRED, PLAIN, PROD
 from koordsched.plugins.loadaware.estimation import Vector
+from koordsched.plugins.loadaware.explanation import Explainer
 from koordsched.plugins.loadaware.loads import LOAD_EASED, Easing, Loads
 from koordsched.plugins.shared.matching.rows import refused_row, single
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
@@ -35,7 +37,7 @@ from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 REASON_EXPIRED = "node(s) nodeMetric expired"
 
 
-class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
+class LoadAwareScheduling(ShapePreFilter, MeasuringFilter, ShapeScore, Reserve, ExplainsNodes):
     """Filters and scores by what nodes use, pods included that no measurement can contain yet."""
 
     name = "LoadAwareScheduling"
@@ -62,6 +64,8 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
         self._weights = tuple(args.resource_weights.get(resource, 0) for resource in self.loads.resources)
         self._dominant_weight = args.dominant_resource_weight
         self._weight_sum = sum(self._weights) + self._dominant_weight
+        self._explainer = Explainer(self.loads, scores_prod=args.score_according_prod_usage)
+        self._names = handle.cluster.table.names
 
     # --- filter ----------------------------------------------------------------------------------
 
@@ -145,6 +149,20 @@ class LoadAwareScheduling(ShapePreFilter, ShapeFilter, ShapeScore, Reserve):
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """It counts until it is forgotten."""
+
+    # --- explanations ------------------------------------------------------------------------------
+
+    def explain_node(self, shape: PodShape, row: int) -> list[str]:
+        """What is measured and expected, and what is allowed."""
+        return self._explainer.explain(shape, self._names[row])
+
+    def refuses_idle(self, shape: PodShape, row: int) -> bool:
+        """Whether the pod alone is expected to use more than the threshold."""
+        return self._explainer.refuses_idle(shape, self._names[row])
+
+    def remedy(self, shape: PodShape, row: int) -> str:
+        """How much less has to be in use."""
+        return self._explainer.remedy(shape, self._names[row])
 
 
 def first_exceeded(room: list[int], amounts: Vector) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from koordsched.cluster.kinds import HasMetadata
+from koordsched.api.meta import HasMetadata
 from koordsched.cluster.objects import Store, Subscriber
 
 T = TypeVar("T", bound=HasMetadata)

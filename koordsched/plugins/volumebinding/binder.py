@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from koordsched.api.meta import HasMetadata
 from koordsched.api.storage import PersistentVolume, PersistentVolumeClaim
 from koordsched.cluster.builtinkinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from koordsched.cluster.kinds import HasMetadata
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Writes

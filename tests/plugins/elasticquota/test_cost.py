@@ -152,8 +152,8 @@ def test_pods_are_counted_together_when_somebody_looks(monkeypatch):
     tree = world.quota(leaves[0]).tree
     assert world.quota("q0").request == {}
     entered = []
-    enter = tree._enter
-    monkeypatch.setattr(tree, "_enter", lambda tally: (entered.append(tally), enter(tally)))
+    enter = tree.enter
+    monkeypatch.setattr(tree, "enter", lambda tally: (entered.append(tally), enter(tally)))
     row = world.cluster.table.row_of["n"]
     for number in range(40):
         thing = pod(f"p{number}", {"cpu": 1}, leaves[number % 2])

@@ -12,7 +12,6 @@ from koordsched.config import ConfigError
 from koordsched.framework.interface import PodFilter
 from koordsched.plugins.schedulinghint.plugin import SchedulingHint
 from koordsched.queue.hints import QueueingHint
-from koordsched.queue.nominator import override
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG
 from tests.extraplugins import registry_with, resolved_with
@@ -223,7 +222,7 @@ def test_filters_are_asked_about_preferred_nodes_only():
 def test_nominated_pods_count_on_preferred_nodes():
     offline = scheduler([*NODES], PROFILE)
     coming = offline.add(pod("coming", container(cpu="4"), priority=10))
-    offline.nominator.add(coming, override("b"))
+    offline.nominator.add(coming, "b")
     offline.add(hinted("p", preferring("b", "c"), priority=5))
     offline.add(hinted("important", preferring("b", "c"), priority=20))
     assert feasible(offline.explain("default/p")) == ["c"]

@@ -23,7 +23,7 @@ def _bind(on_ambiguous):
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"kind": "Node", "name": node}}
         try:
-            await self._lanes.submit(Lane.BINDING, Request("POST", target, orjson.dumps(body)))
+            await self.lanes.submit(Lane.BINDING, Request("POST", target, orjson.dumps(body)))
         except Ambiguous as error:
             on_ambiguous(error)
         except ClientError as error:
@@ -89,7 +89,7 @@ def writes_not_fenced(original):
 def lease_believed_in_for_too_long(original):
     def take(self, response, began):
         original(self, response, began)
-        self._deadline = self._clock.boottime() + 2 * self._config.lease_duration
+        self._deadline = self.clock.boottime() + 2 * self.config.lease_duration
 
     return take
 

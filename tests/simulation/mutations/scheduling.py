@@ -1,7 +1,7 @@
 """What the scheduler believes, and what wakes its pods."""
 
 from koordsched.cluster.changelog import ChangeLog, Facet
-from koordsched.cluster.podevents import ASSIGNED_DELETE
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.state import ClusterState
 from koordsched.queue.nominator import Nominator
@@ -67,7 +67,7 @@ def taint_changes_not_logged(original):
 @mutation(PodHandler, "_assigned")
 def confirmation_of_an_assumed_pod_ignored(original):
     def assigned(self, pod):
-        if not self._cluster.is_assumed(pod.uid):
+        if not self.cluster.is_assumed(pod.uid):
             original(self, pod)
 
     return assigned
@@ -96,7 +96,7 @@ def changes_of_waiting_pods_move_nothing(original):
 @mutation(SchedulingQueue, "move_all")
 def the_end_of_pods_wakes_no_pod(original):
     def move_all(self, event, *objects, **more):
-        return 0 if event == ASSIGNED_DELETE else original(self, event, *objects, **more)
+        return 0 if event == ASSIGNED_POD_DELETE else original(self, event, *objects, **more)
 
     return move_all
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from koordsched.plugins.elasticquota.arithmetic.amounts import EMPTY, Amounts, larger, to_units, unit
@@ -31,6 +32,18 @@ class Definition:
     total: Amounts | None = None
     ignore_default_tree: bool = False
     binary: frozenset[str] = frozenset()
+
+
+class _Settled:
+    """A number of a quota that is read when its tree is settled."""
+
+    def __init__(self, counted: str) -> None:
+        self._of = attrgetter(counted)
+
+    def __get__(self, quota: Quota, kind: type[Quota]) -> Amounts:
+        quota.tree.settle()
+        amounts: Amounts = self._of(quota)
+        return amounts
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +110,25 @@ class Quota:
         """The abstract root of a tree."""
         return self is self.tree.root
 
+    used = _Settled("_used")
+    """What its pods with a node, and those of the quotas below, request."""
+    self_request = _Settled("_self_request")
+    """What its own pods request."""
+    self_used = _Settled("_self_used")
+    """What its own pods with a node request."""
+    non_preemptible_request = _Settled("_non_preemptible_request")
+    """`request` of pods that must not be preempted; never floored or capped."""
+    non_preemptible_used = _Settled("_non_preemptible_used")
+    """`used` of pods that must not be preempted."""
+    self_non_preemptible_request = _Settled("_self_non_preemptible_request")
+    """What its own pods that must not be preempted request."""
+    self_non_preemptible_used = _Settled("_self_non_preemptible_used")
+    """What its own pods with a node that must not be preempted request."""
+    allocated = _Settled("_allocated")
+    """What its pods use and its children guarantee; empty without gate ElasticQuotaGuaranteeUsage."""
+    guaranteed = _Settled("_guaranteed")
+    """The larger of that and min; empty without gate ElasticQuotaGuaranteeUsage."""
+
     @property
     def child_request(self) -> Amounts:
         """What its pods and children request, before min counts; empty for a root."""
@@ -131,60 +163,6 @@ class Quota:
         if self.tree.guarantees:
             want = max(want, to_units(name, self._guaranteed.get(name, 0)))
         return want
-
-    @property
-    def used(self) -> Amounts:
-        """What its pods with a node, and those of the quotas below, request."""
-        self.tree.settle()
-        return self._used
-
-    @property
-    def self_request(self) -> Amounts:
-        """What its own pods request."""
-        self.tree.settle()
-        return self._self_request
-
-    @property
-    def self_used(self) -> Amounts:
-        """What its own pods with a node request."""
-        self.tree.settle()
-        return self._self_used
-
-    @property
-    def non_preemptible_request(self) -> Amounts:
-        """`request` of pods that must not be preempted; never floored or capped."""
-        self.tree.settle()
-        return self._non_preemptible_request
-
-    @property
-    def non_preemptible_used(self) -> Amounts:
-        """`used` of pods that must not be preempted."""
-        self.tree.settle()
-        return self._non_preemptible_used
-
-    @property
-    def self_non_preemptible_request(self) -> Amounts:
-        """What its own pods that must not be preempted request."""
-        self.tree.settle()
-        return self._self_non_preemptible_request
-
-    @property
-    def self_non_preemptible_used(self) -> Amounts:
-        """What its own pods with a node that must not be preempted request."""
-        self.tree.settle()
-        return self._self_non_preemptible_used
-
-    @property
-    def allocated(self) -> Amounts:
-        """What its pods use and its children guarantee; empty without gate ElasticQuotaGuaranteeUsage."""
-        self.tree.settle()
-        return self._allocated
-
-    @property
-    def guaranteed(self) -> Amounts:
-        """The larger of that and min; empty without gate ElasticQuotaGuaranteeUsage."""
-        self.tree.settle()
-        return self._guaranteed
 
     @property
     def runtime(self) -> Amounts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, to_units, unit
 from koordsched.plugins.elasticquota.arithmetic.quota import Quota
@@ -28,6 +29,7 @@ MOST_UNSETTLED = 1000
 never be read."""
 
 
+@dataclass(eq=False, repr=False)
 class QuotaTree:
     """A tree: an abstract root that has something to give (elasticquota spec 3.4 to 3.7).
 
@@ -37,21 +39,16 @@ class QuotaTree:
     to be settled for that.
     """
 
-    def __init__(
-        self,
-        tree_id: str,
-        enter: Callable[[Tally], None],
-        refill: Callable[[], None] | None = None,
-        *,
-        scales_mins: bool = True,
-        guarantees: bool = False,
-    ) -> None:
+    tree_id: InitVar[str]
+    enter: Callable[[Tally], None]
+    refill: Callable[[], None] | None = None
+    _: KW_ONLY
+    scales_mins: bool = True
+    guarantees: bool = False
+
+    def __post_init__(self, tree_id: str) -> None:
         self.id = tree_id
         self.timed: Timed = untimed
-        self._enter = enter
-        self._refill = refill
-        self.scales_mins = scales_mins
-        self.guarantees = guarantees
         self.shifted = False
         self.total: Amounts = {}
         self._available: Amounts = {}
@@ -61,7 +58,7 @@ class QuotaTree:
         """Resources of which all quotas together request more than there is."""
         self.capped = 0
         """Quotas of which more is requested than their max."""
-        self.irregular = guarantees
+        self.irregular = self.guarantees
         """Sums of requests alone do not decide: floors that guarantee more, weights of zero, fractions of
         a step. Once set it stays, which costs time and nothing else."""
         self.unmarked = False
@@ -106,10 +103,10 @@ class QuotaTree:
             raised = self.guarantees and tally.placed > tally.counted_placed
             only_more = only_more and not less and not raised
             reserves = reserves or not tally.quota.takes_part
-            self._enter(tally)
+            self.enter(tally)
         self.unvetted = False
-        if reserves and self._refill is not None:
-            self._refill()
+        if reserves and self.refill is not None:
+            self.refill()
         if only_more:
             self.shifted = shifted  # more requests and more usage leave no quota more than before
 

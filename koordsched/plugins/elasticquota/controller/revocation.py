@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 
 from koordsched.cluster.pod import Pod
@@ -105,27 +106,21 @@ class OveruseMonitor:
         self._over = [quota for quota in quotas if not fits(quota.used, EMPTY, quota.limit)]
 
 
+@dataclass(eq=False, repr=False)
 class Revocation:
     """Watches usage every `interval` seconds and evicts."""
 
-    def __init__(
-        self,
-        books: QuotaBooks,
-        writes: ObjectWrites,
-        reporter: EventRecorder,
-        clock: Clock,
-        own: Container[Pod],
-        *,
-        delay: float,
-        interval: float,
-    ) -> None:
-        self._books = books
-        self._writes = writes
-        self._reporter = reporter
-        self._clock = clock
-        self._own = own
-        self._interval = interval
-        self._monitor = OveruseMonitor(books, delay)
+    books: QuotaBooks
+    writes: ObjectWrites
+    reporter: EventRecorder
+    clock: Clock
+    own: Container[Pod]
+    _: KW_ONLY
+    delay: InitVar[float]
+    interval: float
+
+    def __post_init__(self, delay: float) -> None:
+        self._monitor = OveruseMonitor(self.books, delay)
         self._evicting: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -133,16 +128,16 @@ class Revocation:
         try:
             while True:
                 self.look()
-                await asyncio.sleep(self._interval)
+                await asyncio.sleep(self.interval)
         finally:
             for task in self._evicting.values():
                 task.cancel()
 
     def look(self) -> None:
         """Starts the evictions that are due."""
-        for quota in self._monitor.due(self._clock.monotonic()):
+        for quota in self._monitor.due(self.clock.monotonic()):
             limit = quota.limit
-            victims = picked(self._books.members(quota), quota.used, limit, self._own)
+            victims = picked(self.books.members(quota), quota.used, limit, self.own)
             if quota.name in self._evicting:
                 continue
             used, may, over = listed(quota.used), listed(limit), ", ".join(exceeded(quota.used, EMPTY, limit))
@@ -157,9 +152,9 @@ class Revocation:
     async def _evict(self, pods: list[Pod], text: str) -> None:
         for pod in pods:
             try:
-                await self._writes.evict(pod)
+                await self.writes.evict(pod)
             except WriteFailed as error:
                 # Tried again when the quota is due next.
                 _log.warning("pod %s not evicted (%s): %s", pod.key, text, error)
             else:
-                self._reporter.pod_event(pod, NORMAL, REASON, text, action="Evicting")
+                self.reporter.pod_event(pod, NORMAL, REASON, text, action="Evicting")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import msgspec
@@ -118,25 +118,19 @@ def changes(quota: Quota, shown: Shown, *, by_runtime: bool = True) -> tuple[dic
     return patch, Shown(after, used)
 
 
+@dataclass(eq=False, repr=False)
 class StatusWriter:
     """Keeps the objects up to date; `observe` gets the seconds that each write took."""
 
-    def __init__(
-        self,
-        books: QuotaBooks,
-        store: Store[ElasticQuota],
-        writes: ObjectWrites,
-        clock: Clock,
-        observe: Callable[[float], None],
-        *,
-        by_runtime: bool = True,
-    ) -> None:
-        self._books = books
-        self._store = store
-        self._writes = writes
-        self._clock = clock
-        self._observe = observe
-        self._by_runtime = by_runtime
+    books: QuotaBooks
+    store: Store[ElasticQuota]
+    writes: ObjectWrites
+    clock: Clock
+    observe: Callable[[float], None]
+    _: KW_ONLY
+    by_runtime: bool = True
+
+    def __post_init__(self) -> None:
         self._shown: dict[tuple[str, str], tuple[str, Shown]] = {}
         """By namespace and name: the version of the object that was read, and what it shows or will show."""
         self._next = ""
@@ -153,7 +147,7 @@ class StatusWriter:
 
     async def look(self) -> tuple[int, int]:
         """Compares and writes once; returns how many writes succeeded and failed."""
-        seen = self._books.version, self._store.version
+        seen = self.books.version, self.store.version
         if seen == self._looked:
             return 0, 0
         wishes = await self._wishes()
@@ -165,7 +159,7 @@ class StatusWriter:
 
     async def _wishes(self) -> list[tuple[ElasticQuota, dict[str, Any], Shown]]:
         """What there is to be written, of as many quotas as may be written at a time; the others are next."""
-        quotas = self._books.quotas()
+        quotas = self.books.quotas()
         start = next((index for index, quota in enumerate(quotas) if quota.name >= self._next), 0)
         wishes: list[tuple[ElasticQuota, dict[str, Any], Shown]] = []
         for turn, quota in enumerate([*quotas[start:], *quotas[:start]]):
@@ -174,8 +168,8 @@ class StatusWriter:
             if len(wishes) >= WRITES_PER_LOOK:
                 self._next = quota.name
                 break
-            for obj in self._books.objects(quota.name):
-                patch, after = changes(quota, self._on(obj), by_runtime=self._by_runtime)
+            for obj in self.books.objects(quota.name):
+                patch, after = changes(quota, self._on(obj), by_runtime=self.by_runtime)
                 if patch:
                     wishes.append((obj, patch, after))
         if len(self._shown) > 2 * len(quotas) + _QUOTAS_AT_ONCE:
@@ -194,13 +188,13 @@ class StatusWriter:
     async def _write(self, slots: asyncio.Semaphore, obj: ElasticQuota, patch: dict[str, Any], after: Shown) -> bool:
         meta = obj.metadata
         async with slots:
-            started = self._clock.monotonic()
+            started = self.clock.monotonic()
             try:
-                await self._writes.merge(ELASTIC_QUOTAS, meta, patch)
+                await self.writes.merge(ELASTIC_QUOTAS, meta, patch)
             except WriteFailed as error:
                 _log.info("status of quota %s/%s not written: %s", meta.namespace, meta.name, error)
                 return False
-            self._observe(self._clock.monotonic() - started)
+            self.observe(self.clock.monotonic() - started)
             # Unless it came back already: until it does, this is what the object shows.
             if self._shown.get((meta.namespace, meta.name), ("",))[0] == _version(meta):
                 self._shown[meta.namespace, meta.name] = (_version(meta), after)

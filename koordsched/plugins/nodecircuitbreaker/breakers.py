@@ -1,0 +1,516 @@
+"""The breakers of all nodes: one set per cluster state, whatever the number of profiles.
+
+Every replica knows which pods fail at the moment, and what is written on nodes. Decisions fall in the scheduler's
+timers alone, once a second, which run only while it leads and after everything watched has been seen: so a standby
+decides nothing, the order of lists does not matter, and replays repeat the decisions. A scheduler that takes over has
+the states from the nodes, and the evidence from the pods that fail at that moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+
+from koordsched.api.core import Node
+from koordsched.cluster.builtinkinds import NODES
+from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import NORMAL, WARNING, Handle
+from koordsched.framework.timers import Timer
+from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
+from koordsched.plugins.nodecircuitbreaker.evidence import Case, Evidence
+from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION, MOST_OPENINGS, Record, record_of
+from koordsched.plugins.nodecircuitbreaker.signs import IMAGE, SANDBOX, Report, Sign, reader
+from koordsched.plugins.shared.moments import moment, moment_text
+from koordsched.plugins.shared.workloads import Workload, workload_of
+
+ZONE = "topology.kubernetes.io/zone"
+
+PASSABLE = ClusterEvent(EventResource("circuitbreakers.koordsched.io"), ActionType.UPDATE, "CircuitBreakerPassable")
+"""Announced when a node lets pods pass again; comes with the name of the node."""
+
+CLOSED, OPEN, HALF_OPEN, PROBED = range(4)
+"""Values of the column: PROBED is half-open with a probe under way."""
+
+_GONE_KEPT = 1000
+"""Pods that failed and went before they were looked at; a standby never looks."""
+
+_ECHOES_KEPT = 16
+
+
+@dataclass(slots=True)
+class Probe:
+    """A pod that is tried on a half-open node. `healthy_since`: monotonic seconds; None while it does not run."""
+
+    row: int
+    timer: Timer
+    healthy_since: float | None = None
+
+
+class Breakers:
+    """`state`: by row, one of CLOSED, OPEN, HALF_OPEN, PROBED; changes touch `facet`."""
+
+    def __init__(self, args: NodeCircuitBreakerArgs, handle: Handle) -> None:
+        self.args = args
+        self.cluster: ClusterState = handle.cluster
+        self._table = table = handle.cluster.table
+        self._clock, self._timers, self._events = handle.clock, handle.timers, handle.events
+        self.facet = table.add_facet()
+        self.state = table.column(np.int8, fill=CLOSED)
+        self.records: dict[int, Record] = {}
+        """By row, the breakers that are not closed."""
+        self.held: dict[str, str] = {}
+        """Nodes whose breaker would open if that were not too many in their zone -> why it would."""
+        self.evidence = Evidence(args.window.seconds, args.owner_nodes)
+        self.transitions: Counter[str] = Counter(dict.fromkeys(("open", "half-open", "closed", "held"), 0))
+        self.unwritten: dict[str, None] = {}
+        """Nodes whose annotation may not be what it should."""
+        self._shown: dict[int, str] = {}
+        """By row, the annotation that the node bears."""
+        self._echoes: dict[int, deque[str]] = {}
+        """By row, annotations that we wanted written and have not seen yet."""
+        self._probes: dict[str, Probe] = {}
+        self._failing: dict[str, Pod] = {}
+        """By uid, pods to be looked at."""
+        self._gone: deque[tuple[Pod, float]] = deque(maxlen=_GONE_KEPT)
+        """The same of pods that are gone since, and when they went."""
+        self._starting: dict[str, Timer] = {}
+        """By uid, pods without a sandbox, and when that is too long."""
+        self._suspects: dict[str, None] = {}
+        """Nodes to be judged."""
+        self._look_due = False
+        self._next_end = handle.timers.at(0.0, self._look)
+        self._cool_downs = handle.deadlines(self.facet, self._half_open)
+        self._report = handle.cluster.pod_facts.declare_states("start-failures", reader(args.quick_crash.seconds))
+        handle.cluster.read_annotations.add(ANNOTATION)
+        handle.cluster.add_observer(self)
+        table.on_node(self._node_changed)
+        table.on_removal(self._node_removed)
+
+    @classmethod
+    def shared(cls, args: NodeCircuitBreakerArgs, handle: Handle) -> Breakers:
+        """The breakers of a cluster, with the arguments of the first profile."""
+        return handle.cluster.shared(_Making(args, handle))
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def text_on(self, row: int) -> str:
+        """What the annotation of the node on this row should be; "" for none."""
+        record = self.records.get(row)
+        return record.text() if record is not None else ""
+
+    def shown_on(self, row: int) -> str:
+        """What it is."""
+        return self._shown.get(row, "")
+
+    def count(self) -> dict[str, float]:
+        """How many breakers are in which state; `held`: kept closed because too many of their zone are not."""
+        opened = sum(record.is_open for record in self.records.values())
+        return {"open": opened, "half-open": len(self.records) - opened, "held": len(self.held)}
+
+    # --- what pods say -------------------------------------------------------------------------------
+
+    def pod_seen(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+        uid, report = pod.uid, self._report.of(pod)
+        is_telling = report is not None and (report.signs or report.no_sandbox)
+        if is_telling or uid in self._probes or uid in self._starting:
+            self._failing[uid] = pod
+            self._look_soon()
+
+    def pod_assigned(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+
+    def pod_gone(self, uid: str) -> None:
+        """See PodObserver."""
+        pod = self._failing.pop(uid, None)
+        if pod is not None:
+            self._gone.append((pod, self._clock.monotonic()))
+        if (timer := self._starting.pop(uid, None)) is not None:
+            timer.cancel()
+        if pod is not None or uid in self._probes:
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        if not self._look_due:
+            self._look_due = True
+            self._timers.at(0.0, self._look)
+
+    def _look(self) -> None:
+        """Everything that happened since the last look, in the order in which it did."""
+        self._look_due = False
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        for node in self.evidence.prune(now):
+            if node in self.held:
+                self._suspects[node] = None
+        pods = [*self._gone, *((pod, now) for pod in self._failing.values())]
+        self._gone.clear()
+        self._failing.clear()
+        for pod, seen in pods:
+            self._read(pod, seen, now, wall)
+        for uid in [uid for uid in self._probes if uid not in self.cluster.assigned]:
+            self._probe_gone(uid, now)
+        self._judge(now, wall)
+        self._next_end.cancel()
+        if self.held and (end := self.evidence.next_end) is not None:
+            # From then on a node may have no reason to be held any more.
+            self._next_end = self._timers.at(end, self._look)
+
+    def _read(self, pod: Pod, seen: float, now: float, wall: float) -> None:
+        """What the status of a pod says; `seen`: when it was so."""
+        report, probe, uid = self._report.of(pod), self._probes.get(pod.uid), pod.uid
+        row = self._table.row_of.get(pod.node, -1)
+        signs = [] if report is None else list(self._telling(report, row))
+        if probe is not None and probe.row == row:
+            if signs:
+                self._probe_failed(uid, f"its probe {pod.key} failed: {signs[0].reason}", now, wall)
+                return
+            self._probe_runs(uid, probe, pod, now)
+        else:
+            for sign in signs:
+                at = seen if sign.finished is None else now - max(wall - sign.finished, 0.0)
+                if sign.finished is not None and sign.finished > wall + self.args.window.seconds:
+                    continue  # a clock that is wrong by so much says nothing
+                key = (uid, sign.container, sign.restarts if sign.finished is None else sign.finished)
+                self._note(key, pod, sign.reason, at, now)
+        waits = report is not None and report.no_sandbox and uid in self.cluster.assigned
+        if waits and uid not in self._starting:
+            began = moment(pod.start_time)
+            waited = min(max(wall - began, 0.0), self.args.sandbox_timeout.seconds) if began is not None else 0.0
+            when = now + self.args.sandbox_timeout.seconds - waited
+            self._starting[uid] = self._timers.at(when, partial(self._sandbox_overdue, uid))
+        elif not waits and (timer := self._starting.pop(uid, None)) is not None:
+            timer.cancel()
+
+    def _telling(self, report: Report, row: int) -> Iterator[Sign]:
+        """The signs that may tell of the node: an image that no other node has tells nothing."""
+        for sign in report.signs:
+            if sign.kind == IMAGE:
+                image = self._table.images.by_name.get(_with_tag(sign.image))
+                if image is None or not image.rows - {row}:
+                    continue
+            yield sign
+
+    def _note(self, key: tuple[object, ...], pod: Pod, reason: str, at: float, now: float) -> None:
+        if at + self.args.window.seconds <= now:
+            return
+        workload = workload_of(pod)
+        if self.evidence.add(key, pod.node, workload, reason, at):
+            self._suspects[pod.node] = None
+            if len(nodes := self.evidence.failed_on(workload)) > self.args.owner_nodes:
+                self._doubt(workload, nodes)
+
+    def _sandbox_overdue(self, uid: str) -> None:
+        self._starting.pop(uid, None)
+        pod = self.cluster.assigned.get(uid)
+        report = self._report.of(pod) if pod is not None else None
+        if pod is None or report is None or not report.no_sandbox:
+            return
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        if uid in self._probes:
+            self._probe_failed(uid, f"its probe {pod.key} got no sandbox", now, wall)
+        else:
+            self._note((uid, SANDBOX), pod, "no sandbox", now, now)
+        self._judge(now, wall)
+
+    # --- judging -------------------------------------------------------------------------------------
+
+    def _judge(self, now: float, wall: float) -> None:
+        """Opens the breakers of nodes against which enough speaks."""
+        if not self._suspects:
+            return
+        suspects, self._suspects = self._suspects, {}
+        restricted = Counter(self._zone(row) for row in self.records)
+        for node in suspects:
+            row = self._table.row_of.get(node, -1)
+            case = self.evidence.case(node)
+            if row < 0 or row in self.records or not self._suffices(case):
+                self.held.pop(node, None)
+                continue
+            zone = self._zone(row)
+            what = _summary(case, self.args.window)
+            if restricted[zone] >= self._most_in(zone):
+                self._hold(row, what, zone)
+                continue
+            self.held.pop(node, None)
+            restricted[zone] += 1
+            self._open(row, what, 1, now, wall)
+
+    def _suffices(self, case: Case) -> bool:
+        args, namespaces = self.args, {workload.namespace for workload in case.workloads}
+        return (
+            case.failures >= args.failures
+            and len(case.workloads) >= args.distinct_owners
+            and len(namespaces) >= args.distinct_namespaces
+        )
+
+    def _doubt(self, workload: Workload, nodes: Sequence[str]) -> None:
+        """A workload fails on so many nodes that it tells nothing: nodes that were suspected for its sake are not."""
+        for node in nodes:
+            row = self._table.row_of.get(node, -1)
+            record = self.records.get(row)
+            if record is not None and record.is_open and record.openings == 1 and node in self.evidence:
+                if not self._suffices(self.evidence.case(node)):
+                    self._close(row, f"{workload} fails on other nodes as well", forgive=False)
+            elif node in self.held:
+                self._suspects[node] = None
+
+    def _zone(self, row: int) -> str | None:
+        column = self._table.label_column(ZONE)
+        number: int = column.ids.data.item(row)
+        return column.values[number]
+
+    def _most_in(self, zone: str | None) -> int:
+        """How many nodes of a zone may be restricted: a share of it; one at least, unless it is the only node."""
+        table, column = self._table, self._table.label_column(ZONE)
+        number = column.index.get(zone, -1)
+        of_zone = column.ids.data[: table.size] == number
+        size = int(np.count_nonzero(of_zone & table.alive.data[: table.size]))
+        return max(size * self.args.max_open_percentage // 100, 1 if size > 1 else 0)
+
+    # --- transitions -----------------------------------------------------------------------------------
+
+    def _open(self, row: int, why: str, openings: int, now: float, wall: float) -> None:
+        seconds = self.cool_down(openings)
+        record = Record("open", moment_text(wall), moment_text(wall + seconds), openings, reason=why)
+        self._put(row, record)
+        self._cool_downs.set(row, now + seconds)
+        self._tell(row, WARNING, "open", "CircuitBreakerOpened", f"no pods for {seconds:g}s: {why}")
+
+    def cool_down(self, openings: int) -> float:
+        """Seconds for which a breaker stays open that opened so often in a row."""
+        longest = self.args.max_cool_down.seconds
+        return float(min(self.args.cool_down.seconds * 2.0 ** (min(openings, MOST_OPENINGS) - 1), longest))
+
+    def _half_open(self, rows: Sequence[int]) -> None:
+        """Cool-downs are over."""
+        wall = self._clock.wall()
+        for row in rows:
+            record = self.records.get(row)
+            if record is not None and record.is_open:
+                self._put(row, Record("half-open", moment_text(wall), "", record.openings, reason=record.reason))
+                self._tell(row, NORMAL, "half-open", "CircuitBreakerHalfOpen", "one pod at a time is tried")
+                self._announce(row)
+
+    def _close(self, row: int, why: str, *, forgive: bool = True) -> None:
+        node = self._table.names[row]
+        self._put(row, None)
+        if forgive:
+            self.evidence.acquit(node)
+        self._tell(row, NORMAL, "closed", "CircuitBreakerClosed", f"pods may be placed again: {why}")
+        self._announce(row)
+
+    def _hold(self, row: int, why: str, zone: str | None) -> None:
+        node = self._table.names[row]
+        if node not in self.held:
+            where = f"zone {zone}" if zone else "the nodes without a zone"
+            text = f"stays closed, because too many of {where} are restricted already: {why}"
+            self._tell(row, WARNING, "held", "CircuitBreakerHeld", text)
+        self.held[node] = why
+
+    def _tell(self, row: int, event_type: str, to: str, reason: str, message: str) -> None:
+        self.transitions[to] += 1
+        node = self._table.nodes[row]
+        if node is not None:
+            text = f"circuit breaker: {message}"
+            self._events.event(NODES, node.metadata, event_type, reason, text, action="Scheduling", once=True)
+
+    def _announce(self, row: int) -> None:
+        self.cluster.announce(PASSABLE, None, self._table.names[row])
+
+    def _put(self, row: int, record: Record | None) -> None:
+        """The new state of a breaker, to be written."""
+        self._set(row, record)
+        self._echoes.setdefault(row, deque(maxlen=_ECHOES_KEPT)).append(self.text_on(row))
+        self.unwritten[self._table.names[row]] = None
+
+    def _set(self, row: int, record: Record | None) -> None:
+        before = self.records.pop(row, None)
+        if before is not None and before.probe and (record is None or record.probe != before.probe):
+            self._forget_probe(before.probe)
+        self._cool_downs.clear(row)
+        state = CLOSED
+        if record is not None:
+            self.records[row] = record
+            state = OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
+            self.held.pop(self._table.names[row], None)
+        elif self.held:
+            # Others of the zone had to wait.
+            self._suspects |= dict.fromkeys(self.held)
+            self._look_soon()
+        if self.state.data.item(row) != state:
+            self.state.data[row] = state
+            self._table.touch(row, self.facet)
+
+    # --- probes ----------------------------------------------------------------------------------------
+
+    def begin_probe(self, pod: Pod, row: int) -> bool:
+        """A pod is placed on the row; False if the breaker does not let it."""
+        record = self.records.get(row)
+        if record is None:
+            return True
+        if record.is_open or record.probe:
+            return False
+        self._put(row, replace(record, probe=pod.uid))
+        self._remember_probe(pod.uid, row)
+        return True
+
+    def end_probe(self, uid: str) -> None:
+        """The pod is not placed after all, or went without telling anything: another one may be tried."""
+        probe = self._probes.get(uid)
+        if probe is None:
+            return
+        record = self.records.get(probe.row)
+        if record is None or record.probe != uid:
+            self._forget_probe(uid)
+            return
+        self._put(probe.row, replace(record, probe=""))
+        self._announce(probe.row)
+
+    def _remember_probe(self, uid: str, row: int) -> None:
+        self._probes[uid] = Probe(row, self._probe_timer(uid))
+
+    def _probe_timer(self, uid: str) -> Timer:
+        when = self._clock.monotonic() + self.args.probe_timeout.seconds
+        return self._timers.at(when, partial(self._probe_overdue, uid))
+
+    def _forget_probe(self, uid: str) -> None:
+        probe = self._probes.pop(uid, None)
+        if probe is not None:
+            probe.timer.cancel()
+
+    def _probe_runs(self, uid: str, probe: Probe, pod: Pod, now: float) -> None:
+        """Nothing speaks against the probe; once it has run for long enough, nothing speaks against the node."""
+        report = self._report.of(pod)
+        if not pod.start_time or (report is not None and not report.running):
+            if probe.healthy_since is not None:
+                probe.healthy_since = None
+                probe.timer.cancel()
+                probe.timer = self._probe_timer(uid)
+        elif probe.healthy_since is None:
+            probe.healthy_since = now
+            self._timers.at(now + self.args.probation.seconds, partial(self._probation_over, uid, now))
+
+    def _probation_over(self, uid: str, healthy_since: float) -> None:
+        probe = self._probes.get(uid)
+        if probe is not None and probe.healthy_since == healthy_since:
+            self._close(probe.row, "its probe runs")
+
+    def _probe_overdue(self, uid: str) -> None:
+        probe = self._probes.get(uid)
+        if probe is not None and probe.healthy_since is None:
+            self.end_probe(uid)
+
+    def _probe_gone(self, uid: str, now: float) -> None:
+        """One that ran for longer than a crash takes has told enough."""
+        probe = self._probes[uid]
+        if probe.healthy_since is not None and now - probe.healthy_since > self.args.quick_crash.seconds:
+            self._close(probe.row, "its probe ran")
+        else:
+            self.end_probe(uid)
+
+    def _probe_failed(self, uid: str, why: str, now: float, wall: float) -> None:
+        row = self._probes[uid].row
+        openings = min(self.records[row].openings + 1, MOST_OPENINGS)
+        self._open(row, why, openings, now, wall)
+
+    # --- what nodes say ----------------------------------------------------------------------------------
+
+    def _node_changed(self, row: int, node: Node) -> None:
+        """Takes over what is written on the node, unless it is what we had written."""
+        name = node.metadata.name
+        if name in self.evidence and row not in self.records and name not in self._suspects:
+            self._suspects[name] = None
+            self._look_soon()
+        text = node.metadata.annotations.get(ANNOTATION, "")
+        if text == self._shown.get(row, ""):
+            return
+        if text:
+            self._shown[row] = text
+        else:
+            self._shown.pop(row, None)
+        echoes = self._echoes.get(row)
+        if echoes is not None and text in echoes:
+            while echoes.popleft() != text:
+                pass
+            return
+        if text != self.text_on(row):
+            self._adopt(row, node, text)
+
+    def _adopt(self, row: int, node: Node, text: str) -> None:
+        """Another one decided: the replica that leads, or an operator."""
+        if not text:
+            self._set(row, None)
+            self.evidence.acquit(node.metadata.name)
+            self._announce(row)
+            return
+        try:
+            record = record_of(text)
+        except ValueError as error:
+            problem = f"ignored: annotation {ANNOTATION}: {error}"
+            self._events.event(NODES, node.metadata, WARNING, "InvalidAnnotation", problem, once=True)
+            if row in self.records:
+                self.unwritten[node.metadata.name] = None
+            return
+        self._set(row, record)
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        if record.is_open:
+            until, longest = moment(record.until), self.cool_down(record.openings)
+            rest = longest if until is None else min(max(until - wall, 0.0), self.args.max_cool_down.seconds)
+            self._cool_downs.set(row, now + rest)
+            return
+        if not record.probe:
+            self._announce(row)
+            return
+        if record.probe not in self._probes:
+            self._remember_probe(record.probe, row)
+        pod = self.cluster.assigned.get(record.probe)
+        if pod is not None:
+            self._failing[pod.uid] = pod
+        self._look_soon()
+
+    def _node_removed(self, row: int) -> None:
+        record = self.records.pop(row, None)
+        if record is not None and record.probe:
+            self._forget_probe(record.probe)
+        self._shown.pop(row, None)
+        self._echoes.pop(row, None)
+        # Its name is gone from the table: what is held is looked at by name.
+        gone = [node for node in self.held if node not in self._table.row_of]
+        for node in gone:
+            del self.held[node]
+
+
+class _Making:
+    """Makes the breakers of a cluster; one is like another."""
+
+    def __init__(self, args: NodeCircuitBreakerArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+
+    def __call__(self, cluster: ClusterState) -> Breakers:
+        return Breakers(self._args, self._handle)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Making)
+
+    def __hash__(self) -> int:
+        return hash(_Making)
+
+
+def _with_tag(name: str) -> str:
+    """As nodes report it, if the name has neither tag nor digest; a colon before the last slash is a port."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
+
+
+def _summary(case: Case, window: object) -> str:
+    named = ", ".join(map(str, case.workloads[:3]))
+    more = f" and {len(case.workloads) - 3} more" if len(case.workloads) > 3 else ""
+    reasons = ", ".join(case.reasons[:3])
+    return f"{case.failures} failures of {len(case.workloads)} workloads within {window} ({reasons}): {named}{more}"

@@ -1,0 +1,93 @@
+"""The plugin: keeps pods from nodes whose breaker is open, and lets one at a time try those that are half-open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from koordsched.cluster.events import NODE, ActionType, ClusterEvent
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import CycleState, Reserve, ShapeFilter
+from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
+from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
+from koordsched.plugins.nodecircuitbreaker.breakers import OPEN, PASSABLE, PROBED, Breakers
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+IS_OPEN = "node(s) had an open circuit breaker"
+IS_PROBED = "node(s) had a half-open circuit breaker and a pod on trial"
+
+
+class NodeCircuitBreaker(ShapeFilter, Reserve):
+    """Refuses for good: evicting pods does not mend a node.
+
+    Pods of DaemonSets pass, and are no probes: what a node lacks may be one of them, such as its network.
+    """
+
+    name = "NodeCircuitBreaker"
+    facets: int
+
+    def __init__(self, args: NodeCircuitBreakerArgs, handle: Handle) -> None:
+        self._handle = handle
+        self.breakers = Breakers.shared(args, handle)
+        self.facets = self.breakers.facet
+        handle.cluster.shape_facts.declare(owner_kinds=["DaemonSet"])
+        reasons = handle.reasons
+        self._open = reasons.intern(self.name, Code.UNRESOLVABLE, IS_OPEN)
+        self._probed = reasons.intern(self.name, Code.UNRESOLVABLE, IS_PROBED)
+
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """By the state of the breaker alone."""
+        if not self.breakers.records or _passes(shape):
+            return None
+        states = self.breakers.state.data[rows]
+        codes = (states == OPEN) * np.int32(self._open) + (states == PROBED) * np.int32(self._probed)
+        return codes if codes.any() else None
+
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
+        """On a half-open node the pod is the probe."""
+        if not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
+            is_open = self.breakers.state.data.item(row) == OPEN
+            return Status(Code.UNSCHEDULABLE, (IS_OPEN if is_open else IS_PROBED,))
+        return SUCCESS
+
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
+        """It is not."""
+        self.breakers.end_probe(pod.uid)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Nodes that come, and nodes that let pods pass again, if the pod could use them."""
+        return [
+            HintRegistration(self.name, PASSABLE, self._after_passable, Scope.SHAPE),
+            HintRegistration(
+                self.name,
+                ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
+                self._after_node_change,
+                Scope.SHAPE,
+            ),
+        ]
+
+    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return self._after_passable(pod, None, new.metadata.name) if new is not None else QueueingHint.SKIP
+
+    def _after_passable(self, pod: Pod, old: Any, node: str) -> QueueingHint:
+        cluster, filtering = self._handle.cluster, self._handle.filtering
+        row = cluster.table.row_of.get(node)
+        if row is None:
+            return QueueingHint.SKIP
+        (code,) = filtering.chain_on(CycleState(pod), np.array((row,), dtype=np.intp)).tolist()
+        if code == PASS:
+            return QueueingHint.QUEUE
+        # There may be pods that have to make room for this one.
+        is_final = self._handle.reasons[code].code is not Code.UNSCHEDULABLE
+        if is_final or not any(other.priority < pod.priority for other in cluster.pods_on(row).values()):
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+
+def _passes(shape: PodShape) -> bool:
+    return "DaemonSet" in shape.meta.owner_kinds

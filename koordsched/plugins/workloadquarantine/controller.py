@@ -1,0 +1,60 @@
+"""What runs while the scheduler leads: quarantines are written on the namespaces of their workloads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from koordsched.cluster.builtinkinds import NAMESPACES
+from koordsched.framework.controller import ControllerHandle
+from koordsched.framework.handle import WriteFailed
+from koordsched.plugins.workloadquarantine.args import WorkloadQuarantineArgs
+from koordsched.plugins.workloadquarantine.plugin import WorkloadQuarantine
+from koordsched.plugins.workloadquarantine.record import key_of
+
+_log = logging.getLogger(__name__)
+
+INTERVAL = 1.0
+"""Seconds between looks."""
+
+
+class QuarantineController:
+    """Writes annotations; has the metrics."""
+
+    def __init__(self, plugin: WorkloadQuarantine, args: WorkloadQuarantineArgs, handle: ControllerHandle) -> None:
+        self._quarantines = quarantines = plugin.quarantines
+        self._writes = handle.writes
+        handle.metrics.read(
+            "koordsched_quarantined_workloads",
+            "Workloads whose pods are held back.",
+            lambda: float(len(quarantines.held)),
+        )
+        handle.metrics.read(
+            "koordsched_quarantines_total",
+            "Workloads that were quarantined, and how their quarantine ended.",
+            lambda: {to: float(count) for to, count in quarantines.ends.items()},
+            ("to",),
+        )
+
+    async def run(self) -> None:
+        """Looks and writes until cancelled."""
+        self._quarantines.unwritten |= dict.fromkeys(self._quarantines.held)
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL)
+
+    async def look(self) -> None:
+        """Writes what is not written yet; what fails is tried again with the next look."""
+        quarantines = self._quarantines
+        for workload in list(quarantines.unwritten):
+            del quarantines.unwritten[workload]
+            namespace = quarantines.namespaces.get("", workload.namespace)
+            text = quarantines.annotation(workload)
+            if namespace is None or text == quarantines.shown(workload):
+                continue
+            changes = {"metadata": {"annotations": {key_of(workload): text or None}}}
+            try:
+                await self._writes.merge(NAMESPACES, namespace.metadata, changes)
+            except WriteFailed as error:
+                _log.warning("quarantine of %s: not written: %s", workload, error)
+                quarantines.unwritten[workload] = None

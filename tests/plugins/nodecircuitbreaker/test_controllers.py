@@ -1,0 +1,104 @@
+"""What the controllers write, and what comes of writes that fail."""
+
+import asyncio
+import json
+
+import pytest
+
+from koordsched.framework.controller import ControllerHandle
+from koordsched.framework.handle import WriteFailed
+from koordsched.observability.metrics import Metrics
+from koordsched.plugins.nodecircuitbreaker.controller import CircuitBreakerController
+from koordsched.plugins.nodecircuitbreaker.plugin import NodeCircuitBreaker
+from koordsched.plugins.workloadquarantine.controller import QuarantineController
+from koordsched.plugins.workloadquarantine.plugin import WorkloadQuarantine
+from tests.plugins.nodecircuitbreaker.machine import Machine
+from tests.plugins.workloadquarantine import machine as quarantine_machine
+from tests.plugins.workloadquarantine.test_cases import felled
+
+
+class Writes:
+    """Keeps what is written, unless it is told to refuse that."""
+
+    def __init__(self):
+        self.refuses = False
+        self.written = []
+
+    async def merge(self, kind, meta, changes):
+        if self.refuses:
+            raise WriteFailed("forbidden")
+        self.written.append((kind.plural, meta.name, changes["metadata"]["annotations"]))
+
+
+def handle(machine, writes):
+    return ControllerHandle(
+        machine.cluster, writes, machine.reporter, machine.clock, Metrics(process_metrics=False), (), {}
+    )
+
+
+def test_breakers_are_written_until_they_are():
+    machine, writes = Machine(), Writes()
+    plugin = NodeCircuitBreaker(machine.breakers.args, machine.handle)
+    controller = CircuitBreakerController(plugin, machine.breakers.args, handle(machine, writes))
+    machine.node("a")
+    machine.node("b")
+    for n in range(3):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.wait()
+    writes.refuses = True
+    asyncio.run(controller.look())
+    asyncio.run(controller.look())
+    assert (writes.written, list(machine.breakers.unwritten)) == ([], ["a"])
+    writes.refuses = False
+    asyncio.run(controller.look())
+    asyncio.run(controller.look())
+    [(plural, name, annotations)] = writes.written
+    assert (plural, name) == ("nodes", "a")
+    assert json.loads(annotations["koordsched.io/circuit-breaker"])["state"] == "open"
+    # A node that is gone is not written to.
+    machine.wait(60)
+    machine.cluster.remove_node("a")
+    asyncio.run(controller.look())
+    assert len(writes.written) == 1
+    assert not machine.breakers.unwritten
+
+
+def test_what_a_leader_finds_unwritten_is_written():
+    machine, writes = Machine(), Writes()
+    plugin = NodeCircuitBreaker(machine.breakers.args, machine.handle)
+    controller = CircuitBreakerController(plugin, machine.breakers.args, handle(machine, writes))
+    machine.node("a", written='{"state":"open"}')
+
+    async def lead():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(controller.run(), 0.01)
+
+    asyncio.run(lead())
+    assert writes.written == []
+    machine.node("a", written="nonsense")
+    asyncio.run(controller.look())
+    [(_, _, annotations)] = writes.written
+    assert json.loads(annotations["koordsched.io/circuit-breaker"])["state"] == "open"
+
+
+def test_quarantines_are_written_until_they_are():
+    machine, writes = quarantine_machine.Machine(), Writes()
+    plugin = WorkloadQuarantine(machine.quarantines.args, machine.handle)
+    controller = QuarantineController(plugin, machine.quarantines.args, handle(machine, writes))
+    machine.nodes(100)
+    felled(machine, 2)
+    # Without its namespace there is nothing to write to, and the quarantine holds.
+    asyncio.run(controller.look())
+    assert (writes.written, machine.held()) == ([], ["bomb"])
+    machine.namespace()
+    machine.quarantines.unwritten |= dict.fromkeys(machine.quarantines.held)
+    writes.refuses = True
+    asyncio.run(controller.look())
+    writes.refuses = False
+    asyncio.run(controller.look())
+    [(plural, name, annotations)] = writes.written
+    assert (plural, name, list(annotations)) == ("namespaces", "default", ["quarantine.koordsched.io/statefulset.bomb"])
+    machine.write()
+    machine.wait(machine.quarantines.args.cool_down.seconds)
+    asyncio.run(controller.look())
+    assert writes.written[1] == ("namespaces", "default", {"quarantine.koordsched.io/statefulset.bomb": None})
