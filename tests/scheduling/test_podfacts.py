@@ -141,8 +141,8 @@ def test_what_a_status_says():
     def broken(pod):
         raise ValueError(pod.status.phase)
 
-    restarted = cluster.pod_facts.declare_status(restarts)
-    never = cluster.pod_facts.declare_status(broken)
+    restarted = cluster.pod_facts.declare_states("restarts", restarts)
+    never = cluster.pod_facts.declare_states("broken", broken)
     problems = []
     cluster.pod_facts.on_malformed = lambda meta, problem: problems.append((meta.name, problem))
     assert (cluster.pod_facts.wire_type, len(cluster.pod_facts)) == (podstates.Pod, 3)
