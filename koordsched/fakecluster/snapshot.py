@@ -57,7 +57,7 @@ def dump(registry: Registry, directory: Path | str) -> int:
 
 
 def load(registry: Registry, directory: Path | str) -> int:
-    """Restores every object below `directory`, as it stands there; returns how many.
+    """Restores every object below `directory`, as it stands there, manifests with defaults; returns how many.
 
     Any YAML file counts, wherever it lies, and a `List` stands for its items, so `kubectl get -o yaml` output can be
     loaded too. When a document is wrong nothing is loaded but the definitions of kinds. Raises SnapshotError.
@@ -90,6 +90,8 @@ def _restore(registry: Registry, documents: list[tuple[str, Object]]) -> int:
         checked.append((resource, obj))
     for (resource, obj), (where, _) in zip(checked, documents, strict=True):
         try:
+            if "uid" not in obj["metadata"]:  # a manifest: controllers compare what they make with its defaults
+                registry.strategy(resource).defaults(obj)
             registry.restore(resource, obj)
         except ApiStatusError as error:
             raise SnapshotError(f"{where}: {error.message}") from error

@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -98,6 +99,17 @@ def test_plain_manifests_and_lists_are_loaded(tmp_path):
     nodes = registry.list(registry.resource("", "v1", "nodes"))
     assert [node["metadata"]["name"] for node in nodes] == ["n1", "n2"]
     assert all(node["metadata"]["uid"] and node["metadata"]["resourceVersion"] for node in nodes)
+
+
+def test_a_deployment_from_a_manifest_makes_one_replica_set(tmp_path):
+    made = workload("Deployment", "web", 3)
+    made["metadata"]["namespace"] = "default"
+    (tmp_path / "web.json").write_text(json.dumps(made))
+    cluster = Cluster()
+    snapshot.load(cluster.registry, tmp_path)
+    cluster.run(60)
+    assert len(cluster.list("replicasets")) == 1
+    assert len(cluster.pods()) == 3
 
 
 GOOD = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
