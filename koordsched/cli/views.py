@@ -58,7 +58,9 @@ def _asked(declared: Declaration, view: View, endpoint: Endpoint) -> Any:
         return endpoint.ask(view.page, {}, view.type, view.title)
     except EndpointError as error:
         if ": 404 " in str(error):
-            raise EndpointError(f"{endpoint.server}: no profile of this scheduler enables {declared.name}") from error
+            plain = ", or this is its plain port, which has no reports" if endpoint.server.startswith("http://") else ""
+            no_profile = f"no profile of this scheduler enables {declared.name}"
+            raise EndpointError(f"{endpoint.server}: {no_profile}{plain}") from error
         raise
 
 
