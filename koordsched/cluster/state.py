@@ -69,11 +69,15 @@ class ClusterState:
         self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
 
-    def shared(self, build: Callable[[ClusterState], T]) -> T:
-        """What plugins of all profiles keep together (an accountant, an index); `build` makes it once."""
-        found = self._shared.get(build)
+    def shared(self, build: Callable[[ClusterState], T], key: object = None) -> T:
+        """What plugins of all profiles keep together (an accountant, an index); `build` makes it once.
+
+        `key`: what it is known by, if not by `build`.
+        """
+        key = build if key is None else key
+        found = self._shared.get(key)
         if found is None:
-            found = self._shared[build] = build(self)
+            found = self._shared[key] = build(self)
         return cast(T, found)
 
     def add_accountant(self, accountant: PodAccountant, *, reads: Iterable[PodFact[Any]] = ()) -> None:

@@ -323,12 +323,12 @@ def test_a_leader_whose_lease_was_taken_stops_at_once():
             await world.until_led(1)
             await asyncio.sleep(5)
             lease = world.api.objects[LEASES][KEY]
-            spec = {**lease["spec"], "holderIdentity": "somebody", "renewTime": "2030-01-01T00:00:05.000000Z"}
+            spec = {**lease["spec"], "holderIdentity": "other", "renewTime": "2030-01-01T00:00:05.000000Z"}
             world.api.put(LEASES, {"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": spec})
             await asyncio.sleep(0.1)
             assert a.history == ["started", "stopped"]
-            assert a.leaders == ["a", "somebody"]
-            assert world.spec()["holderIdentity"] == "somebody"
+            assert a.leaders == ["a", "other"]
+            assert world.spec()["holderIdentity"] == "other"
 
     run(main())
 

@@ -7,7 +7,6 @@ pods we assumed. They do not depend on the order of watch events, so a restart d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -32,17 +31,6 @@ from koordsched.plugins.elasticquota.members import (
 from koordsched.plugins.elasticquota.nodes import NodeTotals
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.elasticquota.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """Opens the books of a cluster. All profiles share one set, also with different settings."""
-
-    settings: Settings = field(compare=False)
-    wall: Callable[[], float] = field(compare=False)
-
-    def __call__(self, cluster: ClusterState) -> QuotaBooks:
-        return QuotaBooks(cluster, self.settings, self.wall)
 
 
 class _Party:
@@ -88,7 +76,7 @@ class QuotaBooks:
         Profiles place pods on the same nodes and in the same quotas: two answers to what a quota may use would both
         be wrong. Where the settings of profiles differ, `config.warnings` says so.
         """
-        return cluster.shared(_Opening(settings, wall))
+        return cluster.shared(lambda cluster: QuotaBooks(cluster, settings, wall), QuotaBooks)
 
     def time_steps(self, timed: Timed) -> None:
         """From now on the steps of keeping the books are measured."""

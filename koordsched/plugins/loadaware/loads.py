@@ -285,7 +285,9 @@ class Loads:
             added = self._not_measured(load, load.measurement)
             sums = self._sums(load, added.values())
         self._replace_added(load, added)
-        load.shown = load.total, (self._view(load, sums, prod=False), self._view(load, sums, prod=True))
+        view = self._view(load, sums, prod=False)
+        sees_prod = any(load.thresholds.prod) or self._args.score_according_prod_usage
+        load.shown = load.total, (view, self._view(load, sums, prod=True) if sees_prod else view)
         if load.shown == before:
             return
         self.columns.write(load.row, *load.shown)

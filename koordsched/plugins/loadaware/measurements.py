@@ -56,11 +56,12 @@ class Measurement:
     None while nothing was measured.
     """
 
-    __slots__ = ("_metric", "_pods", "_resources", "_usages", "at", "since", "updated", "usage")
+    __slots__ = ("_metric", "_pods", "_resources", "_statistics", "_usages", "at", "since", "updated", "usage")
 
     def __init__(self, metric: NodeMetric, resources: tuple[str, ...], before: Measurement | None) -> None:
         self._metric = metric
         self._resources = resources
+        self._statistics: dict[Statistic, Vector | None] = {}
         self._usages: dict[tuple[str, str], Vector] = {}
         self.updated: float | None = read_time(metric.status.update_time)
         self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
@@ -97,6 +98,11 @@ class Measurement:
 
     def statistic(self, wanted: Statistic) -> Vector | None:
         """A statistic of the node's usage; None if it is not reported."""
+        if wanted not in self._statistics:
+            self._statistics[wanted] = self._read_statistic(wanted)
+        return self._statistics[wanted]
+
+    def _read_statistic(self, wanted: Statistic) -> Vector | None:
         node = self._metric.status.node_metric
         found: Quantities | None = None
         longest = -1

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
-from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
@@ -44,7 +43,7 @@ class LoadAwareScheduling(ShapePreFilter, MeasuringFilter, ShapeScore, Reserve, 
 
     def __init__(self, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
         """The arguments must be valid, with defaults filled in."""
-        self.loads = handle.cluster.shared(_LoadsByArgs).of(args, handle)
+        self.loads = handle.cluster.shared(lambda cluster: Loads(cluster, args, handle), (Loads, repr(args)))
         self._columns = self.loads.columns
         self.facets = self._columns.facet
         intern = handle.reasons.intern
@@ -171,20 +170,3 @@ def first_exceeded(room: list[int], amounts: Vector) -> int:
         if amount > free:
             return at
     return -1
-
-
-class _LoadsByArgs:
-    """Plugins of equal arguments share their loads."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._made: list[tuple[LoadAwareSchedulingArgs, Loads]] = []  # they hold mappings, which have no hash
-
-    def of(self, args: LoadAwareSchedulingArgs, handle: Handle) -> Loads:
-        """The loads by these arguments."""
-        for known, loads in self._made:
-            if known == args:
-                return loads
-        loads = Loads(self._cluster, args, handle)
-        self._made.append((args, loads))
-        return loads

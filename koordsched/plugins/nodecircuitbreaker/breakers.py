@@ -96,7 +96,7 @@ class Breakers:
     @classmethod
     def shared(cls, args: NodeCircuitBreakerArgs, handle: Handle) -> Breakers:
         """The breakers of a cluster, with the arguments of the first profile."""
-        return handle.cluster.shared(_Making(args, handle))
+        return handle.cluster.shared(lambda cluster: cls(args, handle), cls)
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -485,23 +485,6 @@ class Breakers:
         gone = [node for node in self.held if node not in self._table.row_of]
         for node in gone:
             del self.held[node]
-
-
-class _Making:
-    """Makes the breakers of a cluster; one is like another."""
-
-    def __init__(self, args: NodeCircuitBreakerArgs, handle: Handle) -> None:
-        self._args = args
-        self._handle = handle
-
-    def __call__(self, cluster: ClusterState) -> Breakers:
-        return Breakers(self._args, self._handle)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Making)
-
-    def __hash__(self) -> int:
-        return hash(_Making)
 
 
 def _with_tag(name: str) -> str:

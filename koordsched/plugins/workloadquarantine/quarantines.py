@@ -88,7 +88,7 @@ class Quarantines:
     @classmethod
     def shared(cls, args: WorkloadQuarantineArgs, handle: Handle) -> Quarantines:
         """The quarantines of a cluster, with the arguments of the first profile."""
-        return handle.cluster.shared(_Making(args, handle))
+        return handle.cluster.shared(lambda cluster: cls(args, handle), cls)
 
     # --- what happens ---------------------------------------------------------------------------------
 
@@ -318,20 +318,3 @@ class Quarantines:
         now, wall = self._clock.monotonic(), self._clock.wall()
         until, longest = moment(record.until), self.args.cool_down.seconds
         self._hold(workload, record, now + (longest if until is None else min(max(until - wall, 0.0), longest)))
-
-
-class _Making:
-    """Makes the quarantines of a cluster; one is like another."""
-
-    def __init__(self, args: WorkloadQuarantineArgs, handle: Handle) -> None:
-        self._args = args
-        self._handle = handle
-
-    def __call__(self, cluster: ClusterState) -> Quarantines:
-        return Quarantines(self._args, self._handle)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Making)
-
-    def __hash__(self) -> int:
-        return hash(_Making)
