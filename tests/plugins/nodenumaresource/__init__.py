@@ -1,0 +1,1 @@
+"""Tests of NodeNUMAResource: CPUs and NUMA nodes for pods."""
