@@ -1,5 +1,8 @@
 """Texts of CPU lists: everything there and back, nothing but lists in."""
 
+import re
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,34 +53,39 @@ def test_lists_are_written_as_ranges(ids, text):
     ],
 )
 def test_messages_say_what_is_wrong(text, message):
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         cpuset.parse(text)
-    assert str(raised.value) == message
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ",",
-        "0,",
-        ",0",
-        "-",
-        "-1",
-        "1-",
-        "1-2-3",
-        "--1",
-        " 0",
-        "0 ",
-        "0-3\n",
-        "0, 1",
-        "+1",
-        "1e3",
-        "0x1",
-        "1_0",
-        "0-7:2/4",
-    ]
-    + ["٣", "²", "１", "0–3", "0-٣", "\0", "nan", "null", "[0]"],
-)
+MALFORMED = [
+    ",",
+    "0,",
+    ",0",
+    "-",
+    "-1",
+    "1-",
+    "1-2-3",
+    "--1",
+    "+1",
+    "1e3",
+    "1.0",
+    "0x1",
+    "1_0",
+    "0-7:2/4",
+    "0;1",
+    "٣",
+    "²",
+    "１",
+    "0–3",
+    "0-٣",
+    "nan",
+    "null",
+    "[0]",
+    '"0"',
+]
+
+
+@pytest.mark.parametrize("text", [*MALFORMED, " ", " 0", "0 ", "0-3\n", "0, 1", "\0"])
 def test_nothing_but_a_list_is_read(text):
     with pytest.raises(ValueError, match="is neither a CPU nor a range of CPUs"):
         cpuset.parse(text)
@@ -96,7 +104,7 @@ def test_there_and_back(ids):
 def test_ranges_are_as_long_as_they_can_be(ids):
     ranges = [part.split("-") for part in cpuset.text(cpuset.of(ids)).split(",") if part]
     ends = [(int(part[0]), int(part[-1])) for part in ranges]
-    assert all(last + 1 < first for (_, last), (first, _) in zip(ends, ends[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(ends))
     assert all(len(part) == 1 or int(part[0]) < int(part[1]) for part in ranges)
 
 
