@@ -153,7 +153,6 @@ IN_TREE = PluginCatalog(
             "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
         ),
         "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
-        "NodeNUMAResource": accepted("preFilter filter preScore score reserve preBind"),
         "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
     }
 )

@@ -1,30 +1,98 @@
-"""NUMA topology hints, between plugins that provide them and the one that merges them. Neither imports the other."""
+"""NUMA topology hints: between plugins that provide them and the topology manager, which merges them.
+
+A hint says that some NUMA nodes of a machine can serve a resource together. Hints are arrays over rows, all of which
+have the same number of NUMA nodes, and over the subsets of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from itertools import combinations
 from typing import Protocol
 
-from koordsched.cluster.pod import Pod
-from koordsched.framework.interface import CycleState
-from koordsched.framework.status import Status
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.status import Codes
+
+Flags = npt.NDArray[np.bool_]
+Amounts = npt.NDArray[np.int64]
+
+
+class NUMAPolicy(IntEnum):
+    """How the resources of a pod must be aligned to NUMA nodes."""
+
+    NONE = 0
+    BEST_EFFORT = 1
+    RESTRICTED = 2
+    SINGLE_NUMA_NODE = 3
+
+
+class Subsets:
+    """Subsets of NUMA nodes 0 to `count` - 1: the smaller first, those of one size in lexicographic order.
+
+    `masks`: int64[subsets], bit n is NUMA node n; `sizes`: int64[subsets]; `members`: bool[subsets, count];
+    `by_size`: per size, where its subsets begin and end, and the members of each, int[subsets of the size, size].
+    """
+
+    def __init__(self, count: int, largest: int) -> None:
+        of_size = [list(combinations(range(count), size)) for size in range(1, largest + 1)]
+        every = [subset for subsets in of_size for subset in subsets]
+        self.count = count
+        self.masks = np.array([sum(1 << node for node in subset) for subset in every], dtype=np.int64)
+        self.sizes = np.array([len(subset) for subset in every], dtype=np.int64)
+        self.members: Flags = (self.masks[:, None] >> np.arange(count) & 1).astype(np.bool_)
+        self.by_size: list[tuple[slice, npt.NDArray[np.intp]]] = []
+        start = 0
+        for subsets in of_size:
+            self.by_size.append((slice(start, start + len(subsets)), np.array(subsets, dtype=np.intp)))
+            start += len(subsets)
+        self.index = {mask: at for at, mask in enumerate(self.masks.tolist())}
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+
+@cache
+def subsets_of(count: int) -> Subsets:
+    """All subsets but the empty one."""
+    return Subsets(count, count)
+
+
+@cache
+def singles_of(count: int) -> Subsets:
+    """The subsets of one NUMA node."""
+    return Subsets(count, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyHint:
-    """NUMA nodes that can serve a resource: bit n of `mask` is NUMA node n. `preferred`: as few of them as possible."""
+class ResourceHints:
+    """The hints about one resource.
 
-    mask: int
-    preferred: bool
-    score: int = 0
+    `applies`: bool[rows], False where the provider has no preference. bool[rows, subsets]: where the subset can serve
+    the resource (`possible`), and where it does so with as few NUMA nodes as possible (`preferred`). `score`:
+    int64[rows, subsets].
+    """
+
+    resource: str
+    applies: Flags
+    possible: Flags
+    preferred: Flags
+    score: Amounts
 
 
 class TopologyHintProvider(Protocol):
-    """Registered in `Handle.topology_hint_providers` of its profile."""
+    """Registered in `Handle.topology_hint_providers` of its profile, in the order of the configuration."""
 
-    def hints(self, cycle: CycleState, pod: Pod, row: int) -> Mapping[str, Sequence[TopologyHint]]:
-        """By resource, the ways to serve the pod on a row. None for one: it fits nowhere there."""
+    def hints(
+        self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy
+    ) -> list[ResourceHints]:
+        """The hints for a pod of the shape on rows with `subsets.count` NUMA nodes; none: no preference."""
 
-    def allocate(self, cycle: CycleState, pod: Pod, row: int, hint: TopologyHint) -> Status:
-        """Takes the merged hint; a rejection if the pod cannot be served by it."""
+    def refused(self, shape: PodShape, table: NodeTable, rows: RowArray, masks: Amounts) -> Codes | None:
+        """Where the pod cannot be served by the NUMA nodes that were chosen (0: any): a reason number, else 0."""

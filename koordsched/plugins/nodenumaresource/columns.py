@@ -1,0 +1,294 @@
+"""CPUs and NUMA nodes as columns of the node table, and what pods take of them.
+
+Pods count by what their annotations say, CPU by CPU, whether the machine's topology is known or not: so it does not
+matter which is seen first, and CPUs that are given to two pods are counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.cluster.accounting import Amount, ColumnAccountant
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.columns import Column
+from koordsched.cluster.facts import PodFact
+from koordsched.cluster.nodetable import Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.topologyhints import NUMAPolicy
+from koordsched.framework.topologymanager import IDLE, SHARED, SINGLE
+from koordsched.plugins.nodenumaresource import allocation, kinds
+from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, Allocation
+from koordsched.plugins.nodenumaresource.policies import BindPolicy
+from koordsched.plugins.nodenumaresource.topology import CPUTopology
+
+Counts = npt.NDArray[np.int64]
+
+ABSENT = -1
+"""In place of the amount of a resource that a NUMA node does not report."""
+
+CPU, MEMORY = 0, 1
+MAX_RESOURCES = 32
+"""Kinds of resources of NUMA nodes that are told apart."""
+
+_CPUS_AT_FIRST = 64
+_REMEMBERED = 4096
+
+
+class Layout:
+    """A topology, and which of its CPUs pods may have. Equal machines share one.
+
+    `usable`: bool[CPUs], in the order of `topology.order`; `node_of`: NUMA node of each core, in the same order.
+    """
+
+    __slots__ = ("bits", "nodes", "reserved", "topology", "usable")
+
+    def __init__(self, topology: CPUTopology, reserved: int) -> None:
+        self.topology = topology
+        self.reserved = reserved
+        self.bits = topology.cpus & ~reserved
+        self.usable = np.array([self.bits >> cpu & 1 for cpu in topology.order.tolist()], dtype=np.bool_)
+        self.nodes = np.array([node.id for node in topology.nodes if node.id < MAX_NUMA_NODES], dtype=np.intp)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (self.topology, self.reserved) == (other.topology, other.reserved)
+
+    def __hash__(self) -> int:
+        return hash((self.topology, self.reserved))
+
+
+class Mode:
+    """What decides how a node is looked at, in one small number: `Mode.of(number)` reads it."""
+
+    __slots__ = ("amplified", "bind", "cpus", "invalid", "malformed", "numa", "zones")
+
+    def __init__(self, number: int) -> None:
+        self.numa = NUMAPolicy(number & 3)
+        self.bind = _BINDS[number >> 2 & 3]
+        self.cpus = bool(number & 16)
+        """There is a topology of CPUs."""
+        self.zones = bool(number & 32)
+        """There are resources of NUMA nodes."""
+        self.amplified = bool(number & 64)
+        """More CPU is offered than there is."""
+        self.malformed = bool(number & 128)
+        """How much more cannot be read."""
+        self.invalid = bool(number & 256)
+        """There is a report, but no topology of CPUs in it that could be used."""
+
+
+_BINDS = (BindPolicy.NONE, BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS, BindPolicy.NONE)
+PLAIN = 0
+MODES = tuple(Mode(number) for number in range(512))
+
+
+def mode_number(
+    numa: NUMAPolicy, bind: BindPolicy, *, cpus: bool, zones: bool, amplified: bool, malformed: bool, invalid: bool
+) -> int:
+    """The number of a mode."""
+    bits = cpus << 4 | zones << 5 | amplified << 6 | malformed << 7 | invalid << 8
+    return int(numa) | _BINDS.index(bind) << 2 | bits
+
+
+class NUMAColumns(ColumnAccountant):
+    """One for all profiles.
+
+    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `ratio`, `node_ratio`:
+    float64[rows], how much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`:
+    int8[rows], NUMA nodes with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
+    int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as `zones`, what pods were given. `single`,
+    `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in that NUMA node, and how many only some.
+    """
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.table = table = cluster.table
+        self.facets = table.add_facet()
+        self.mode = table.column(np.int16)
+        self.layouts = table.value_column(_no_layout())
+        self.ratio = table.column(np.float64)
+        self.node_ratio = table.column(np.float64)
+        self.zone_count = table.column(np.int8)
+        self.zones = table.column(np.int64, ABSENT, width=2 * MAX_NUMA_NODES)
+        self.holders = table.column(np.int16, width=_CPUS_AT_FIRST)
+        self.used = table.column(np.int64, width=2 * MAX_NUMA_NODES)
+        self.single = table.column(np.int16, width=MAX_NUMA_NODES)
+        self.shared = table.column(np.int16, width=MAX_NUMA_NODES)
+        self.resources = ["cpu", "memory"]
+        self._index = {"cpu": CPU, "memory": MEMORY}
+        self._known: dict[Allocation, tuple[npt.NDArray[np.int16], Counts]] = {}
+        self._cluster = cluster
+        cluster.shape_facts.declare(annotations=[kinds.RESOURCE_SPEC, kinds.NUMA_TOPOLOGY_SPEC])
+        self.allocation: PodFact[Allocation] = cluster.pod_facts.declare(
+            kinds.RESOURCE_STATUS, allocation.parse, allocation.text
+        )
+        cluster.add_accountant(self, reads=[self.allocation])
+
+    # --- resources of NUMA nodes -------------------------------------------------------------------
+
+    def resource(self, name: str) -> int:
+        """The index of a resource; -1 if no NUMA node has any."""
+        return self._index.get(name, -1)
+
+    def add_resource(self, name: str) -> int:
+        """The same, after giving it one; -1 when there are too many."""
+        index = self._index.get(name, -1)
+        if index < 0 and len(self.resources) < MAX_RESOURCES:
+            index = self._index[name] = len(self.resources)
+            self.resources.append(name)
+            self.zones.widen((index + 1) * MAX_NUMA_NODES)
+            self.used.widen((index + 1) * MAX_NUMA_NODES)
+            self.zones.data[:, index * MAX_NUMA_NODES :] = ABSENT
+            self._known.clear()
+        return index
+
+    def amounts_of(self, column: Column, rows: Rows) -> Counts:
+        """int64[rows, resources, NUMA nodes] of `zones` or `used`."""
+        data = column.data[rows]
+        return data.reshape(len(data), -1, MAX_NUMA_NODES)
+
+    # --- what pods take ------------------------------------------------------------------------------
+
+    def columns(self) -> Sequence[Column]:
+        """See ColumnAccountant."""
+        return (self.holders, self.used)
+
+    def amounts(self, pod: Pod) -> Sequence[Amount] | None:
+        """See ColumnAccountant."""
+        given = self.allocation.of(pod)
+        if given is None:
+            return None
+        found = self._known.get(given)
+        if found is None:
+            found = self._amounts(given)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[given] = found
+        return found
+
+    def _amounts(self, given: Allocation) -> tuple[npt.NDArray[np.int16], Counts]:
+        width = given.cpus.bit_length()
+        if width > self.holders.data.shape[1]:
+            self.holders.widen(-(-width // _CPUS_AT_FIRST) * _CPUS_AT_FIRST)
+        indexes = [[self.add_resource(name) for name, _ in numa.amounts] for numa in given.numa]
+        used = np.zeros(len(self.resources) * MAX_NUMA_NODES, dtype=np.int64)
+        for (node, amounts), resources in zip(given.numa, indexes, strict=True):
+            for (_, amount), index in zip(amounts, resources, strict=True):
+                if index >= 0:
+                    used[index * MAX_NUMA_NODES + node] += amount
+        return bits(given.cpus, width).astype(np.int16), used
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._count(row, pod, 1)
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._count(row, pod, -1)
+
+    def _count(self, row: int, pod: Pod, sign: int) -> int:
+        changed = super()._count(row, pod, sign)
+        if changed:
+            self._count_sharing(row, pod, sign)
+        return changed
+
+    def _count_sharing(self, row: int, pod: Pod, sign: int) -> None:
+        given, layout = self.allocation.of(pod), self.layout(row)
+        if given is None or not given.cpus or layout is None:
+            return
+        nodes = [node for node in layout.topology.numa_nodes_of(given.cpus) if node < MAX_NUMA_NODES]
+        (self.shared if len(nodes) > 1 else self.single).data[row, nodes] += sign
+
+    def recount_sharing(self, row: int) -> None:
+        """The CPUs of the row are others: which NUMA nodes its pods use is worked out anew."""
+        self.single.data[row] = 0
+        self.shared.data[row] = 0
+        if row < self.table.size and self.table.alive.data.item(row):
+            for pod in self._cluster.pods_on(row).values():
+                self._count_sharing(row, pod, 1)
+
+    # --- what is free ----------------------------------------------------------------------------------
+
+    def layout(self, row: int) -> Layout | None:
+        """The layout of a row, None where its CPUs are not known."""
+        number: int = self.layouts.ids.data.item(row)
+        return self.layouts.values[number]
+
+    def free(self, row: int, layout: Layout) -> int:
+        """Bit set of the CPUs of a row that pods may have and none holds."""
+        return layout.bits & ~self.held(row)
+
+    def held(self, row: int) -> int:
+        """Bit set of the CPUs of a row that pods hold."""
+        packed = np.packbits(self.holders.data[row] > 0, bitorder="little")
+        return int.from_bytes(packed.tobytes(), "little")
+
+    def usable(self, rows: RowArray, required: BindPolicy) -> Counts:
+        """int64[rows, NUMA nodes]: how many CPUs a pod may get that must keep the policy; 0 where they are not known.
+
+        Source: nodenumaresource spec 3.5: whole cores that are free, one CPU of each core, or all.
+        """
+        return self._per_node(rows, required, held=False)
+
+    def bound(self, rows: RowArray) -> Counts:
+        """int64[rows, NUMA nodes]: how many CPUs pods hold there; 0 where they are not known."""
+        return self._per_node(rows, BindPolicy.NONE, held=True)
+
+    def bound_in_all(self, rows: RowArray) -> Counts:
+        """int64[rows]: how many CPUs pods hold."""
+        found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
+        return found
+
+    def _per_node(self, rows: RowArray, required: BindPolicy, *, held: bool) -> Counts:
+        found = np.zeros((len(rows), MAX_NUMA_NODES), dtype=np.int64)
+        numbers = self.layouts.ids.data[rows]
+        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+            layout = self.layouts.values[number]
+            if layout is None:
+                continue
+            if len(rows) == 1:
+                found[0, layout.nodes] = self._on_nodes(rows, layout, required, held=held)[:, : len(layout.nodes)]
+            else:
+                at = np.flatnonzero(numbers == number)
+                counts = self._on_nodes(rows[at], layout, required, held=held)[:, : len(layout.nodes)]
+                found[at[:, None], layout.nodes] = counts
+        return found
+
+    def _on_nodes(self, rows: RowArray, layout: Layout, required: BindPolicy, *, held: bool) -> Counts:
+        topology = layout.topology
+        holders = self.holders.data[rows]
+        width = holders.shape[1]
+        order = topology.order
+        if topology.cpus.bit_length() > width:  # CPUs that no pod was ever given
+            holders = np.pad(holders, ((0, 0), (0, topology.cpus.bit_length() - width)))
+        taken = holders[:, order] > 0
+        if held:
+            return np.add.reduceat(taken, topology.node_starts, axis=1, dtype=np.int64)
+        free = layout.usable & ~taken
+        if required is BindPolicy.NONE:
+            return np.add.reduceat(free, topology.node_starts, axis=1, dtype=np.int64)
+        per_core = np.add.reduceat(free, topology.core_starts, axis=1, dtype=np.int64)
+        if required is BindPolicy.FULL_PCPUS:
+            per_core *= per_core == topology.cpus_per_core
+        else:
+            per_core = np.minimum(per_core, 1)
+        starts = np.searchsorted(topology.core_starts, topology.node_starts)
+        return np.add.reduceat(per_core, starts, axis=1)
+
+    def statuses(self, rows: RowArray, count: int) -> Counts:
+        """int64[rows, count]: by what kind of pods each NUMA node is used."""
+        found = np.where(self.single.data[rows, :count] > 0, SINGLE, IDLE)
+        found[self.shared.data[rows, :count] > 0] = SHARED
+        return found
+
+
+def _no_layout() -> Layout | None:
+    return None
+
+
+def bits(cpus: int, width: int) -> npt.NDArray[np.uint8]:
+    """[width], 1 for the CPUs of a bit set."""
+    packed = np.frombuffer(cpus.to_bytes(-(-width // 8) or 1, "little"), dtype=np.uint8)
+    return np.unpackbits(packed, bitorder="little")[:width]

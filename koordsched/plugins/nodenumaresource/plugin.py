@@ -1,0 +1,387 @@
+"""The plugin: PreFilter, Filter, Score, Reserve, PreBind and queueing hints (nodenumaresource spec 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.events import ASSIGNED_POD, NODE, ActionType, ClusterEvent
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import CPU
+from koordsched.cluster.shape import PodShape
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    CycleState,
+    PreBind,
+    PreFilterResult,
+    Reserve,
+    Scores,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
+)
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.topologyhints import Amounts, NUMAPolicy
+from koordsched.framework.topologymanager import NO_AFFINITY
+from koordsched.plugins.nodenumaresource import kinds
+from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
+from koordsched.plugins.nodenumaresource.allocation import NOTHING
+from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
+from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
+from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
+from koordsched.plugins.nodenumaresource.demand import POLICY_MISMATCH, Demand, demand_on
+from koordsched.plugins.nodenumaresource.hints import (
+    NOT_ENOUGH_CPUS,
+    CompiledRequests,
+    NUMAHintProvider,
+    NUMASupply,
+)
+from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
+from koordsched.plugins.nodenumaresource.podrequest import NOT_INTEGER, completed
+from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
+from koordsched.plugins.nodenumaresource.supply import amplified
+from koordsched.plugins.shared.matching.rows import count_of, single
+from koordsched.plugins.shared.priorityclass import LABELS
+from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
+INVALID_RATIO = "node(s) invalid CPU amplification ratio"
+INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
+CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
+NO_ZONES = "node(s) missing NUMA resources"
+
+_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED)
+_UNRESOLVABLE = (
+    POLICY_MISMATCH,
+    NOT_INTEGER,
+    INVALID_TOPOLOGY,
+    INVALID_RATIO,
+    CONFLICT,
+    NOT_WHOLE_CORES,
+    NO_ZONES,
+)
+
+
+class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind):
+    """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
+
+    name = "NodeNUMAResource"
+
+    def __init__(self, args: NodeNUMAResourceArgs | None, handle: Handle) -> None:
+        """The arguments must be valid."""
+        args = args or DEFAULT_ARGS
+        scoring = args.scoring_strategy or AllocationStrategy()
+        numa_type = args.numa_scoring_strategy.type if args.numa_scoring_strategy is not None else ""
+        cluster = handle.cluster
+        cluster.shape_facts.declare(labels=LABELS)
+        self._cluster, self._table = cluster, cluster.table
+        self.nodes: NUMANodes = cluster.shared(lambda state: NUMANodes(state, handle), key=NUMANodes)
+        self.columns = columns = self.nodes.columns
+        self.facets = columns.facets | Facet.RESOURCES
+        self._score = AllocationScore(scoring.type, scoring)
+        self._numa = NUMASupply(columns, AllocationScore(numa_type, scoring))
+        self.compiled = CompiledRequests(
+            self._numa, cluster.table.resource_names.names, BindPolicy(args.default_cpu_bind_policy or "")
+        )
+        self._strategy = AllocateStrategy(numa_type)
+        intern = handle.reasons.intern
+        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in _UNSCHEDULABLE}
+        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in _UNRESOLVABLE}
+        self._reasons = handle.reasons
+        handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
+        self.alignment = Alignment(self.name, columns, handle.topology_hint_providers, handle.reasons)
+        self._allocator = Allocator(cluster, self._numa)
+
+    # --- filter ----------------------------------------------------------------------------------
+
+    def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
+        """Rejects pods whose annotations cannot be read, or that want parts of CPUs as their own."""
+        status = self.compiled.request(shape).status
+        return SUCCESS if status is None else status
+
+    def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
+        """See ShapeFilter."""
+        request = self.compiled.request(shape)
+        row = single(rows)
+        if row >= 0:
+            number = self.columns.mode.data.item(row)
+            if number == PLAIN and not request.binds and request.numa is NUMAPolicy.NONE:
+                return None
+            codes = self._filter(shape, table, MODES[number], np.array((row,), dtype=np.intp))
+            return codes if codes is not None and codes.any() else None
+        found = np.zeros(count_of(rows), dtype=np.int32)
+        for mode, at, of_mode in self._by_mode(rows):
+            codes = self._filter(shape, table, mode, of_mode)
+            if codes is not None:
+                found[at] = codes
+        return found if found.any() else None
+
+    def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
+        """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
+        every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        columns = self.columns
+        keys = columns.mode.data[rows].astype(np.int64) << 8 | columns.zone_count.data[rows]
+        distinct = np.unique(keys).tolist()
+        if len(distinct) == 1:
+            yield MODES[distinct[0] >> 8], slice(None), every
+            return
+        for key in distinct:
+            at = np.flatnonzero(keys == key)
+            yield MODES[key >> 8], at, every[at]
+
+    def _filter(self, shape: PodShape, table: NodeTable, mode: Mode, rows: RowArray) -> Codes | None:
+        """The verdicts on rows of one mode and number of NUMA nodes, in the order of nodenumaresource spec 3.2."""
+        request = self.compiled.request(shape)
+        demand = demand_on(request, mode)
+        problem = demand.problem or self._problem(demand, mode)
+        if problem:
+            return np.full(len(rows), self._codes[problem], dtype=np.int32)
+        verdicts = _Verdicts(rows)
+        if request.cpu and mode.amplified:
+            verdicts.refuse(self._lacks_amplified_cpu(demand, table, rows), self._codes[INSUFFICIENT_AMPLIFIED])
+        if demand.binds is not None:
+            if not mode.cpus:
+                verdicts.refuse(True, self._codes[INVALID_TOPOLOGY])
+                return verdicts.codes
+            required = mode.bind if mode.bind is not BindPolicy.NONE else request.required
+            if required is not BindPolicy.NONE:
+                if request.required not in (BindPolicy.NONE, required):
+                    verdicts.refuse(True, self._codes[CONFLICT])
+                    return verdicts.codes
+                if required is BindPolicy.FULL_PCPUS:
+                    partly = request.cpus % self._numa.cpus_per_core(verdicts.rows) != 0
+                    verdicts.refuse(partly, self._codes[NOT_WHOLE_CORES])
+                if demand.numa is NUMAPolicy.NONE:
+                    if len(verdicts.rows):
+                        usable = self.columns.usable(verdicts.rows, required).sum(axis=1)
+                        verdicts.refuse(usable < request.cpus, self._codes[NOT_ENOUGH_CPUS])
+                    return verdicts.codes
+        if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
+            if not mode.zones:
+                verdicts.refuse(True, self._codes[NO_ZONES])
+            else:
+                count = self.columns.zone_count.data.item(rows[0])
+                verdicts.refuse_by(self.alignment.of(shape, table, demand, verdicts.rows, count).codes)
+        return verdicts.codes
+
+    @staticmethod
+    def _problem(demand: Demand, mode: Mode) -> str:
+        if demand.request.cpu and mode.malformed:
+            return INVALID_RATIO
+        return INVALID_TOPOLOGY if demand.request.cpu and mode.amplified and mode.invalid else ""
+
+    def _lacks_amplified_cpu(self, demand: Demand, table: NodeTable, rows: RowArray) -> Any:
+        """bool[rows]: where CPUs of their own, counted as much as they are worth, leave too little CPU for the pod."""
+        ratios = self.columns.node_ratio.data[rows]
+        wanted = np.full(len(rows), demand.request.cpu, dtype=np.int64)
+        if demand.binds is not None:
+            wanted = amplified(wanted, ratios)
+        used = table.requested[CPU].data[rows]
+        bound = self.columns.bound_in_all(rows) * 1000
+        used = np.where(used >= bound, used - bound + amplified(bound, ratios), used)
+        return wanted > table.allocatable[CPU].data[rows] - used
+
+    # --- score -----------------------------------------------------------------------------------
+
+    def skips(self, shape: PodShape) -> bool:
+        """Pods without requests are not scored."""
+        return self.compiled.request(shape).status is not None
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """0..100 by how full the node, or the NUMA nodes that the pod would use, would be."""
+        row = single(rows)
+        if row >= 0:
+            mode = MODES[self.columns.mode.data.item(row)]
+            return self._score_mode(shape, table, mode, np.array((row,), dtype=np.intp))
+        found = np.zeros(count_of(rows), dtype=np.int64)
+        for mode, at, of_mode in self._by_mode(rows):
+            found[at] = self._score_mode(shape, table, mode, of_mode)
+        return found
+
+    def _score_mode(self, shape: PodShape, table: NodeTable, mode: Mode, rows: RowArray) -> Amounts:
+        demand = demand_on(self.compiled.request(shape), mode)
+        if demand.problem or mode.malformed or (demand.binds is not None and not mode.cpus):
+            return np.zeros(len(rows), dtype=np.int64)
+        if demand.numa is NUMAPolicy.NONE:
+            return self._score_nodes(demand, table, rows, allocated=False)
+        masks = np.full(len(rows), NO_AFFINITY, dtype=np.int64)
+        if demand.numa is not NUMAPolicy.BEST_EFFORT and mode.zones:
+            masks = self.alignment.of(shape, table, demand, rows, self.columns.zone_count.data.item(rows[0])).masks
+        found = np.zeros(len(rows), dtype=np.int64)
+        for mask in np.unique(masks).tolist() if len(rows) > 1 else masks.tolist():
+            at = np.flatnonzero(masks == mask)
+            found[at] = self._score_numa(shape, demand, table, rows[at], mask)
+        return found
+
+    def _score_numa(self, shape: PodShape, demand: Demand, table: NodeTable, rows: RowArray, mask: int) -> Amounts:
+        """The scores of rows where the pod would use the NUMA nodes of a mask, or any."""
+        columns, wanted = self.columns, self.compiled.wanted(shape)
+        failed = np.zeros(len(rows), dtype=np.bool_)
+        on_node = self._score_nodes(demand, table, rows, allocated=True)
+        if demand.binds is not None:
+            policy = demand.binds if demand.required else BindPolicy.NONE
+            failed |= columns.usable(rows, policy).sum(axis=1) < demand.request.cpus
+        if mask == NO_AFFINITY:
+            return np.where(failed, 0, on_node)
+        supply = self._numa.supply(wanted, demand, rows, columns.zone_count.data.item(rows[0]))
+        members = np.array([numa_nodes(mask)], dtype=np.intp)
+        parts = self._numa.split(wanted, demand, supply.available, rows, members)
+        failed |= ((parts.rest[:, :, 0] > 0) & supply.present[:, : wanted.asked].any(axis=2)).any(axis=1)
+        gives = np.zeros((len(rows), supply.capacity.shape[2]), dtype=np.bool_)
+        for at in range(wanted.asked):
+            given = parts.given[:, at, :, 0] > 0
+            for place in range(given.shape[1]):
+                gives[np.arange(len(rows)), parts.nodes[:, at, place, 0]] |= given[:, place]
+        resources = []
+        for at, weighed in wanted.scored:
+            used = (supply.used[:, at] * gives).sum(axis=1)
+            if weighed.resource == "cpu" and demand.binds is not None:
+                used = amplified(columns.bound_in_all(rows) * 1000, columns.ratio.data[rows])
+            capacity = (supply.capacity[:, at] * gives).sum(axis=1)
+            resources.append((weighed, used + self._numa.request_on(demand, rows, weighed), capacity))
+        scores = np.where(gives.any(axis=1), self._score.mean(resources), on_node)
+        return np.where(failed, 0, scores)
+
+    def _score_nodes(self, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
+        """The scores of rows by what the whole node has. `allocated`: CPUs that pods hold are all the CPU in use, where
+        the pod gets some, as upstream counts when it has tried to allocate."""
+        resources = []
+        columns = self.columns
+        ratios = columns.ratio.data[rows]
+        for weighed in self._weighed(demand):
+            index = table.resource_names.intern(weighed.resource)
+            table.ensure_resource(index)
+            used = table.requested[index].data[rows]
+            if index == CPU and demand.request.cpu:
+                if allocated and demand.binds is not None:
+                    used = amplified(columns.bound_in_all(rows) * 1000, ratios)
+                elif not allocated and (ratios > 1).any():
+                    bound = columns.bound_in_all(rows) * 1000
+                    used = used - bound + amplified(bound, ratios)
+            used = used + self._numa.request_on(demand, rows, weighed)
+            resources.append((weighed, used, table.allocatable[index].data[rows]))
+        found = np.zeros(len(rows), dtype=np.int64)
+        found += self._score.mean(resources)
+        return found
+
+    def _weighed(self, demand: Demand) -> Sequence[Weighed]:
+        return self._score.weighed(dict(demand.request.requests))
+
+    # --- reserve and bind --------------------------------------------------------------------------
+
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
+        """Picks CPUs and amounts of NUMA nodes."""
+        request = self.compiled.request(pod.shape)
+        if request.status is not None:
+            return SUCCESS
+        mode = MODES[self.columns.mode.data.item(row)]
+        demand = demand_on(request, mode)
+        if demand.problem:
+            return Status(Code.UNRESOLVABLE, (demand.problem,))
+        if demand.binds is None and demand.numa is NUMAPolicy.NONE:
+            return SUCCESS
+        mask = self._mask(pod.shape, demand, mode, row)
+        if isinstance(mask, Status):
+            return mask
+        if demand.binds is not None and not mode.cpus:
+            return Status(Code.ERROR, (INVALID_TOPOLOGY,))
+        node = self.nodes.of_row(row)
+        strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
+        allocation = self._allocator.allocate(self.compiled.wanted(pod.shape), demand, row, mask, strategy)
+        if isinstance(allocation, Status):
+            return allocation
+        cycle.state[self.name] = Given(allocation, demand)
+        if allocation != NOTHING:
+            self._cluster.allocate(pod, self.columns.allocation, allocation)
+        return SUCCESS
+
+    def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
+        """The NUMA nodes that the pod is to use on a row."""
+        if demand.numa is NUMAPolicy.NONE:
+            return NO_AFFINITY
+        if not mode.zones:
+            return Status(Code.UNRESOLVABLE, (NO_ZONES,))
+        count = self.columns.zone_count.data.item(row)
+        if demand.numa is NUMAPolicy.BEST_EFFORT:
+            return self.alignment.best_effort(shape, self._table, demand, row, count)
+        aligned = self.alignment.of(shape, self._table, demand, np.array((row,), dtype=np.intp), count)
+        code = aligned.codes.item(0)
+        if code != PASS:
+            return Status(self._reasons[code].code, self._reasons[code].texts)
+        return int(aligned.masks.item(0))
+
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
+        """Gives back what Reserve took."""
+        if cycle.state.pop(self.name, None) is not None and self.columns.allocation.of(pod) is not None:
+            self._cluster.allocate(pod, self.columns.allocation, None)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """SKIP for pods that were given nothing."""
+        return SUCCESS if self.name in cycle.state else SKIP
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """Annotates the pod with what it was given, and with the policy that was kept."""
+        given: Given = cycle.state[self.name]
+        cycle.patch.annotate(kinds.RESOURCE_STATUS, self.columns.allocation.text(given.allocation))
+        if given.demand.binds is not None:
+            spec = completed(pod.shape, given.demand.binds, required=given.demand.required)
+            if spec is not None:
+                cycle.patch.annotate(kinds.RESOURCE_SPEC, spec)
+        return SUCCESS
+
+    # --- queueing hints ----------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now."""
+        freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
+        grown = ActionType.UPDATE_NODE_ALLOCATABLE
+        return [
+            HintRegistration(self.name, NUMA_CHANGED, self._after_numa_change, Scope.SHAPE),
+            HintRegistration(self.name, ClusterEvent(ASSIGNED_POD, freed), self._after_pod_left, Scope.SHAPE),
+            HintRegistration(self.name, ClusterEvent(NODE, grown), self._after_node_grown, Scope.SHAPE),
+        ]
+
+    def _after_numa_change(self, pod: Pod, old: None, new: int) -> QueueingHint:
+        return self._if_passes(pod, new)
+
+    def _after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+        row = self._table.row_of.get(old.node)
+        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+
+    def _after_node_grown(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        row = self._table.row_of.get(new.metadata.name)
+        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+
+    def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
+        refused = self.filter_rows(pod.shape, self._table, slice(row, row + 1)) is not None
+        return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+
+
+class _Verdicts:
+    """Verdicts on rows, one question after the other: later ones are about the rows that still pass."""
+
+    __slots__ = ("_at", "codes", "rows")
+
+    def __init__(self, rows: RowArray) -> None:
+        self.codes: Codes = np.zeros(len(rows), dtype=np.int32)
+        self.rows = rows
+        self._at: RowArray | None = None
+
+    def refuse(self, fails: Any, code: int) -> None:
+        """`fails`: bool[rows still passing], or True for all."""
+        self.refuse_by(np.broadcast_to(fails, len(self.rows)) * np.int32(code))
+
+    def refuse_by(self, codes: Codes) -> None:
+        """A reason number for each row that still passes, or 0."""
+        if not codes.any():
+            return
+        at = np.arange(len(self.codes)) if self._at is None else self._at
+        self.codes[at] = codes
+        passing = codes == PASS
+        self._at, self.rows = at[passing], self.rows[passing]
