@@ -386,11 +386,10 @@ class Attempt:
             new = self.merge(permutation, every, exclusive)
             if not new.mask:
                 continue
+            scores_more = len(new.mask) == len(best.mask) and new.score > best.score
             if new.preferred != best.preferred:
                 best = new if new.preferred else best
-            elif narrowness(new.mask) < narrowness(best.mask):
-                best = new
-            elif len(new.mask) == len(best.mask) and new.score > best.score:
+            elif scores_more or narrowness(new.mask) < narrowness(best.mask):
                 best = new
         return best
 

@@ -1,15 +1,12 @@
 """Plays a record of koord-scheduler on the naive model alone, and says what differs."""
 
 import itertools
-import json
 
-from tests.plugins.nodenumaresource.naive import SKIP, Naive
+from tests.plugins.nodenumaresource.naive import Naive
 from tests.plugins.nodenumaresource.naivemachine import SCHEDULING, Machine, amounts
-from tests.reference.quantity import parse
 
 NAME = "NodeNUMAResource"
 WRITTEN = (f"{SCHEDULING}resource-spec", f"{SCHEDULING}resource-status")
-QUANTITIES = ("remainingNUMANodeResources", "allocatedNUMANodeResources", "allocatedPods")
 
 
 class Play:
