@@ -54,8 +54,9 @@ class Pick:
         self.sign = 1 if strategy == "MostAllocated" else -1
         self.taken = []
         self.references = {cpu: count for cpu, (count, _) in held.items()} if machine.max_references > 1 else {}
-        self.exclusive_cores = {machine.cpus[cpu].core for cpu, (_, level) in held.items() if level == PCPU}
-        self.exclusive_numa = {machine.cpus[cpu].numa for cpu, (_, level) in held.items() if level == NUMA_NODE}
+        levels = [(machine.cpus[cpu], level) for cpu, (_, level) in held.items() if cpu in machine.cpus]
+        self.exclusive_cores = {place.core for place, level in levels if level == PCPU}
+        self.exclusive_numa = {place.numa for place, level in levels if level == NUMA_NODE}
 
     def run(self):
         """The CPUs in the order they are taken. Raises NotEnough."""
