@@ -5,7 +5,7 @@ Besides: random machines and what is in use on them.
 
 from dataclasses import dataclass, field
 
-from tests.plugins.nodenumaresource.machines import cpus_of
+from tests.plugins.nodenumaresource.topologies import cpus_of
 
 
 @dataclass

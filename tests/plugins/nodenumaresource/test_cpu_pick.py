@@ -5,7 +5,7 @@ import pytest
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.cpupick import Taken, take, take_preferring
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
-from tests.plugins.nodenumaresource.machines import machine
+from tests.plugins.nodenumaresource.topologies import machine
 
 MACHINES = {
     "T1": machine(2, 1, 4),
