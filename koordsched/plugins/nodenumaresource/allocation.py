@@ -89,4 +89,4 @@ def amount_of(name: str, quantity: str | int | float) -> int:
 def _quantity(name: str, amount: int) -> str:
     if name == "cpu":
         return format_nano(amount * 10**6)
-    return format_bytes(amount) if name in _BYTES or name.startswith("hugepages-") else str(amount)
+    return format_bytes(amount) if name in _BYTES or name.startswith("hugepages-") else format_nano(amount * 10**9)

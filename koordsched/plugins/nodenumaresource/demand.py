@@ -30,7 +30,7 @@ class Demand(NamedTuple):
 def demand_on(request: PodRequest, mode: Mode) -> Demand:
     """What the pod wants on nodes of that mode."""
     numa = mode.numa
-    if request.numa is None or (numa and request.numa and request.numa != numa):
+    if numa and request.numa is not NUMAPolicy.NONE and request.numa is not numa:
         return Demand(request, numa, None, False, POLICY_MISMATCH)
     numa = request.numa or numa
     if request.binds:

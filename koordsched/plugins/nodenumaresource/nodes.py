@@ -120,7 +120,7 @@ class NUMANodes:
         malformed = False
         if ratio_text:
             try:
-                node_ratios = read_ratios(ratio_text)
+                node_ratios = read_ratios(ratio_text) or {}
             except (ValueError, RecursionError) as error:
                 malformed = True
                 problems.append(f"annotation {kinds.AMPLIFICATION_RATIO}: {error}")
