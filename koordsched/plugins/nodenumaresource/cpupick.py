@@ -113,7 +113,8 @@ class _Pick:
     def _pick(self, cpus: list[int]) -> None:
         """Takes CPUs, in this order, until none is missing.
 
-        Upstream takes cores as a whole in one place, and ends with more CPUs than the pod asked for.
+        Upstream may take a core too many where it takes whole cores of several sockets, and gives the pod more CPUs
+        than it asked for (spec 6.4). Here the pick ends with the CPU that completes it; those before it are the same.
         """
         cpus = cpus[: self.missing]
         self.picked += cpus
@@ -127,8 +128,6 @@ class _Pick:
             shared = self._numa_node_conflicts()
             for free in (self.free & ~shared, self.free) if shared else (self.free,):
                 full = topology.full_cores(free)
-                if full.bit_count() < needed:
-                    continue
                 choices = [
                     (self.sign * size, self.sign * (free & node.socket_cpus).bit_count(), node.id, full & node.cpus)
                     for node in topology.nodes
@@ -158,7 +157,7 @@ class _Pick:
         if self.missing < step:
             return
         for _, _, cpus in sorted(left):
-            # Of each socket at least one core, however few CPUs are missing by then.
+            # Upstream takes at least one core of each socket, however few CPUs are missing by then.
             self._pick(self._by_core(cpuset.ids(cpus))[: max(self.missing // step, 1) * step])
             if not self.missing:
                 return
@@ -245,13 +244,16 @@ class _Pick:
         return by_count
 
     def _core_conflicts(self) -> int:
-        """CPUs of cores that a pod has for itself which wants its cores for itself, too."""
+        """CPUs of cores that this pod wants for itself and another pod has for itself.
+
+        The cores that are picked already are no question here: what was available of them was picked as a whole.
+        """
         if self.exclusive is not ExclusivePolicy.PCPU_LEVEL:
             return 0
-        return self.topology.whole_cores(self.taken.pcpu_level | cpuset.of(self.picked))
+        return self.topology.whole_cores(self.taken.pcpu_level)
 
     def _numa_node_conflicts(self) -> int:
-        """The same with NUMA nodes."""
+        """The same with NUMA nodes, those of the CPUs picked already included."""
         if self.exclusive is not ExclusivePolicy.NUMA_NODE_LEVEL:
             return 0
         exclusive = self.taken.numa_node_level | cpuset.of(self.picked)
@@ -270,9 +272,8 @@ class _Pick:
         if not self.taken.holders:
             return sorted(cpus, key=rank.__getitem__)
         holders = dict.fromkeys((rank[cpu] for cpu in cpus), 0)
-        for cpu in cpuset.ids(self.free):
-            if rank[cpu] in holders:
-                holders[rank[cpu]] += self.taken.holders.get(cpu, 0)
+        for cpu in cpus:
+            holders[rank[cpu]] += self.taken.holders.get(cpu, 0)
         return sorted(cpus, key=lambda cpu: (holders[rank[cpu]], rank[cpu]))
 
     def _spread(self, cpus: list[int]) -> list[int]:

@@ -21,9 +21,9 @@ BITS = bytes.maketrans(b"01", b"\0\1")
 
 def parse(text: str) -> int:
     """The CPUs that a list names, none for "". Raises ValueError for anything but ids and ascending ranges of them."""
-    cpus = 0
     if not text:
-        return cpus
+        return 0
+    cpus = 0
     for part in text.split(","):
         match = RANGE.fullmatch(part)
         if match is None:

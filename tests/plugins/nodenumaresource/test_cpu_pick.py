@@ -1,10 +1,14 @@
 """CPUs picked on small machines (nodenumaresource spec 3.5, the table of worked picks, and 7)."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.cpupick import Taken, take, take_preferring
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from tests.depth import examples
 from tests.plugins.nodenumaresource.topologies import machine
 
 MACHINES = {
@@ -12,7 +16,7 @@ MACHINES = {
     "T2": machine(2, 1, 4, linux=True),
     "T3": machine(2, 2, 4),
     "2x1x8x2": machine(2, 1, 8),
-    "T26": machine(2, 1, 26, linux=True),
+    "3x1x4x2": machine(3, 1, 4),
 }
 BIND = {"F": BindPolicy.FULL_PCPUS, "S": BindPolicy.SPREAD_BY_PCPUS}
 STRATEGY = {"L": AllocateStrategy.LEAST_ALLOCATED, "M": AllocateStrategy.MOST_ALLOCATED}
@@ -126,3 +130,57 @@ def test_nodenumaresource_case_20_preferred_cpus_come_first(preferred, count, ex
     )
     assert set(pick[: preferred.bit_count()]) == set(cpuset.ids(preferred))
     assert sorted(pick) == in_order(expected)
+
+
+def test_never_more_cpus_than_asked_for():
+    """Upstream gives CPU 19, too (spec 6.4)."""
+    assert picked("3x1x4x2", "8,9,16,17", 11, "F", "L") == in_order("0-7,10,11,18")
+
+
+@pytest.mark.parametrize("count", [0, -1, 17, 1 << 70])
+def test_no_cpus_where_there_are_not_enough(count):
+    topology = MACHINES["T1"]
+    for bind in BindPolicy:
+        arguments = (topology, topology.cpus | 1 << 90, count, bind, ExclusivePolicy.NONE, STRATEGY["L"])
+        assert take(*arguments) == take_preferring(*arguments, Taken(), cpuset.parse("0-3,90")) == []
+
+
+@settings(max_examples=examples(500))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(0, 2), st.integers(0, 3)),
+        min_size=1,
+        max_size=24,
+        unique_by=lambda cpu: cpu[0],
+    ),
+    st.data(),
+)
+def test_machines_that_make_no_sense_get_what_is_asked_for(cpus, data):
+    """Cores on two NUMA nodes, NUMA nodes on two sockets, cores with dozens of CPUs."""
+    topology = CPUTopology(cpus)
+    available = data.draw(st.sets(st.sampled_from([cpu for cpu, *_ in cpus])))
+    count = data.draw(st.integers(0, len(available)))
+    bind, exclusive, strategy = (
+        data.draw(st.sampled_from(list(policy))) for policy in (BindPolicy, ExclusivePolicy, AllocateStrategy)
+    )
+    ids = st.sets(st.sampled_from([cpu for cpu, *_ in cpus])).map(cpuset.of)
+    taken = Taken(pcpu_level=data.draw(ids), numa_node_level=data.draw(ids))
+    pick = take_preferring(topology, cpuset.of(available), count, bind, exclusive, strategy, taken, data.draw(ids))
+    assert len(pick) == len(set(pick)) == count
+    assert set(pick) <= available
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "expected"),
+    [
+        (BindPolicy, "SpreadByPCPUs", BindPolicy.SPREAD_BY_PCPUS),
+        (BindPolicy, "ConstrainedBurst", BindPolicy.NONE),
+        (BindPolicy, "fullpcpus", BindPolicy.NONE),
+        (ExclusivePolicy, "PCPULevel", ExclusivePolicy.PCPU_LEVEL),
+        (ExclusivePolicy, "", ExclusivePolicy.NONE),
+        (AllocateStrategy, "MostAllocated", AllocateStrategy.MOST_ALLOCATED),
+        (AllocateStrategy, "DistributeEvenly", AllocateStrategy.LEAST_ALLOCATED),
+    ],
+)
+def test_policies_by_text(policy, text, expected):
+    assert policy(text) is expected

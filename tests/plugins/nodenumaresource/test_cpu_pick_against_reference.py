@@ -42,7 +42,7 @@ def a_situation(rng):
 def counts(rng, cpus, available):
     """Numbers of CPUs: few, some, about what a NUMA node or socket has, nearly all, one too many."""
     places = len({node for *_, node in cpus}), len({socket for _, _, socket, _ in cpus})
-    near = len(cpus) // rng.choice(places) + rng.randint(-2, 2)
+    near = len(cpus) // rng.choice(places) + rng.randint(-2, 6)
     most = len(available)
     return {rng.randint(1, 8), rng.randint(1, max(most, 1)), max(near, 1), max(most - rng.randint(0, 2), 1), most + 1}
 
