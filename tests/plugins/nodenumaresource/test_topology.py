@@ -9,8 +9,8 @@ import pytest
 
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
-from tests.plugins.nodenumaresource.topologies import cpus_of, machine
 from tests.plugins.nodenumaresource.naive_cpus import random_machine
+from tests.plugins.nodenumaresource.topologies import cpus_of, machine
 
 
 def ids(text):
