@@ -107,6 +107,8 @@ class Registry(Objects):
             raise errors.invalid(resource.group, resource.kind, name, wrong)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource, name)
+        if resource.converted:
+            strategy.fit_storage(obj)
         return self._commit(resource, ADDED, None, obj, dry_run)
 
     def restore(self, resource: Resource, obj: Object) -> Record:
@@ -232,6 +234,8 @@ class Registry(Objects):
         wrong += strategy.validate_update(new, old, subresource)
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)
+        if resource.converted:
+            strategy.fit_storage(new)
         if self._finished(strategy, new):
             return self._commit(resource, DELETED, record, new, dry_run)
         meta["resourceVersion"] = old_meta["resourceVersion"]
