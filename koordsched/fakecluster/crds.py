@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +180,7 @@ class CrdStrategy(Strategy):
                 continue
             rules = f"{storage}/{name}"
             registry.strategies[rules] = CustomStrategy(versions[name], versions[stored["name"]])
+            own = versions[name].schema
             resource = Resource(
                 group=group,
                 version=name,
@@ -194,7 +195,8 @@ class CrdStrategy(Strategy):
                 storage=storage,
                 rules=rules,
                 storage_version=f"{group}/{stored['name']}",
-                to_storage=_renamed(f"{group}/{stored['name']}"),
+                to_storage=_renamed(f"{group}/{stored['name']}", {}),
+                from_storage=_renamed(f"{group}/{name}", own),
                 fields=tuple(
                     (_dotted(f["jsonPath"]), _reader(f["jsonPath"])) for f in version.get("selectableFields") or ()
                 ),
@@ -255,17 +257,20 @@ def _version(version: Object) -> Version:
     scale = subresources.get("scale")
     declared = version.get("additionalPrinterColumns") or ()
     columns = (NAME, *(_column(c) for c in declared)) if declared else (NAME, AGE)
-    return Version(schema, Validator(schema), columns, ScalePaths.declared(scale) if scale else None, "status" in subresources)
+    return Version(
+        schema, Validator(schema), columns, ScalePaths.declared(scale) if scale else None, "status" in subresources
+    )
 
 
 def _pruned(obj: Object, schema: dict[str, Any]) -> list[str]:
     return prune(obj, schema) if schema and not schema.get(_PRESERVE) else []
 
 
-def _renamed(api_version: str) -> Any:
-    """The only conversion without a webhook: the same object under another apiVersion."""
+def _renamed(api_version: str, schema: dict[str, Any]) -> Callable[[Object], Object]:
+    """The only conversion without a webhook: the same object under another apiVersion, without what `schema` lacks."""
 
     def convert(obj: Object) -> Object:
+        _pruned(obj, schema)
         return {**obj, "apiVersion": api_version}
 
     return convert

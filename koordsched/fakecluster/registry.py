@@ -224,11 +224,6 @@ class Registry(Objects):
         strategy.defaults(new)
         strategy.prepare_update(self, new, old, subresource)
         meta, old_meta = new["metadata"], old["metadata"]
-        if strategy.counts_generations:
-            generation = int(old_meta.get("generation") or 1)
-            if subresource != "status" and outside_status(new) != outside_status(old):
-                generation += 1
-            meta["generation"] = generation
         wrong = metadata_errors(meta, resource, strategy)
         wrong += strategy.validate(new)
         wrong += strategy.validate_update(new, old, subresource)
@@ -236,6 +231,11 @@ class Registry(Objects):
             raise errors.invalid(resource.group, resource.kind, name, wrong)
         if resource.converted:
             strategy.fit_storage(new)
+        if strategy.counts_generations:
+            generation = int(old_meta.get("generation") or 1)
+            if subresource != "status" and outside_status(new) != outside_status(old):
+                generation += 1
+            meta["generation"] = generation
         if self._finished(strategy, new):
             return self._commit(resource, DELETED, record, new, dry_run)
         meta["resourceVersion"] = old_meta["resourceVersion"]
