@@ -64,6 +64,15 @@ def cpus_of(layout: CpuLayout) -> tuple[Cpu, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=64)
+def numa_nodes_of(layout: CpuLayout) -> tuple[tuple[int, frozenset[int]], ...]:
+    """Socket and CPUs of each NUMA node, by number."""
+    members: list[list[int]] = [[] for _ in range(layout.numa_nodes)]
+    for cpu in cpus_of(layout):
+        members[cpu.node].append(cpu.id)
+    return tuple((node // layout.numa_nodes_per_socket, frozenset(cpus)) for node, cpus in enumerate(members))
+
+
 def take_cpus(layout: CpuLayout, free: Set[int], count: int) -> frozenset[int] | None:
     """So many of the free CPUs; None if they are too few.
 

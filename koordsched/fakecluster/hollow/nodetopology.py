@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from koordsched.api import quantity
 from koordsched.fakecluster.hollow.allocation import amounts
 from koordsched.fakecluster.hollow.amounts import milli_text
-from koordsched.fakecluster.hollow.cpulayout import CpuLayout, cpus_of
+from koordsched.fakecluster.hollow.cpulayout import CpuLayout, cpus_of, numa_nodes_of
 from koordsched.fakecluster.hollow.cpuset import format_cpuset, parse_cpuset
 from koordsched.fakecluster.hollow.nodereservation import RESERVATION, SYSTEM_QOS, Reservation, SystemResource
 from koordsched.fakecluster.hollow.podcpus import PodCpus
@@ -86,7 +87,7 @@ def describe(
     bound = frozenset[int]().union(*(pod.bound for pod in pods.values()))
     exclusive = frozenset[int]().union(*(pod.bound for pod in pods.values() if pod.qos == "LSE"))
     annotations = {
-        "node.koordinator.sh/cpu-topology": _text({"detail": [cpu._asdict() for cpu in cpus_of(layout)]}),
+        "node.koordinator.sh/cpu-topology": _cpu_topology(layout),
         "kubelet.koordinator.sh/cpu-manager-policy": _text(manager),
         POD_ALLOCATIONS: _text(allocations or None),
         RESERVATION: _text(facts.reservation),
@@ -98,19 +99,20 @@ def describe(
     return Described(labels, annotations, [kubelet.topology_policy], _zones(layout, facts))
 
 
+@lru_cache(maxsize=64)
+def _cpu_topology(layout: CpuLayout) -> str:
+    return _text({"detail": [cpu._asdict() for cpu in cpus_of(layout)]})
+
+
 def _pools(layout: CpuLayout, shared: Set[int], kept: Set[int]) -> list[Object] | None:
     """Those of the NUMA nodes on which anything is shared, without what is kept from pods."""
-    pools: dict[int, Object] = {}
-    members: dict[int, list[int]] = {}
-    for cpu in cpus_of(layout):
-        if cpu.id in shared:
-            pools.setdefault(cpu.node, {"socket": cpu.socket, "node": cpu.node})
-            members.setdefault(cpu.node, []).append(cpu.id)
-    for node, pool in pools.items():
-        left = format_cpuset(cpu for cpu in members[node] if cpu not in kept)
-        if left:
-            pool["cpuset"] = left
-    return [pools[node] for node in sorted(pools)] or None
+    pools = []
+    for node, (socket, cpus) in enumerate(numa_nodes_of(layout)):
+        if cpus & shared:
+            pool = {"socket": socket, "node": node}
+            left = format_cpuset(cpus & shared - kept)
+            pools.append({**pool, "cpuset": left} if left else pool)
+    return pools or None
 
 
 def _zones(layout: CpuLayout, facts: NodeFacts) -> list[Object]:

@@ -24,7 +24,7 @@ from koordsched.fakecluster.hollow.nodereservation import (
     read_reservation,
     read_system_resource,
 )
-from koordsched.fakecluster.hollow.nodetopology import NUMA_RESERVATION, POD_ALLOCATIONS, NodeFacts, describe
+from koordsched.fakecluster.hollow.nodetopology import NUMA_RESERVATION, POD_ALLOCATIONS, Described, NodeFacts, describe
 from koordsched.fakecluster.hollow.podcpus import (
     RESOURCE_STATUS,
     PodCpus,
@@ -36,6 +36,7 @@ from koordsched.fakecluster.hollow.topology import TOPOLOGY, Topology, read_topo
 from koordsched.fakecluster.hollow.whileserved import WhileServed
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.resources import Resource
+from koordsched.fakecluster.store import Record
 
 Object = dict[str, Any]
 
@@ -273,9 +274,19 @@ class TopologyReports:
             if record is None:
                 self._registry.create_record(resource, None, described.written_to(_new(node)))
             else:
-                self._registry.update_record(resource, None, node.name, described.written_to)
+                self._rewrite(resource, record, described)
         finally:
             reporter.writing = False
+
+    def _rewrite(self, resource: Resource, record: Record, described: Described) -> None:
+        old = record.obj()
+        new = described.written_to(old)
+        if new == old:
+            return
+        if (new["topologyPolicies"], new["zones"]) != (old.get("topologyPolicies"), old.get("zones")):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        # Without the schema's rules, which it obeys: there may be thousands of reports at once.
+        self._registry.replace_record(resource, record, new)
 
     def _remember(self, reporter: _Reporter, topology: Topology, obj: Object) -> None:
         """Pods keep the CPUs of an earlier run of this cluster, as a kubelet reads them in its state file."""
