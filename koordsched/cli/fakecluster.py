@@ -116,7 +116,7 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     "--topology-reports/--no-topology-reports",
     default=True,
     show_default=True,
-    help="Report the CPUs and NUMA nodes that a template gives nodes as NodeResourceTopologies while "
+    help="Report the CPUs and NUMA nodes of nodes whose template has `cpus` as NodeResourceTopologies while "
     "manifests/crds/noderesourcetopologies.yaml is applied.",
 )
 @click.option(
@@ -165,7 +165,8 @@ def fakecluster(**flags: object) -> None:
 
     Annotations tell hollow nodes what to do. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code say
     how the containers end, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
-    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail. More in docs/hollow-nodes.md.
+    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail, koordsched.io/topology says which CPUs and NUMA
+    nodes it has, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}. More in docs/hollow-nodes.md.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type

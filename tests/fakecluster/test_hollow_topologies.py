@@ -1,16 +1,18 @@
 """What hollow nodes report of their insides, and the CPUs that their kubelets give to pods."""
 
 import json
+import re
 from itertools import pairwise
 from random import Random
 
 import pytest
+import yaml
 
 from koordsched.fakecluster import snapshot
 from koordsched.fakecluster.hollow.cpulayout import CpuLayout, cpus_of, take_cpus
 from koordsched.fakecluster.hollow.cpuset import format_cpuset, parse_cpuset
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
-from tests.fakecluster.topologies import DEFINITION, RESOURCE_STATUS, STATIC, TopologyCluster, pod, template
+from tests.fakecluster.topologies import DEFINITION, RESOURCE_STATUS, ROOT, STATIC, TopologyCluster, pod, template
 
 FAIL, TOPOLOGY = "koordsched.io/fail", "koordsched.io/topology"
 RESERVATION, SYSTEM = "node.koordinator.sh/reservation", "node.koordinator.sh/system-qos-resource"
@@ -99,6 +101,15 @@ def test_bad_templates_say_what_is_wrong(content, message):
     with pytest.raises(TemplateError) as caught:
         load_templates(content)
     assert message in str(caught.value)
+
+
+def test_the_templates_of_the_documentation_can_be_used():
+    text = (ROOT / "docs" / "hollow-nodes.md").read_text().partition("\n## CPUs and NUMA nodes\n")[2]
+    shortest, every_key = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    (template,) = load_templates(shortest)
+    assert template.topology().cpus.count == 16
+    (template,) = load_templates({"templates": [{"capacity": {}, **every_key}]})
+    assert (template.topology().cpus.count, template.topology().kubelet.static) == (208, True)
 
 
 AMOUNTS = [
