@@ -511,6 +511,20 @@ def test_reports_go_with_their_nodes():
     assert [each["metadata"]["name"] for each in cluster.list("noderesourcetopologies")] == ["node-1"]
 
 
+def test_a_node_that_comes_back_reports_anew():
+    cluster = TopologyCluster(template=template(kubelet=STATIC))
+    cluster.create(pod("p", tolerations=[{"operator": "Exists"}]))
+    cluster.run(4)
+    node = cluster.get("nodes", "node-0")
+    cluster.delete("nodes", "node-0")
+    metadata = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}
+    again = cluster.create({**node, "metadata": metadata})
+    cluster.run(10)
+    (owner,) = cluster.topology()["metadata"]["ownerReferences"]
+    assert owner["uid"] == again["metadata"]["uid"] != node["metadata"]["uid"]
+    assert cluster.pinned() == {"p": "2-3"}
+
+
 def test_the_definition_may_come_late_and_go():
     cluster = TopologyCluster(template=template(kubelet=STATIC), defined=False)
     cluster.create(pod("p"))
@@ -639,7 +653,25 @@ def test_annotations_of_pods_that_cannot_be_read(text):
     assert cluster.pools() == {0: "2-7", 1: "8-15"}
 
 
-@pytest.mark.parametrize("text", ["null", "{}", '{"numaNodeResources": [{"node": 0}]}'])
+NULLS = [
+    (RESERVATION, "null"),
+    (RESERVATION, '{"resources": null, "reservedCPUs": null, "applyPolicy": null}'),
+    (SYSTEM, "null"),
+    (SYSTEM, '{"cpuset": null, "cpusetExclusive": null}'),
+]
+
+
+@pytest.mark.parametrize("annotation, text", NULLS)
+def test_null_is_an_absent_field(annotation, text):
+    cluster = TopologyCluster(template=template(annotations={annotation: text}))
+    cluster.run(4)
+    assert cluster.complaints() == []
+    assert cluster.said("reservation") == {}
+    assert not cluster.said("system-qos-resource")
+    assert cluster.pools() == {0: "0-7", 1: "8-15"}
+
+
+@pytest.mark.parametrize("text", ["null", '{"cpuset": null}', "{}", '{"numaNodeResources": [{"node": 0}]}'])
 def test_pods_without_cpus_of_their_own(text):
     cluster = TopologyCluster(template=template())
     made = pod("p")

@@ -19,21 +19,21 @@ _LONGEST_TEXT = 65536
 class Reservation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`node.koordinator.sh/reservation`."""
 
-    resources: dict[str, Any] = {}
-    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
-    apply_policy: str = ""
+    resources: dict[str, Any] | None = None
+    reserved_cpus: str | None = msgspec.field(default=None, name="reservedCPUs")
+    apply_policy: str | None = None
 
 
 class SystemResource(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """`node.koordinator.sh/system-qos-resource`."""
 
-    cpuset: str = ""
+    cpuset: str | None = None
     cpuset_exclusive: bool | None = None
 
     @property
     def exclusive(self) -> frozenset[int]:
         """The CPUs that no pod may use."""
-        return frozenset() if self.cpuset_exclusive is False else parse_cpuset(self.cpuset)
+        return frozenset() if self.cpuset_exclusive is False else parse_cpuset(self.cpuset or "")
 
 
 def read_reservation(annotations: Mapping[str, str], layout: CpuLayout) -> Reservation:
@@ -42,12 +42,12 @@ def read_reservation(annotations: Mapping[str, str], layout: CpuLayout) -> Reser
     if not text or text == "null":
         return Reservation()
     stated = decode_text(text, Reservation, _LONGEST_TEXT)
-    cpus = parse_cpuset(stated.reserved_cpus)
-    if not cpus and "cpu" in stated.resources:
+    cpus = parse_cpuset(stated.reserved_cpus or "")
+    if not cpus and stated.resources and "cpu" in stated.resources:
         count = -(-_milli(stated.resources["cpu"]) // 1000)
         every = frozenset(range(layout.count))
         cpus = take_cpus(layout, every, count) or frozenset() if count > 0 else frozenset()
-    return msgspec.structs.replace(stated, reserved_cpus=format_cpuset(cpus))
+    return msgspec.structs.replace(stated, reserved_cpus=format_cpuset(cpus) or None)
 
 
 def read_system_resource(annotations: Mapping[str, str]) -> SystemResource | None:
@@ -56,7 +56,7 @@ def read_system_resource(annotations: Mapping[str, str]) -> SystemResource | Non
     if not text or text == "null":
         return None
     stated = decode_text(text, SystemResource, _LONGEST_TEXT)
-    parse_cpuset(stated.cpuset)
+    parse_cpuset(stated.cpuset or "")
     return stated
 
 

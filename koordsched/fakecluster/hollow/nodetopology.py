@@ -81,7 +81,7 @@ def describe(
         for uid, cpus in sorted(pinned.items())
     ]
     shared = frozenset(range(layout.count)).difference(*pinned.values())
-    kept = parse_cpuset(facts.reservation.reserved_cpus)
+    kept = parse_cpuset(facts.reservation.reserved_cpus or "")
     if facts.system is not None:
         kept |= facts.system.exclusive
     bound = frozenset[int]().union(*(pod.bound for pod in pods.values()))

@@ -41,14 +41,14 @@ class PodCpus(NamedTuple):
 
 
 class _ResourceStatus(msgspec.Struct, frozen=True):
-    cpuset: str = ""
+    cpuset: str | None = None
 
 
 def read_resource_status(text: str | None) -> frozenset[int]:
     """The CPUs that an annotation names. Raises ValueError."""
     if not text or text == "null":
         return frozenset()
-    return parse_cpuset(decode_text(text, _ResourceStatus, _LONGEST_TEXT).cpuset)
+    return parse_cpuset(decode_text(text, _ResourceStatus, _LONGEST_TEXT).cpuset or "")
 
 
 def exclusive_requests(pod: Object) -> list[int]:
