@@ -52,6 +52,7 @@ class Options:
     dump: Path | None
     pod_start_delay: float
     load_reports: bool
+    topology_reports: bool
     cpu_usage: float
     memory_usage: float
     usage_traces: Path | None
@@ -80,7 +81,7 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--node-template",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML file that describes the hollow nodes (zones, GPUs, NUMA, faults).",
+    help="YAML file that describes the hollow nodes (zones, GPUs, CPUs and NUMA nodes, faults).",
 )
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server."
@@ -110,6 +111,13 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     default=True,
     show_default=True,
     help="Report the nodes' usage as NodeMetrics while manifests/crds/nodemetrics.yaml is applied.",
+)
+@click.option(
+    "--topology-reports/--no-topology-reports",
+    default=True,
+    show_default=True,
+    help="Report the CPUs and NUMA nodes of nodes whose template has `cpus` as NodeResourceTopologies while "
+    "manifests/crds/noderesourcetopologies.yaml is applied.",
 )
 @click.option(
     "--cpu-usage",
@@ -157,7 +165,8 @@ def fakecluster(**flags: object) -> None:
 
     Annotations tell hollow nodes what to do. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code say
     how the containers end, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
-    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail. More in docs/hollow-nodes.md.
+    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail, koordsched.io/topology says which CPUs and NUMA
+    nodes it has, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}. More in docs/hollow-nodes.md.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type
@@ -243,6 +252,7 @@ def _hollow_options(options: Options) -> HollowOptions:
         template=options.node_template,
         start_delay=delay,
         load_reports=options.load_reports,
+        topology_reports=options.topology_reports,
         usage_share=Share(options.cpu_usage, options.memory_usage),
         usage_traces=options.usage_traces,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,43 +31,46 @@ class Version:
     validator: Validator
     columns: Sequence[Column]
     scale: ScalePaths | None
+    status: bool
+    """Whether the status is a subresource."""
 
 
 class CustomStrategy(Strategy):
-    """The objects of one CustomResourceDefinition."""
+    """The objects of one CustomResourceDefinition, in the version that a request speaks."""
 
     counts_generations = True
     unconditional_update = False
 
-    def __init__(self, versions: dict[str, Version], status: bool) -> None:
-        self._versions = versions
-        self._status = status
-
-    def _version(self, api_version: str) -> Version:
-        return self._versions[api_version.rpartition("/")[2]]
+    def __init__(self, version: Version, stored: Version) -> None:
+        self._version = version
+        self._stored = stored
 
     def prune(self, resource: Resource, obj: Object) -> list[str]:
-        schema = self._versions[resource.version].schema
-        return prune(obj, schema) if schema and not schema.get(_PRESERVE) else []
+        return _pruned(obj, self._version.schema)
 
     def defaults(self, obj: Object) -> None:
-        fill_defaults(obj, self._version(obj["apiVersion"]).schema)
+        fill_defaults(obj, self._version.schema)
 
     def admit(self, registry: Registry, resource: Resource, obj: Object) -> None:
-        if self._status:
+        if self._version.status:
             obj.pop("status", None)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        return self._version(obj["apiVersion"]).validator.errors(obj)
+        return self._version.validator.errors(obj)
+
+    def fit_storage(self, obj: Object) -> None:
+        _pruned(obj, self._stored.schema)
+        # The real server fills them when it reads what it stored.
+        fill_defaults(obj, self._stored.schema)
 
     def schema(self, resource: Resource) -> dict[str, Any]:
-        return self._versions[resource.version].schema
+        return self._version.schema
 
     def scale_paths(self, resource: Resource) -> ScalePaths | None:
-        return self._versions[resource.version].scale
+        return self._version.scale
 
     def columns(self, resource: Resource) -> Sequence[Column]:
-        return self._versions[resource.version].columns
+        return self._version.columns
 
 
 class CrdStrategy(Strategy):
@@ -169,14 +172,15 @@ class CrdStrategy(Strategy):
         stored = next(v for v in spec["versions"] if v.get("storage"))
         served = {v["name"]: v for v in spec["versions"] if v.get("served") or v.get("storage")}
         versions = {name: _version(v) for name, v in served.items()}
-        has_status = "status" in (stored.get("subresources") or {})
-        registry.strategies[storage] = CustomStrategy(versions, has_status)
         if old is not None:
             for version in old["spec"]["versions"]:
                 self._withdraw(group, version["name"], old["spec"]["names"]["plural"])
         for name, version in sorted(served.items()):
             if not version.get("served"):
                 continue
+            rules = f"{storage}/{name}"
+            registry.strategies[rules] = CustomStrategy(versions[name], versions[stored["name"]])
+            own = versions[name].schema
             resource = Resource(
                 group=group,
                 version=name,
@@ -189,8 +193,10 @@ class CrdStrategy(Strategy):
                 categories=tuple(names.get("categories") or ()),
                 subresources=frozenset(version.get("subresources") or ()),
                 storage=storage,
+                rules=rules,
                 storage_version=f"{group}/{stored['name']}",
-                to_storage=_renamed(f"{group}/{stored['name']}"),
+                to_storage=_renamed(f"{group}/{stored['name']}", {}),
+                from_storage=_renamed(f"{group}/{name}", own),
                 fields=tuple(
                     (_dotted(f["jsonPath"]), _reader(f["jsonPath"])) for f in version.get("selectableFields") or ()
                 ),
@@ -205,6 +211,7 @@ class CrdStrategy(Strategy):
         found = self._registry.find(group, version, plural)
         if found is not None and found.custom:
             self._registry.withdraw(found)
+            self._registry.strategies.pop(found.rules, None)
 
     def _remove(self, definition: Object) -> None:
         """The definition is gone: so are its objects, then the resource."""
@@ -220,8 +227,7 @@ class CrdStrategy(Strategy):
                     if refusal.code != 404:
                         raise
         for resource in resources:
-            registry.withdraw(resource)
-        registry.strategies.pop(f"{group}/{plural}", None)
+            self._withdraw(group, resource.version, plural)
         registry.store.drop(f"{group}/{plural}")
 
 
@@ -247,16 +253,24 @@ def _version_errors(version: Object, field: str) -> list[FieldError]:
 
 def _version(version: Object) -> Version:
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    scale = (version.get("subresources") or {}).get("scale")
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
     declared = version.get("additionalPrinterColumns") or ()
     columns = (NAME, *(_column(c) for c in declared)) if declared else (NAME, AGE)
-    return Version(schema, Validator(schema), columns, ScalePaths.declared(scale) if scale else None)
+    return Version(
+        schema, Validator(schema), columns, ScalePaths.declared(scale) if scale else None, "status" in subresources
+    )
 
 
-def _renamed(api_version: str) -> Any:
-    """The only conversion without a webhook: the same object under another apiVersion."""
+def _pruned(obj: Object, schema: dict[str, Any]) -> list[str]:
+    return prune(obj, schema) if schema and not schema.get(_PRESERVE) else []
+
+
+def _renamed(api_version: str, schema: dict[str, Any]) -> Callable[[Object], Object]:
+    """The only conversion without a webhook: the same object under another apiVersion, without what `schema` lacks."""
 
     def convert(obj: Object) -> Object:
+        _pruned(obj, schema)
         return {**obj, "apiVersion": api_version}
 
     return convert

@@ -30,7 +30,7 @@ class Objects(Catalog):
 
     def strategy(self, resource: Resource) -> Strategy:
         """The rules of the kind."""
-        return self.strategies.get(resource.storage, _PLAIN)
+        return self.strategies.get(resource.rules, _PLAIN)
 
     def collection(self, resource: Resource) -> Collection:
         """The objects of a resource."""

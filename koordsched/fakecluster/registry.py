@@ -107,6 +107,8 @@ class Registry(Objects):
             raise errors.invalid(resource.group, resource.kind, name, wrong)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource, name)
+        if resource.converted:
+            strategy.fit_storage(obj)
         return self._commit(resource, ADDED, None, obj, dry_run)
 
     def restore(self, resource: Resource, obj: Object) -> Record:
@@ -222,16 +224,18 @@ class Registry(Objects):
         strategy.defaults(new)
         strategy.prepare_update(self, new, old, subresource)
         meta, old_meta = new["metadata"], old["metadata"]
-        if strategy.counts_generations:
-            generation = int(old_meta.get("generation") or 1)
-            if subresource != "status" and outside_status(new) != outside_status(old):
-                generation += 1
-            meta["generation"] = generation
         wrong = metadata_errors(meta, resource, strategy)
         wrong += strategy.validate(new)
         wrong += strategy.validate_update(new, old, subresource)
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)
+        if resource.converted:
+            strategy.fit_storage(new)
+        if strategy.counts_generations:
+            generation = int(old_meta.get("generation") or 1)
+            if subresource != "status" and outside_status(new) != outside_status(old):
+                generation += 1
+            meta["generation"] = generation
         if self._finished(strategy, new):
             return self._commit(resource, DELETED, record, new, dry_run)
         meta["resourceVersion"] = old_meta["resourceVersion"]

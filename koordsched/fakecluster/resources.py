@@ -32,6 +32,8 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     storage: str = ""
     """Key of the collection; `group/plural` unless shared with another group."""
+    rules: str = ""
+    """Key of the strategy; `storage` unless each version has its own."""
     definition: str = ""
     """Name of the OpenAPI definition of the kind; empty when the kind is not described there."""
     fields: tuple[tuple[str, FieldReader], ...] = ()
@@ -58,6 +60,7 @@ class Resource:
         self.singular = self.singular or self.kind.lower()
         self.list_kind = self.list_kind or self.kind + "List"
         self.storage = self.storage or f"{self.group}/{self.plural}"
+        self.rules = self.rules or self.storage
         self.storage_version = self.storage_version or self.api_version
 
     def read_fields(self, obj: Object) -> tuple[str, ...]:

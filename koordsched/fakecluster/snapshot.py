@@ -92,6 +92,9 @@ def _restore(registry: Registry, documents: list[tuple[str, Object]]) -> int:
         try:
             if "uid" not in obj["metadata"]:  # a manifest: controllers compare what they make with its defaults
                 registry.strategy(resource).defaults(obj)
+            if resource.to_storage is not None and resource.converted:
+                obj = resource.to_storage(obj)
+                registry.strategy(resource).fit_storage(obj)
             registry.restore(resource, obj)
         except ApiStatusError as error:
             raise SnapshotError(f"{where}: {error.message}") from error

@@ -43,6 +43,9 @@ class Strategy:
         """What is wrong with the change."""
         return []
 
+    def fit_storage(self, obj: Object) -> None:
+        """Make a valid object, of another version than the stored one, what is stored of it, in place."""
+
     def name_error(self, name: str) -> str | None:
         """Why the name cannot be, or None."""
         from koordsched.fakecluster.names import subdomain_error

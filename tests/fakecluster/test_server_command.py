@@ -1,5 +1,6 @@
 """The `koordsched fakecluster` command: starting, announcing, failing and ending."""
 
+import importlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from koordsched.cli.fakecluster import fakecluster; fakecluster()"]
@@ -157,3 +159,38 @@ def test_its_nodes_have_node_metrics_once_they_are_defined(tmp_path):
         assert [metric["metadata"]["name"] for metric in added] == ["node-0", "node-1"]
         assert {metric["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] for metric in added} == {30}
         assert ended(process) == (0, "", "")
+
+
+def test_its_nodes_have_topologies_once_they_are_defined(tmp_path):
+    (definition,) = yaml.safe_load_all((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+    template = tmp_path / "nodes.yaml"
+    template.write_text("templates: [{count: 1, capacity: {memory: 8Gi}, cpus: {coresPerNumaNode: 4}}]")
+    with running("--node-template", str(template)) as (process, line):
+        url = line.split()[2].rstrip(",")
+        path, group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/topology.node.k8s.io/v1alpha1"
+        body = json.dumps(definition).encode()
+        request = urllib.request.Request(url + path, body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+            assert response.status == 201
+        with urllib.request.urlopen(f"{url}{group}/noderesourcetopologies?watch=1", timeout=DEADLINE) as events:
+            report = json.loads(next(events))["object"]
+        assert (report["metadata"]["name"], len(report["zones"])) == ("node-0", 1)
+        assert ended(process) == (0, "", "")
+
+
+@pytest.mark.parametrize("flags, loads, topologies", [
+    ((), True, True),
+    (("--no-load-reports",), False, True),
+    (("--no-topology-reports",), True, False),
+])  # fmt: skip
+def test_reports_can_be_switched_off(monkeypatch, flags, loads, topologies):
+    asked = []
+
+    async def run(options):
+        asked.append(module._hollow_options(options))
+
+    module = importlib.import_module("koordsched.cli.fakecluster")
+    monkeypatch.setattr(module, "_run", run)
+    assert CliRunner().invoke(module.fakecluster, flags).exit_code == 0
+    (options,) = asked
+    assert (options.load_reports, options.topology_reports) == (loads, topologies)

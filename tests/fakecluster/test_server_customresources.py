@@ -216,6 +216,57 @@ async def test_versions_share_their_objects(api):
     assert [v["groupVersion"] for v in api.get("/apis/ex.com")[1]["versions"]] == ["ex.com/v1", "ex.com/v1beta1"]
 
 
+GADGETS, NEWER = "/apis/ex.com/v1alpha1/gadgets", "/apis/ex.com/v1alpha2/gadgets"
+
+
+def gadgets():
+    """Two versions, of which the newer one is stored. Each knows a field that the other does not."""
+
+    def version(name, stored, required, **properties):
+        text = {"type": "string"}
+        schema = {"type": "object", "required": required, "properties": {"policies": text, "zones": text, **properties}}
+        return {"name": name, "served": True, "storage": stored, "schema": {"openAPIV3Schema": schema}}
+
+    old = version("v1alpha1", False, ["policies", "zones"], old={"type": "string"})
+    new = version("v1alpha2", True, ["zones"], new={"type": "string", "default": "n"})
+    names = {"plural": "gadgets", "kind": "Gadget"}
+    spec = {"group": "ex.com", "scope": "Cluster", "names": names, "versions": [old, new]}
+    return {"metadata": {"name": "gadgets.ex.com"}, "spec": spec}
+
+
+def gadget(**fields):
+    return {"metadata": {"name": "g"}, **fields}
+
+
+def fields(body):
+    return {key: value for key, value in body.items() if key not in ("kind", "metadata")}
+
+
+async def test_the_version_that_is_written_need_not_be_the_stored_one():
+    api = Api()
+    assert api.post(CRDS, gadgets())[1]["status"]["storedVersions"] == ["v1alpha2"]
+    stream = api.watch(f"{NEWER}?watch=1")
+    # The rules are those of the version that the request speaks; what is stored is what the stored one knows of it.
+    status, made = api.post(GADGETS, gadget(policies="p", zones="z", old="x"))
+    known = {"policies": "p", "zones": "z"}
+    assert (status, fields(made)) == (201, {"apiVersion": "ex.com/v1alpha1", **known})
+    assert fields(api.get(f"{GADGETS}/g")[1]) == {"apiVersion": "ex.com/v1alpha1", **known}
+    stored = {"apiVersion": "ex.com/v1alpha2", **known, "new": "n"}
+    assert fields(api.get(f"{NEWER}/g")[1]) == stored
+    assert fields((await stream.raw(1))[0]["object"]) == stored
+    status, changed = api.merge(f"{GADGETS}/g", {"zones": "y"})
+    assert (status, changed["zones"], changed["metadata"]["generation"]) == (200, "y", 2)
+    # A write that changes nothing writes nothing, though the other version has a default.
+    assert api.put(f"{GADGETS}/g", changed)[1] == changed
+    status, body = api.post(GADGETS, {"metadata": {"name": "h"}, "zones": "z"})
+    assert (status, body["details"]["causes"][0]["field"]) == (422, "policies")
+    assert api.post(NEWER, {"metadata": {"name": "h"}, "zones": "z"})[0] == 201
+    # Without a conversion there is nothing that could add it.
+    assert "policies" not in api.get(f"{GADGETS}/h")[1]
+    assert api.merge(f"{GADGETS}/h", {"metadata": {"labels": {"a": "b"}}})[0] == 422
+    assert api.merge(f"{NEWER}/h", {"metadata": {"labels": {"a": "b"}}})[0] == 200
+
+
 def test_deleting_the_definition_deletes_the_objects(api):
     gone = []
     resource = api.registry.resource("ex.com", "v1", "widgets")

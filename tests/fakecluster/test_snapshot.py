@@ -101,6 +101,19 @@ def test_plain_manifests_and_lists_are_loaded(tmp_path):
     assert all(node["metadata"]["uid"] and node["metadata"]["resourceVersion"] for node in nodes)
 
 
+def test_manifests_of_another_version_than_the_stored_one(tmp_path):
+    definition = definition_of_things()
+    (stored,) = definition["spec"]["versions"]
+    definition["spec"]["versions"].append({**stored, "name": "v1alpha1", "storage": False})
+    thing = {"apiVersion": "example.com/v1alpha1", "kind": "Thing", "metadata": {"name": "t", "namespace": "default"}}
+    (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [thing, definition]}))
+    registry = empty_registry()
+    assert snapshot.load(registry, tmp_path) == 2
+    for version in ("v1", "v1alpha1"):
+        found = registry.get(registry.resource("example.com", version, "things"), "default", "t")
+        assert found["apiVersion"] == f"example.com/{version}"
+
+
 def test_a_deployment_from_a_manifest_makes_one_replica_set(tmp_path):
     made = workload("Deployment", "web", 3)
     made["metadata"]["namespace"] = "default"

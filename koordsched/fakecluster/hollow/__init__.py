@@ -7,14 +7,17 @@ from collections.abc import Callable
 
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.hollow.allocation import NodeAllocation
+from koordsched.fakecluster.hollow.amplification import RATIO, RAW, amplified, ratio_text
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
+from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.heartbeats import Heartbeats
-from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health, start_error
+from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health, start_error, whole_cores
 from koordsched.fakecluster.hollow.loadreports import LoadReports
 from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
 from koordsched.fakecluster.hollow.options import HollowOptions
 from koordsched.fakecluster.hollow.podrunner import PodRunner
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.fakecluster.hollow.topologyreports import TopologyReports
 from koordsched.fakecluster.hollow.usage import Share
 from koordsched.fakecluster.registry import ChangeView, Registry
 
@@ -41,6 +44,7 @@ class HollowNodes:
         self._runner = PodRunner(registry, self._timers, self._options, self._node_of)
         self._nodes: dict[str, HollowNode] = {}
         self._loads = LoadReports(registry, self._timers, self._options, self._nodes)
+        self._topologies = TopologyReports(registry, self._timers, self._nodes)
         self._left_behind: dict[str, dict[tuple[str, str], str]] = {}
         """The pods of nodes that were deleted, in case a node of that name comes back."""
         self._resource = registry.resource("", "v1", "nodes")
@@ -63,6 +67,8 @@ class HollowNodes:
         if self._options.load_reports:
             # Last: the reports are about the nodes and pods that run here.
             self._endings.append(self._loads.start())
+        if self._options.topology_reports:
+            self._endings.append(self._topologies.start())
 
     def stop(self) -> None:
         """Stops all kubelets; nodes and pods stay as they are."""
@@ -100,6 +106,7 @@ class HollowNodes:
                 del self._nodes[record.name]
                 self._left_behind[record.name] = known.pods
                 self._loads.remove(known)
+                self._topologies.remove(known)
             return
         node = change.new
         if known is None:
@@ -109,7 +116,8 @@ class HollowNodes:
         if change.old is not None and change.old.get("status") != node.get("status"):
             known.allocation.set_allocatable((node.get("status") or {}).get("allocatable") or {})
         self._loads.follow(known, node)
-        known.start_error = start_error(node)
+        self._topologies.follow(known, node)
+        self._obey(known, node)
         health = commanded_health(node)
         if health is not known.health:
             recovered = known.health is Health.SILENT
@@ -122,7 +130,8 @@ class HollowNodes:
         allocation = NodeAllocation(status.get("allocatable") or {})
         address = addresses[0] if addresses else "127.0.0.1"
         hollow = HollowNode(metadata["name"], metadata["uid"], address, allocation, commanded_health(node))
-        hollow.start_error = start_error(node)
+        hollow.ratio = ratio_text(node) if RAW in (metadata.get("annotations") or {}) else ""
+        self._obey(hollow, node)
         self._nodes[hollow.name] = hollow
         if hollow.name in self._left_behind:
             hollow.pods = self._left_behind.pop(hollow.name)
@@ -132,6 +141,29 @@ class HollowNodes:
         if hollow.health is Health.NOT_READY:
             self._timers.after(0.0, self._heartbeats.report, hollow)
         self._loads.add(hollow, node)
+        self._topologies.follow(hollow, node)
+
+    def _obey(self, hollow: HollowNode, node: Object) -> None:
+        """Does what the node's annotations say."""
+        hollow.start_error = start_error(node)
+        hollow.whole_cores = whole_cores(node)
+        ratio = ratio_text(node)
+        if ratio != hollow.ratio:
+            hollow.ratio = ratio
+            self._timers.after(0.0, self._amplify, hollow)
+
+    def _amplify(self, hollow: HollowNode) -> None:
+        record = self._registry.collection(self._resource).get("", hollow.name)
+        if record is None or record.uid != hollow.uid:
+            return
+        node = record.obj()
+        try:
+            changed = amplified(node)
+        except ValueError as error:
+            invalid_annotation(self._registry, node, hollow.name, f"{RATIO} is ignored: {error}")
+            return
+        if changed != node:
+            self._registry.replace_record(self._resource, record, changed)
 
     def _show_health(self, node: HollowNode, recovered: bool) -> None:
         """Lets the control plane see a change of health."""
@@ -140,3 +172,4 @@ class HollowNodes:
         if recovered and node.health is not Health.SILENT:
             self._runner.resume(node)
             self._loads.resume(node)
+            self._topologies.resume(node)

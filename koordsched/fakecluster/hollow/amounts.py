@@ -18,5 +18,9 @@ def amount(resource: str, text: Any) -> float:
 
 def resource_list(cpu: float, memory: float) -> dict[str, str]:
     """The amounts as a ResourceList, in the form of canonical quantities."""
-    milli = round(cpu)
-    return {"cpu": f"{milli}m" if milli % 1000 else str(milli // 1000), "memory": quantity.format_bytes(round(memory))}
+    return {"cpu": milli_text(round(cpu)), "memory": quantity.format_bytes(round(memory))}
+
+
+def milli_text(milli: int) -> str:
+    """Milli-units as a canonical quantity."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)

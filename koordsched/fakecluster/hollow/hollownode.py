@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from koordsched.fakecluster.hollow.allocation import NodeAllocation
+from koordsched.fakecluster.hollow.topology import TOPOLOGY, read_topology
 
 FAIL = "koordsched.io/fail"
 """Annotation that makes a node fail: `"true"` = its kubelet falls silent, `"not-ready"` = it reports Ready=False."""
@@ -25,7 +26,18 @@ class Health(Enum):
 class HollowNode:
     """One node that runs here."""
 
-    __slots__ = ("address", "allocation", "health", "name", "pods", "recoveries", "start_error", "uid")
+    __slots__ = (
+        "address",
+        "allocation",
+        "health",
+        "name",
+        "pods",
+        "ratio",
+        "recoveries",
+        "start_error",
+        "uid",
+        "whole_cores",
+    )
 
     def __init__(self, name: str, uid: str, address: str, allocation: NodeAllocation, health: Health) -> None:
         self.name = name
@@ -35,6 +47,10 @@ class HollowNode:
         self.health = health
         self.start_error = ""
         """Why no pod starts; empty if they do."""
+        self.whole_cores = 0
+        """Of how many CPUs a container that gets its own must request a multiple; 0 if of none."""
+        self.ratio = ""
+        """The annotation by which what is allocatable was amplified."""
         self.recoveries = 0
         """How often the kubelet came back: plans made before are void."""
         self.pods: dict[tuple[str, str], str] = {}
@@ -51,3 +67,14 @@ def start_error(node: dict[str, Any]) -> str:
     """Why no pod starts on the node; empty if they do."""
     found: str = (node["metadata"].get("annotations") or {}).get(START_ERROR, "")
     return found
+
+
+def whole_cores(node: dict[str, Any]) -> int:
+    """Of how many CPUs a container that gets its own must request a multiple on the node; 0 if of none."""
+    text = (node["metadata"].get("annotations") or {}).get(TOPOLOGY)
+    if text is None:
+        return 0
+    try:
+        return read_topology(text).whole_cores
+    except ValueError:
+        return 0

@@ -23,12 +23,12 @@ from koordsched.fakecluster.hollow.podclass import priority_class, qos_class
 from koordsched.fakecluster.hollow.podusage import default_usage, stated_usage
 from koordsched.fakecluster.hollow.traces import Traces
 from koordsched.fakecluster.hollow.usage import USAGE, NodeUsage, Share, read_node_usage
+from koordsched.fakecluster.hollow.whileserved import WhileServed
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.resources import Resource
 
 Object = dict[str, Any]
 
-DEFINITION = "nodemetrics.slo.koordinator.sh"
 _KIND = ("slo.koordinator.sh", "v1alpha1", "nodemetrics")
 _GOLDEN_RATIO = 0.6180339887498949
 """Its multiples, without their whole parts, are spread evenly however many they are."""
@@ -69,28 +69,20 @@ class LoadReports:
         self._traces = Traces(options.usage_traces)
         self._reporters: dict[str, _Reporter] = {}
         self._added = 0
-        self._resource: Resource | None = None
-        """NodeMetrics, while they are served."""
         self._node_resource = registry.resource("", "v1", "nodes")
         self._pods = registry.pods
         fields = [name for name, _ in self._pods.fields]
         self._node_field, self._phase_field = fields.index("spec.nodeName"), fields.index("status.phase")
         self._endings: list[Callable[[], None]] = []
+        self._served = WhileServed(registry, _KIND, self._begin, self._stop)
 
     def start(self) -> Callable[[], None]:
         """Begins to report as soon as the definition is there; returns what ends it."""
-        definitions = self._registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        end = self._registry.subscribe_changes(definitions, self._definition_changed)
-
-        def stop() -> None:
-            end()
-            self._stop()
-
-        return stop
+        return self._served.start()
 
     def add(self, node: HollowNode, obj: Object) -> None:
         """A hollow node is there: with the pods it has, if it was known before."""
-        if self._resource is None:
+        if self._served.resource is None:
             return
         now, metadata = self._registry.clock.now(), obj["metadata"]
         load = NodeLoad(now, _time(metadata.get("creationTimestamp"), now))
@@ -144,20 +136,8 @@ class LoadReports:
 
     # -- the definition
 
-    def _definition_changed(self, change: ChangeView) -> None:
-        if change.record.name != DEFINITION:
-            return
-        served = None if change.type == "DELETED" else self._registry.find(*_KIND)
-        if served is None:
-            self._stop()
-        elif self._resource is None:
-            self._begin(served)
-        else:
-            self._resource = served
-
     def _begin(self, resource: Resource) -> None:
         registry = self._registry
-        self._resource = resource
         for node in list(self._nodes.values()):
             obj = registry.peek(self._node_resource, None, node.name)
             if obj is not None:
@@ -172,13 +152,12 @@ class LoadReports:
             end()
         self._endings = []
         self._reporters.clear()
-        self._resource = None
 
     # -- NodeMetrics
 
     def _provide(self, reporter: _Reporter) -> None:
         """Makes the node's NodeMetric, or takes the one that is there."""
-        name, resource = reporter.node.name, self._resource
+        name, resource = reporter.node.name, self._served.resource
         if resource is None or self._reporters.get(name) is not reporter:
             return
         record = self._registry.collection(resource).get("", name)
@@ -192,8 +171,8 @@ class LoadReports:
             self._arm(reporter, SAMPLE_SECONDS + reporter.phase * reporter.policy.interval)
 
     def _withdraw(self, name: str) -> None:
-        if self._resource is not None:
-            self._registry.delete_record(self._resource, None, name)
+        if self._served.resource is not None:
+            self._registry.delete_record(self._served.resource, None, name)
 
     def _metric_changed(self, change: ChangeView) -> None:
         reporter = self._reporters.get(change.record.name)
@@ -279,7 +258,7 @@ class LoadReports:
         self._timers.after(delay, self._report, reporter, reporter.due)
 
     def _report(self, reporter: _Reporter, due: float) -> None:
-        name, resource = reporter.node.name, self._resource
+        name, resource = reporter.node.name, self._served.resource
         if resource is None or self._reporters.get(name) is not reporter or reporter.due != due:
             return
         now, interval = self._registry.clock.now(), reporter.policy.interval

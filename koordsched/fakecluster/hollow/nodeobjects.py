@@ -8,9 +8,13 @@ from typing import Any
 
 import msgspec
 
+from koordsched.api.quantity import milli_value
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
+from koordsched.fakecluster.hollow.amounts import milli_text
+from koordsched.fakecluster.hollow.amplification import amplified, ratio_text
 from koordsched.fakecluster.hollow.hollownode import START_ERROR
 from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
+from koordsched.fakecluster.hollow.topology import TOPOLOGY
 from koordsched.fakecluster.hollow.usage import USAGE
 
 Object = dict[str, Any]
@@ -68,17 +72,26 @@ def node_object(planned: PlannedNode, now: float) -> Object:
         **({"topology.kubernetes.io/region": template.region} if template.region else {}),
         **fill_in(template.labels, names),
     }
+    topology = template.topology()
     capacity = {resource: str(amount) for resource, amount in template.capacity.items()}
     capacity.setdefault("pods", "110")
-    allocatable = capacity | {resource: str(amount) for resource, amount in template.allocatable.items()}
+    allocatable = dict(capacity)
+    if topology is not None:
+        allocatable["cpu"] = capacity.setdefault("cpu", str(topology.cpus.count))
+        reserved = len(topology.kubelet.reserved) * 1000
+        if reserved:
+            allocatable["cpu"] = milli_text(max(0, milli_value(capacity["cpu"]) - reserved))
+    allocatable |= {resource: str(amount) for resource, amount in template.allocatable.items()}
     faults = {START_ERROR: template.faults.start_error} if template.faults.start_error else {}
     annotations = {HOLLOW: "true", **faults, **fill_in(template.annotations, names)}
     if template.usage is not None:
         annotations.setdefault(USAGE, msgspec.json.encode(fill_in(msgspec.to_builtins(template.usage), names)).decode())
+    if topology is not None:
+        annotations.setdefault(TOPOLOGY, msgspec.json.encode(topology).decode())
     spec: Object = {"providerID": f"hollow://{name}"}
     if template.taints:
         spec["taints"] = msgspec.to_builtins(template.taints)
-    return {
+    node = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -111,6 +124,11 @@ def node_object(planned: PlannedNode, now: float) -> Object:
             },
         },
     }
+    try:
+        return amplified(node) if ratio_text(node) else node
+    except ValueError:
+        # An Event will say what is wrong with the ratios.
+        return node
 
 
 def healthy_conditions(conditions: list[Object], now: float, *, ready: bool = True) -> list[Object]:

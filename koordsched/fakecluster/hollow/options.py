@@ -28,6 +28,8 @@ class HollowOptions:
     """Between two reports of an unchanged node status (kubelet: nodeStatusReportFrequency)."""
     load_reports: bool = True
     """Report the nodes' usage as NodeMetrics while their CustomResourceDefinition is installed."""
+    topology_reports: bool = True
+    """Report what nodes are like inside as NodeResourceTopologies, likewise."""
     usage_share: Share = field(default_factory=Share)
     """What pods use that state nothing else."""
     usage_traces: Path | None = None

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.allocation import pod_request
+from koordsched.fakecluster.hollow.allocation import Amounts, pod_request
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.duration import parse_duration
 from koordsched.fakecluster.hollow.hollownode import FAIL, Health, HollowNode
 from koordsched.fakecluster.hollow.options import HollowOptions
+from koordsched.fakecluster.hollow.podcpus import exclusive_requests
 from koordsched.fakecluster.hollow.podstatus import (
     conditions,
     finished_status,
@@ -137,9 +138,9 @@ class PodRunner:
                 self._skip_address(status.get("podIP") or "")
                 self._plan_end(node, pod)
                 return
-            shortage = None if uid in node.allocation else node.allocation.shortage(request)
-            if shortage is not None:
-                self._timers.after(0.0, self._reject, key, uid, shortage)
+            refusal = None if uid in node.allocation else _refusal(node, pod, request)
+            if refusal is not None:
+                self._timers.after(0.0, self._reject, key, uid, *refusal)
                 return
             node.allocation.take(uid, request)
             if self._options.start_delay is not None:
@@ -170,19 +171,13 @@ class PodRunner:
             self._pods, found.record, {**pod, "metadata": dict(pod["metadata"]), "status": status}
         )
 
-    def _reject(self, key: Key, uid: str, shortage: tuple[str, int, int, int]) -> None:
+    def _reject(self, key: Key, uid: str, reason: str, problem: str) -> None:
         found = self._find(key, uid)
         if found is None or found.pod["metadata"].get("deletionTimestamp"):
             return
-        resource, *numbers = shortage
-        scale = 1 if resource == "cpu" else 1000
-        requested, used, capacity = (number // scale for number in numbers)
-        message = (
-            f"Pod was rejected: Node didn't have enough resource: {resource}, "
-            f"requested: {requested}, used: {used}, capacity: {capacity}"
-        )
+        message = f"Pod was rejected: {problem}"
         _log.warning("%s/%s on %s: %s", *key, found.node.name, message)
-        self._write(found, rejected_status(found.pod, self._stamp(), f"OutOf{resource}", message))
+        self._write(found, rejected_status(found.pod, self._stamp(), reason, message))
 
     def _start(self, key: Key, uid: str, held: Object | None) -> None:
         self._held -= held is not None
@@ -297,3 +292,19 @@ class PodRunner:
         except ApiStatusError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _refusal(node: HollowNode, pod: Object, request: Amounts) -> tuple[str, str] | None:
+    """Reason and text of the kubelet's refusal of a pod; None if it takes the pod."""
+    shortage = node.allocation.shortage(request)
+    if shortage is not None:
+        resource, *numbers = shortage
+        scale = 1 if resource == "cpu" else 1000
+        requested, used, capacity = (number // scale for number in numbers)
+        amounts = f"requested: {requested}, used: {used}, capacity: {capacity}"
+        return f"OutOf{resource}", f"Node didn't have enough resource: {resource}, {amounts}"
+    for cpus in exclusive_requests(pod) if node.whole_cores else ():
+        if cpus % node.whole_cores:
+            text = f"requested {cpus} cpus not multiple cpus per core = {node.whole_cores}"
+            return "SMTAlignmentError", f"SMT Alignment Error: {text}"
+    return None

@@ -12,6 +12,10 @@ templates:
     allocatable: {...}               # where it differs from the capacity
     images: [{names: [...], sizeBytes: 1000}]
     csiDrivers: [{name: ..., topologyKeys: [...], allocatable: {count: 25}}]
+    cpus: {sockets: 2, numaNodesPerSocket: 1, coresPerNumaNode: 26, threadsPerCore: 2, numbering: linux}
+                                     # CPUs of which the nodes report NodeResourceTopologies, if that kind is installed
+                                     # (topologyreports.py); capacity.cpu is their number unless stated (cpulayout.py)
+    kubelet: {cpuManagerPolicy: static, reservedSystemCPUs: "0-1"}   # as in KubeletConfiguration (kubeletoptions.py)
     usage:                           # what the nodes report as NodeMetrics, if that kind is installed (loadreports.py)
       system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
       share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
@@ -31,6 +35,9 @@ import msgspec
 import yaml
 
 from koordsched.api import quantity
+from koordsched.fakecluster.hollow.cpulayout import CpuLayout
+from koordsched.fakecluster.hollow.kubeletoptions import KubeletOptions
+from koordsched.fakecluster.hollow.topology import Topology
 from koordsched.fakecluster.hollow.usage import NodeUsage
 
 
@@ -74,9 +81,19 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     allocatable: dict[str, str | int | float] = {}
     images: list[Image] = []
     csi_drivers: list[dict[str, Any]] = []
+    cpus: CpuLayout | None = None
+    kubelet: KubeletOptions | None = None
     usage: NodeUsage | None = None
     faults: Faults = Faults()
     objects: list[dict[str, Any]] = []
+
+    def __post_init__(self) -> None:
+        if self.kubelet is not None and self.topology() is None:
+            raise ValueError("kubelet: needs cpus")
+
+    def topology(self) -> Topology | None:
+        """The CPUs, and what the kubelet does with them. Raises ValueError when the two do not fit."""
+        return Topology(self.cpus, self.kubelet or KubeletOptions()) if self.cpus is not None else None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

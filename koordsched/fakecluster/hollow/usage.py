@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from koordsched.fakecluster.hollow.amounts import amount
+from koordsched.fakecluster.hollow.annotationtext import decode_text
 from koordsched.fakecluster.hollow.curves import Constant, Curve, Sine, Step, Steps, Usage
 from koordsched.fakecluster.hollow.duration import parse_duration
 from koordsched.fakecluster.hollow.traces import Traces
@@ -29,8 +30,6 @@ _LONGEST_TEXT = 4096
 HIGHEST_PERCENT = 1000
 _LEAST_INTERVAL, _LONGEST_INTERVAL = 30, 86400
 """Seconds; koordlet's floor, and a day."""
-
-T = TypeVar("T")
 
 
 class _Sine(msgspec.Struct, forbid_unknown_fields=True):
@@ -136,19 +135,10 @@ class NodeUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 @lru_cache(maxsize=4096)
 def read_usage(text: str) -> UsageText:
     """Reads a pod's annotation. Raises ValueError with what is wrong."""
-    return _read(text, UsageText)
+    return decode_text(text, UsageText, _LONGEST_TEXT)
 
 
 @lru_cache(maxsize=4096)
 def read_node_usage(text: str) -> NodeUsage:
     """Reads a node's annotation. Raises ValueError with what is wrong."""
-    return _read(text, NodeUsage)
-
-
-def _read(text: str, kind: type[T]) -> T:
-    if len(text) > _LONGEST_TEXT:
-        raise ValueError(f"longer than {_LONGEST_TEXT} characters")
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return decode_text(text, NodeUsage, _LONGEST_TEXT)
