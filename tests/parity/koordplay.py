@@ -103,7 +103,11 @@ class KoordPlay:
         await asyncio.sleep(step.get("wait", 0))
 
     def compare(self, name, said, expected):
-        """Verdicts and scores of every node."""
+        """Verdicts and scores of every node. Of a pod that is refused before its nodes only a message is recorded."""
+        if said.rejected_by:
+            if expected["bound"] or expected.get("filtered"):
+                self.differences.append(f"{name}: refused by {said.rejected_by}, recorded {expected}")
+            return
         refused = {node.name: (node.plugin, node.reasons) for node in said.nodes if not node.feasible}
         for node, (plugin, reasons) in refused.items():
             recorded = expected["filtered"].get(node) if expected.get("filtered") else None
@@ -119,7 +123,8 @@ class KoordPlay:
         for plugin, scores in (expected.get("scores") or {}).items():
             if plugin not in self.compared:
                 continue
-            ours = self.weighted(said, plugin)
+            ours = {node.name: 0 for node in said.nodes if node.feasible}  # of a plugin that skips the pod
+            ours |= self.weighted(said, plugin)
             if ours != {node: score for node, score in scores.items() if score is not None}:
                 self.differences.append(f"{name}: {plugin} scores {ours}, recorded {scores}")
 
@@ -135,8 +140,10 @@ class KoordPlay:
         if actual is None or actual[1].partition(PREEMPTION)[0] != recorded:
             self.differences.append(f"{key}: {actual}, recorded {recorded}")
 
-    def page(self, declaration, parameter):
-        """What the plugin's page with that parameter answers: a function of the parameter's value."""
-        page = next(page for page in declaration.pages if f"{{{parameter}}}" in page.path)
+    def page(self, declaration):
+        """What the plugin's page of one thing answers: a function of the thing's name."""
+        pages = [page for page in declaration.pages if "{" in page.path]
+        assert len(pages) == 1, f"{declaration.name} has not one page of one thing, but {declaration.pages}"
         plugin = declaration.plugin_in(self.scheduler.profiles)
-        return lambda value: page.answer(plugin, {parameter: value})
+        (parameter,) = re.findall(r"\{(\w+)\}", pages[0].path)
+        return lambda name: pages[0].answer(plugin, {parameter: name})

@@ -40,7 +40,7 @@ class Play(KoordPlay):
                 self.compare_condition(key, pod, expected)
 
     def compare_debug(self):
-        page = self.page(DECLARATION, "name")
+        page = self.page(DECLARATION)
         for node, recorded in (self.record["expected"].get("debug") or {}).items():
             if recorded is None:
                 continue  # the reference's handler panicked

@@ -105,7 +105,7 @@ class Play(KoordPlay):
         for name in self.record["expected"].get("victims") or ():
             if self.exists(name):
                 self.differences.append(f"{name} was not preempted")
-        page = self.page(plugin.DECLARATION, "node")
+        page = self.page(plugin.DECLARATION)
         for node, recorded in self.record["expected"]["debug"].items():
             ours = without(answered(page, node))
             if ours != without(recorded):
