@@ -17,7 +17,9 @@ from tests.plugins.nodenumaresource.naivemachine import (
     amplify,
     annotated,
     format_cpus,
+    ratios_of,
     recorded,
+    texts,
 )
 from tests.plugins.nodenumaresource.naivepick import NOT_ENOUGH, NotEnough, keeps_policy, take_preferring, usable
 from tests.reference.podrequests import requests
@@ -25,6 +27,7 @@ from tests.reference.podrequests import requests
 SUCCESS, SKIP, ERROR = "Success", "Skip", "Error"
 U, UAU = "Unschedulable", "UnschedulableAndUnresolvable"
 
+SPEC_FIELDS = ("requiredCPUBindPolicy", "preferredCPUBindPolicy", "preferredCPUExclusivePolicy")
 BOUND_POLICIES = ("FullPCPUs", "SpreadByPCPUs")
 PRIORITIES = {"koord-prod": (9000, 9999), "koord-mid": (7000, 7999), "koord-batch": (5000, 5999),
               "koord-free": (3000, 3999)}  # fmt: skip
@@ -119,16 +122,17 @@ class Naive:
     def pre_filter(self, pod):
         """(Verdict, Asked); Asked is None where the pod is refused. Texts of malformed annotations are left out."""
         try:
-            spec = annotated(pod, f"{SCHEDULING}resource-spec") or {}
-            numa_spec = annotated(pod, f"{SCHEDULING}numa-topology-spec") or {}
+            required, preferred, level = texts(pod, f"{SCHEDULING}resource-spec", *SPEC_FIELDS)
+            policy, exclusive = texts(
+                pod, f"{SCHEDULING}numa-topology-spec", "numaTopologyPolicy", "singleNUMANodeExclusive"
+            )
         except Malformed:
             return Verdict(ERROR), None
         asked = Asked(pod, requests(pod))
         if not asked.requests:
             asked.skip = True
             return Verdict(SKIP), asked
-        asked.policy = numa_spec.get("numaTopologyPolicy", "")
-        asked.exclusive = numa_spec.get("singleNUMANodeExclusive", "")
+        asked.policy, asked.exclusive = policy, exclusive
         try:
             hint = annotated(pod, HINT) or {}
             if "NodeNUMAResource" in (hint.get("extensions") or {}):
@@ -136,9 +140,7 @@ class Naive:
         except Malformed:
             return Verdict(UAU), None
         if may_use_cpuset(pod):
-            preferred = spec.get("preferredCPUBindPolicy", "")
             preferred = self.default_bind if preferred in ("", "Default") else preferred
-            required = spec.get("requiredCPUBindPolicy", "")
             required = self.default_bind if required == "Default" else required
             preferred = required or preferred
             if preferred in BOUND_POLICIES:
@@ -146,7 +148,7 @@ class Naive:
                     return Verdict(UAU, (NOT_INTEGER,)), None
                 if asked.cpu:
                     asked.bind, asked.required, asked.preferred = True, required, preferred
-                    asked.level = spec.get("preferredCPUExclusivePolicy", "")
+                    asked.level = level
         return Verdict(), asked
 
     def filter(self, asked, machine, returned=()):
@@ -195,11 +197,11 @@ class Naive:
         if allocation is None:
             return {}
         attempt = Attempt(self, asked, machine)
-        texts = {}
+        written = {}
         if attempt.bind:
-            spec = completed(annotated(asked.pod, f"{SCHEDULING}resource-spec") or {}, attempt)
+            spec = completed(*texts(asked.pod, f"{SCHEDULING}resource-spec", *SPEC_FIELDS), attempt)
             if spec is not None:
-                texts[f"{SCHEDULING}resource-spec"] = spec
+                written[f"{SCHEDULING}resource-spec"] = spec
         status = {}
         if allocation.cpus:
             status["cpuset"] = format_cpus(allocation.cpus)
@@ -209,8 +211,8 @@ class Naive:
                 {"node": numa, "resources": {name: text_of(asked.pod, name, zone[name]) for name in sorted(zone)}}
                 for numa, zone in zones
             ]
-        texts[f"{SCHEDULING}resource-status"] = compact(status)
-        return texts
+        written[f"{SCHEDULING}resource-status"] = compact(status)
+        return written
 
     def debug(self, machine, reserved=()):
         """What the debug endpoint says of the machine, as far as the records have it; quantities as numbers.
@@ -326,6 +328,16 @@ class Attempt:
         if wanted > machine.allocatable.get("cpu", 0) - used:
             raise Refused(U, "Insufficient amplified cpu")
 
+    def unknown_ratio(self):
+        """Whether the ratios that count are those of the node, and cannot be read."""
+        if self.machine.has_own_ratios:
+            return False
+        try:
+            ratios_of(self.machine.node)
+        except Malformed:
+            return True
+        return False
+
     # Spec 3.3
 
     def admit(self):
@@ -353,6 +365,8 @@ class Attempt:
     def hints(self):
         """{requested resource that zones have: [Hint]}."""
         machine, wanted = self.machine, self.amplified()
+        if self.is_required and not machine.valid:
+            raise Refused(U, "node(s) Insufficient NUMA Node resources")
         left = self.available()
         names = {name for zone in machine.zones.values() for name in zone} & set(wanted)
         found = {name: [] for name in sorted(names)}
@@ -419,7 +433,7 @@ class Attempt:
         """Amounts left per NUMA node, cpu capped by what a required policy can use."""
         left = given or self.machine.available(self.back_numa)
         left = {numa: dict(zone) for numa, zone in left.items()}
-        if self.bind and self.is_required:
+        if self.is_required:
             free, _ = self.machine.free_cpus(preferred, self.back_cpus)
             for numa, zone in left.items():
                 own = {cpu for cpu in free if self.machine.cpus[cpu].numa == numa}
@@ -520,7 +534,7 @@ class Attempt:
 
     def score(self):
         machine, model = self.machine, self.model
-        if self.asked.skip or (self.bind and not machine.valid):
+        if self.asked.skip or (self.bind and not machine.valid) or self.unknown_ratio():
             return 0
         capacity, used = machine.allocatable, machine.requested()
         bound = machine.bound_milli()
@@ -595,9 +609,8 @@ def compact(value):
     return json.dumps(value, separators=(",", ":"))
 
 
-def completed(spec, attempt):
+def completed(required, preferred, level, attempt):
     """The resource-spec as PreBind writes it, None where it needs nothing."""
-    required, preferred = spec.get("requiredCPUBindPolicy", ""), spec.get("preferredCPUBindPolicy", "")
     before = required, preferred
     if attempt.is_required and required in ("", "Default"):
         required = attempt.policy
@@ -607,12 +620,8 @@ def completed(spec, attempt):
         preferred = attempt.policy
     if (required, preferred) == before:
         return None
-    fields = {
-        "requiredCPUBindPolicy": required,
-        "preferredCPUBindPolicy": preferred,
-        "preferredCPUExclusivePolicy": spec.get("preferredCPUExclusivePolicy", ""),
-    }
-    return compact({key: value for key, value in fields.items() if value})
+    fields = zip(SPEC_FIELDS, (required, preferred, level), strict=True)
+    return compact({key: value for key, value in fields if value})
 
 
 def text_of(pod, name, amount):

@@ -81,6 +81,25 @@ def annotated(thing, key, default=None):
         raise Malformed(str(error)) from error
 
 
+def texts(thing, key, *names):
+    """The text fields of those names in the JSON of an annotation; "" where one is not there. Raises Malformed."""
+    found = annotated(thing, key)
+    found = {} if found is None else found
+    if not isinstance(found, dict) or not all(isinstance(found.get(name) or "", str) for name in names):
+        raise Malformed(f"{key} is {found}")
+    return [found.get(name) or "" for name in names]
+
+
+def ratios_of(thing):
+    """{resource: ratio} of the annotation, None without it. Raises Malformed."""
+    found = annotated(thing, f"{NODE}resource-amplification-ratio")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not all(type(ratio) in (int, float) for ratio in found.values()):
+        raise Malformed(f"no ratios: {found}")
+    return found
+
+
 def readable(thing, key, default=None):
     """The same, where what cannot be read counts as absent."""
     try:
@@ -100,11 +119,10 @@ def readable_cpus(text):
 def recorded(pod):
     """The Allocation that a pod's annotations name, None if there is none. Raises Malformed."""
     status = annotated(pod, f"{SCHEDULING}resource-status") or {}
-    spec = annotated(pod, f"{SCHEDULING}resource-spec") or {}
+    (level,) = texts(pod, f"{SCHEDULING}resource-spec", "preferredCPUExclusivePolicy")
     try:
         cpus = parse_cpus(status.get("cpuset"))
         numa = {zone["node"]: amounts(zone.get("resources")) for zone in status.get("numaNodeResources") or ()}
-        level = spec.get("preferredCPUExclusivePolicy", "")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Malformed(str(error)) from error
     meta = pod["metadata"]
@@ -183,10 +201,16 @@ class Machine:
 
     def _amplify(self):
         """Ratios on the topology object say that its zones are amplified already; else those of the node count."""
-        key = f"{NODE}resource-amplification-ratio"
-        self.ratios = readable(self.topology, key)
-        if self.ratios is None:
-            self.ratios = readable(self.node, key) or {}
+        try:
+            self.ratios = ratios_of(self.topology)
+        except Malformed:
+            self.ratios = None
+        self.has_own_ratios = self.ratios is not None
+        if not self.has_own_ratios:
+            try:
+                self.ratios = ratios_of(self.node) or {}
+            except Malformed:
+                self.ratios = {}
             for zone in self.zones.values():
                 for name in zone:
                     zone[name] = amplify(zone[name], self.ratios.get(name, 0))
@@ -210,7 +234,7 @@ class Machine:
     @property
     def node_ratio(self):
         """The node's own ratio for cpu, 0 without one. Raises Malformed."""
-        return (annotated(self.node, f"{NODE}resource-amplification-ratio") or {}).get("cpu", 0)
+        return (ratios_of(self.node) or {}).get("cpu", 0)
 
     @property
     def ratio(self):

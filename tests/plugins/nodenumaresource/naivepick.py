@@ -184,10 +184,13 @@ class Pick:
             else:
                 leftover.append(cpus)
         whole = self.machine.cpus_per_core
+        if self.left < whole:
+            return
         for cpus in sorted(leftover, key=len):
             for at in range(0, len(cpus), whole):
-                if self.left >= whole:
-                    self.take(cpus[at : at + whole])
+                self.take(cpus[at : at + whole][: self.left])  # upstream takes more than it needs here: 6.4
+                if self.left < whole:
+                    break
 
     # B: one CPU of each core
 

@@ -20,6 +20,7 @@ EXCLUSIVE = ("None", "PCPULevel", "NUMANodeLevel")
 NUMA_POLICIES = ("SingleNUMANode", "Restricted", "BestEffort")
 REPORTED_POLICIES = ("None", "SingleNUMANodePodLevel", "SingleNUMANodeContainerLevel", "Restricted",
                      "RestrictedPodLevel", "BestEffort", "BestEffortPodLevel")  # fmt: skip
+MALFORMED = ("{", "[]", '"text"', '{"requiredCPUBindPolicy": 5}')
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 
@@ -103,7 +104,7 @@ class _Draw:
             ratios = {"cpu": ratio, **({"memory": 1.25} if self.often(0.3) else {})}
             annotations[f"{NODE}resource-amplification-ratio"] = json.dumps(ratios)
         elif self.often(0.04):
-            annotations[f"{NODE}resource-amplification-ratio"] = "{"
+            annotations[f"{NODE}resource-amplification-ratio"] = rng.choice(["{", "[]", '{"cpu": "2"}'])
         allocatable = {"cpu": f"{int(cpus * 1000 * max(1, ratio))}m", "memory": str(memory), "pods": "110"}
         if shape.batch:
             allocatable |= {"kubernetes.io/batch-cpu": str(cpus * 500), "kubernetes.io/batch-memory": str(memory // 2)}
@@ -237,7 +238,9 @@ class _Draw:
                     spec[key] = rng.choice([*BIND_POLICIES[:2] * 3, *BIND_POLICIES])
             if rng.random() < 0.5:
                 spec["preferredCPUExclusivePolicy"] = rng.choice(EXCLUSIVE)
-            annotations[f"{SCHEDULING}resource-spec"] = json.dumps(spec) if rng.random() < 0.97 else "{"
+            annotations[f"{SCHEDULING}resource-spec"] = (
+                json.dumps(spec) if rng.random() < 0.95 else rng.choice(MALFORMED)
+            )
         if rng.random() < 0.25:
             numa = {"numaTopologyPolicy": rng.choice([*NUMA_POLICIES, *NUMA_POLICIES, ""])}
             if rng.random() < 0.5:
