@@ -14,6 +14,7 @@ from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
 from koordsched.plugins.nodenumaresource.args import NodeNUMAResourceArgs, advise, validate, with_defaults
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
+from koordsched.plugins.nodenumaresource.reports.pages import PAGES
 
 DECLARATION = Declaration(
     name=NodeNUMAResource.name,
@@ -22,4 +23,5 @@ DECLARATION = Declaration(
         "preFilter filter preScore score reserve preBind",
         ArgsKind(NodeNUMAResourceArgs, with_defaults, validate, by_constructor=True, advise=advise),
     ),
+    pages=PAGES,
 )

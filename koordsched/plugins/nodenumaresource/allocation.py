@@ -52,8 +52,8 @@ _decoder = msgspec.json.Decoder(_ResourceStatus)
 _encoder = msgspec.json.Encoder()
 
 
-def parse(text: str) -> Allocation | None:
-    """The allocation that the annotation says; None if it says none. Raises ValueError if it cannot be read."""
+def parse(text: str) -> Allocation:
+    """The allocation that the annotation says, perhaps of nothing. Raises ValueError if it cannot be read."""
     status = _decoder.decode(text)
     found: dict[int, dict[str, int]] = {}
     for numa in status.numa_node_resources or ():
@@ -65,17 +65,16 @@ def parse(text: str) -> Allocation | None:
             if amount < 0:
                 raise ValueError(f"{name} of NUMA node {numa.node} is negative")
             amounts[name] = amounts.get(name, 0) + amount
-    allocation = Allocation(
+    return Allocation(
         cpuset.parse(status.cpuset),
         tuple(NUMAAmounts(node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items())),
     )
-    return allocation if allocation != NOTHING else None
 
 
 def text(allocation: Allocation) -> str:
     """The annotation of an allocation."""
     numa = [
-        _NUMANodeResource(node, {name: _quantity(name, amount) for name, amount in amounts})
+        _NUMANodeResource(node, {name: quantity_of(name, amount) for name, amount in amounts})
         for node, amounts in allocation.numa
     ]
     return _encoder.encode(_ResourceStatus(cpuset.text(allocation.cpus), numa or None)).decode()
@@ -86,7 +85,8 @@ def amount_of(name: str, quantity: str | int | float) -> int:
     return milli_value(quantity) if name == "cpu" else value(quantity)
 
 
-def _quantity(name: str, amount: int) -> str:
+def quantity_of(name: str, amount: int) -> str:
+    """The canonical text of an amount."""
     if name == "cpu":
         return format_nano(amount * 10**6)
     return format_bytes(amount) if name in _BYTES or name.startswith("hugepages-") else format_nano(amount * 10**9)

@@ -158,7 +158,7 @@ class NUMAColumns(ColumnAccountant):
     def amounts(self, pod: Pod) -> Sequence[Amount] | None:
         """See ColumnAccountant."""
         given = self.allocation.of(pod)
-        if given is None:
+        if not given or given == allocation.NOTHING:
             return None
         found = self._known.get(given)
         if found is None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
+
 from koordsched.api import core
 from koordsched.cluster.builtinkinds import NODES
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
@@ -64,6 +68,16 @@ class NUMANodes:
     def of_node(self, name: str) -> NUMANode | None:
         """What is known of a node; None without node and report."""
         return self._by_name.get(name)
+
+    def manager_policy(self, name: str) -> dict[str, Any]:
+        """What the kubelet of a node says about its CPU manager; empty if that cannot be read."""
+        report = self._cluster.objects.of(NODE_RESOURCE_TOPOLOGIES).get("", name)
+        text = report.metadata.annotations.get(kinds.CPU_MANAGER_POLICY) if report is not None else None
+        try:
+            found = orjson.loads(text or "{}")
+        except orjson.JSONDecodeError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _reported(self, old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> None:
         report = new if new is not None else old

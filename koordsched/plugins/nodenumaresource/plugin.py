@@ -29,7 +29,7 @@ from koordsched.framework.topologyhints import Amounts, NUMAPolicy
 from koordsched.framework.topologymanager import NO_AFFINITY
 from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
-from koordsched.plugins.nodenumaresource.allocation import NOTHING
+from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
 from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
@@ -80,7 +80,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         numa_type = args.numa_scoring_strategy.type if args.numa_scoring_strategy is not None else ""
         cluster = handle.cluster
         cluster.shape_facts.declare(labels=LABELS)
-        self._cluster, self._table = cluster, cluster.table
+        self._cluster, self.table = cluster, cluster.table
         self.nodes: NUMANodes = cluster.shared(lambda state: NUMANodes(state, handle), key=NUMANodes)
         self.columns = columns = self.nodes.columns
         self.facets = columns.facets | Facet.RESOURCES
@@ -97,6 +97,13 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
         self.alignment = Alignment(self.name, columns, handle.topology_hint_providers, handle.reasons)
         self._allocator = Allocator(cluster, self._numa)
+
+    def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
+        """The pods on a row that were given something, or might have been, with what they were given."""
+        for pod in self._cluster.pods_on(row).values():
+            given = self.columns.allocation.of(pod)
+            if given is not None:
+                yield pod, given
 
     # --- filter ----------------------------------------------------------------------------------
 
@@ -297,8 +304,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         if isinstance(allocation, Status):
             return allocation
         cycle.state[self.name] = Given(allocation, demand)
-        if allocation != NOTHING:
-            self._cluster.allocate(pod, self.columns.allocation, allocation)
+        self._cluster.allocate(pod, self.columns.allocation, allocation)
         return SUCCESS
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
@@ -309,8 +315,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return Status(Code.UNRESOLVABLE, (NO_ZONES,))
         count = self.columns.zone_count.data.item(row)
         if demand.numa is NUMAPolicy.BEST_EFFORT:
-            return self.alignment.best_effort(shape, self._table, demand, row, count)
-        aligned = self.alignment.of(shape, self._table, demand, np.array((row,), dtype=np.intp), count)
+            return self.alignment.best_effort(shape, self.table, demand, row, count)
+        aligned = self.alignment.of(shape, self.table, demand, np.array((row,), dtype=np.intp), count)
         code = aligned.codes.item(0)
         if code != PASS:
             return Status(self._reasons[code].code, self._reasons[code].texts)
@@ -351,15 +357,15 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return self._if_passes(pod, new)
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-        row = self._table.row_of.get(old.node)
+        row = self.table.row_of.get(old.node)
         return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
 
     def _after_node_grown(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        row = self._table.row_of.get(new.metadata.name)
+        row = self.table.row_of.get(new.metadata.name)
         return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
 
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
-        refused = self.filter_rows(pod.shape, self._table, slice(row, row + 1)) is not None
+        refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
         return QueueingHint.SKIP if refused else QueueingHint.QUEUE
 
 

@@ -56,7 +56,6 @@ class CPUTopology:
         "_first",
         "_hash",
         "_larger",
-        "_members",
         "_regular",
         "_siblings",
         "core_rank",
@@ -66,6 +65,7 @@ class CPUTopology:
         "cpus_per_core",
         "cpus_per_node",
         "cpus_per_socket",
+        "members",
         "node_cpus",
         "node_starts",
         "nodes",
@@ -96,6 +96,8 @@ class CPUTopology:
     """The CPUs of each socket, by its id, ascending."""
     places: tuple[tuple[int, int, int], ...]
     """NUMA node, socket and the CPUs that lie on both, wherever there are any."""
+    members: tuple[CPU, ...]
+    """All CPUs, in the order of `order`."""
     order: npt.NDArray[np.intp]
     """Ids of all CPUs, by NUMA node, socket, core and id."""
     core_starts: npt.NDArray[np.intp]
@@ -105,7 +107,7 @@ class CPUTopology:
 
     def __init__(self, cpus: Iterable[tuple[int, int, int, int]]) -> None:
         """CPUs as (id, core, socket, NUMA node), in any order. Raises ValueError where they cannot be a machine's."""
-        members = self._members = tuple(sorted(_checked(cpus)))
+        members = self.members = tuple(sorted(_checked(cpus)))
         self._hash = hash(members)
         self.cpus = cpuset.of(cpu.id for cpu in members)
         self.order = _array([cpu.id for cpu in members])
@@ -148,13 +150,13 @@ class CPUTopology:
         ]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CPUTopology) and self._members == other._members
+        return isinstance(other, CPUTopology) and self.members == other.members
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[type[CPUTopology], tuple[list[tuple[int, int, int, int]]]]:
-        return CPUTopology, ([(cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in self._members],)
+        return CPUTopology, ([(cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in self.members],)
 
     def full_cores(self, available: int) -> int:
         """The CPUs of cores that are available as a whole, as upstream sees it: `cpus_per_core` CPUs are available.

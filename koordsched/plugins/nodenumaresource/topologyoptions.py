@@ -100,7 +100,7 @@ def _read_topology(text: str) -> CPUTopology | None:
 @lru_cache(maxsize=1024)
 def read_ratios(text: str) -> Ratios | None:
     """How much more of each resource is offered than the machine has. Raises ValueError if that cannot be read."""
-    found = _ratios.decode(text)
+    found: Ratios | None = _ratios.decode(text)
     for name, ratio in (found or {}).items():
         if not math.isfinite(ratio) or ratio > _MAX_RATIO:
             raise ValueError(f"ratio of {name} is {ratio}")
