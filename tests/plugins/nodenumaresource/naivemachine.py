@@ -141,6 +141,8 @@ class Machine:
     """A node with its topology object (None without one) and the pods on it, in the order they came."""
 
     max_references = 1
+    counts_without_cpus = False
+    """Whether what pods hold counts without a valid CPU topology. Upstream forgets it."""
 
     def __init__(self, node, topology=None, pods=()):
         self.node = node
@@ -154,7 +156,8 @@ class Machine:
         self._read_zones()
         self._read_policies()
         held = [(pod, holding(pod)) for pod in self.pods]
-        self.held = [(pod, allocation) for pod, allocation in held if allocation is not None] if self.valid else []
+        counts = self.valid or self.counts_without_cpus
+        self.held = [(pod, allocation) for pod, allocation in held if allocation is not None and counts]
 
     # What the objects say
 

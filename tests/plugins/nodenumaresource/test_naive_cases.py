@@ -359,6 +359,36 @@ def test_21_read_back():
     assert Machine(node(), topology(T1), [failed]).cpus_in_use() == {}
 
 
+def test_a_pod_without_cpu_on_a_node_for_whole_cores_that_reports_no_cpus():
+    machine = Machine(node(numa_topology_policy="Restricted", cpu_bind_policy="FullPCPUsOnly"), topology(None, Z2))
+    assert refusal(pod(cpu=None), machine) == (U, "node(s) Insufficient NUMA Node resources")
+    assert refusal(pod(), machine) == (UAU, "node(s) invalid CPU Topology")
+
+
+def test_what_pods_hold_is_forgotten_without_cpus(monkeypatch):
+    objects = node("104", numa_topology_policy="SingleNUMANode"), topology(None, Z2), USED
+    assert Machine(*objects).allocated({}) == {}
+    monkeypatch.setattr(Machine, "counts_without_cpus", True)
+    assert Machine(*objects).allocated({})[0] == {"cpu": 4000, "memory": 8 * GIB}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cpu": "2"}'])
+def test_ratios_that_cannot_be_read(text):
+    amplified = node()
+    amplified["metadata"]["annotations"] = {f"{NODE}resource-amplification-ratio": text}
+    machine = Machine(amplified, topology(T1))
+    assert refusal(pod(), machine) == (UAU, "node(s) invalid CPU amplification ratio")
+    assert Naive().filter(asked(pod(cpu=None)), machine).passed
+    assert Naive().score(asked(pod(cpu=None)), machine) == 0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"requiredCPUBindPolicy": 5}'])
+def test_specs_that_cannot_be_read(text):
+    pending = lsr()
+    pending["metadata"]["annotations"][f"{SCHEDULING}resource-spec"] = text
+    assert Naive().pre_filter(pending)[0].code == ERROR
+
+
 @pytest.mark.parametrize(
     ("reported", "policy"), [("RestrictedPodLevel", ""), ("SingleNUMANodePodLevel", "SingleNUMANode")]
 )
