@@ -17,7 +17,8 @@ POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
 
 class Demand(NamedTuple):
     """`numa`: the policy in force. `binds`: how the pod gets CPUs of its own, None if it gets none; `required`: it must
-    be so. `problem`: why no node of this kind will do, "" if it may.
+    be so. `problem`: why no node of this kind will do, "" if it may. `cap`: NUMA nodes have no more CPU left than CPUs
+    that agree with this policy, for whatever pod.
     """
 
     request: PodRequest
@@ -25,6 +26,7 @@ class Demand(NamedTuple):
     binds: BindPolicy | None
     required: bool
     problem: str = ""
+    cap: BindPolicy = BindPolicy.NONE
 
 
 def demand_on(request: PodRequest, mode: Mode) -> Demand:
@@ -38,8 +40,8 @@ def demand_on(request: PodRequest, mode: Mode) -> Demand:
         policy = request.required if request.required is not BindPolicy.NONE else mode.bind
         if policy is BindPolicy.NONE:
             policy = request.preferred
-        return Demand(request, numa, policy, required)
+        return Demand(request, numa, policy, required, cap=policy if required else BindPolicy.NONE)
     if not request.cpu or mode.bind is BindPolicy.NONE:
-        return Demand(request, numa, None, False)
+        return Demand(request, numa, None, False, cap=mode.bind)
     problem = NOT_INTEGER if request.cpu % 1000 else ""
-    return Demand(request, numa, mode.bind, True, problem)
+    return Demand(request, numa, mode.bind, True, problem, mode.bind)

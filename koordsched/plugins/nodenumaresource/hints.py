@@ -62,7 +62,8 @@ class NUMASupply:
 
     def supply(self, wanted: Wanted, demand: Demand, rows: RowArray, count: int) -> Supply:
         """What the NUMA nodes of some rows have for a pod."""
-        return supply_of(self.columns, rows, count, wanted.resources, demand.binds, required=demand.required)
+        binds = demand.binds is not None
+        return supply_of(self.columns, rows, count, wanted.resources, cap=demand.cap, count_cpus=binds)
 
     def split(
         self, wanted: Wanted, demand: Demand, available: Amounts, rows: RowArray, members: npt.NDArray[np.intp]
@@ -195,8 +196,7 @@ class NUMAHintProvider:
         demand = self._demand(shape, rows)
         if demand.binds is None:
             return None
-        policy = demand.binds if demand.required else BindPolicy.NONE
-        short = self._numa.columns.usable(rows, policy).sum(axis=1) < demand.request.cpus
+        short = self._numa.columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
         return short * np.int32(self._not_enough_cpus) if short.any() else None
 
     def _demand(self, shape: PodShape, rows: RowArray) -> Demand:

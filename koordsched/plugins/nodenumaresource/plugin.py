@@ -55,8 +55,9 @@ INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
 CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
 NO_ZONES = "node(s) missing NUMA resources"
+NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
 
-_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED)
+_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED, NO_NUMA_RESOURCES)
 _UNRESOLVABLE = (
     POLICY_MISMATCH,
     NOT_INTEGER,
@@ -172,6 +173,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
             if not mode.zones:
                 verdicts.refuse(True, self._codes[NO_ZONES])
+            elif demand.cap is not BindPolicy.NONE and not mode.cpus:
+                verdicts.refuse(True, self._codes[NO_NUMA_RESOURCES])
             else:
                 count = self.columns.zone_count.data.item(rows[0])
                 verdicts.refuse_by(self.alignment.of(shape, table, demand, verdicts.rows, count).codes)
@@ -232,8 +235,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         failed = np.zeros(len(rows), dtype=np.bool_)
         on_node = self._score_nodes(demand, table, rows, allocated=True)
         if demand.binds is not None:
-            policy = demand.binds if demand.required else BindPolicy.NONE
-            failed |= columns.usable(rows, policy).sum(axis=1) < demand.request.cpus
+            failed |= columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
         if mask == NO_AFFINITY:
             return np.where(failed, 0, on_node)
         supply = self._numa.supply(wanted, demand, rows, columns.zone_count.data.item(rows[0]))

@@ -21,7 +21,7 @@ from koordsched.plugins.nodenumaresource.policies import BindPolicy
 class Supply(NamedTuple):
     """int64 or bool[rows, resources, NUMA nodes]: what there is, what of that is left for the pod, whether the NUMA
     node has the resource at all. `used`: what pods were given, CPUs of their own as much as they are worth. `usable`:
-    int64[rows, NUMA nodes], CPUs that the pod may get as its own; None if it gets none.
+    int64[rows, NUMA nodes], CPUs that pods may get as their own; None if they were not counted.
     """
 
     capacity: Amounts
@@ -41,12 +41,11 @@ def supply_of(
     rows: RowArray,
     count: int,
     resources: Sequence[int],
-    binds: BindPolicy | None,
     *,
-    required: bool,
+    cap: BindPolicy = BindPolicy.NONE,
+    count_cpus: bool = False,
 ) -> Supply:
-    """`resources`: indexes, CPU first. `binds`: how the pod gets CPUs of its own, None if it gets none; if that is
-    `required`, no more CPU is left than CPUs that agree with it."""
+    """`resources`: indexes, CPU first. `cap`: no more CPU is left than CPUs that agree with this policy."""
     every = columns.amounts_of(columns.used, rows)[:, :, :count]
     used = every[:, resources]
     zones = columns.amounts_of(columns.zones, rows)[:, resources, :count]
@@ -59,9 +58,9 @@ def supply_of(
     capacity = zones * present
     available = np.maximum(capacity - np.maximum(used, 0), 0)
     usable = None
-    if binds is not None:
-        usable = columns.usable(rows, binds if required else BindPolicy.NONE)[:, :count]
-        if required:
+    if count_cpus or cap is not BindPolicy.NONE:
+        usable = columns.usable(rows, cap)[:, :count]
+        if cap is not BindPolicy.NONE:
             np.minimum(available[:, CPU], usable * 1000, out=available[:, CPU])
     return Supply(capacity, available, present, used, usable)
 

@@ -39,7 +39,7 @@ def _node(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> dict[str, 
         raise NotFound("invalid topology, please check the NodeResourceTopology object")
     rows, columns = np.array([row], dtype=np.intp), plugin.columns
     count = columns.zone_count.data.item(row)
-    supply = supply_of(columns, rows, count, range(len(columns.resources)), None, required=False)
+    supply = supply_of(columns, rows, count, range(len(columns.resources)))
     given = [columns.amounts_of(columns.used, rows)[0, :, numa].any() for numa in range(count)]
     held = columns.held(row)
     return {
@@ -50,7 +50,7 @@ def _node(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> dict[str, 
         "policy": plugin.nodes.manager_policy(name),
         "numaTopologyPolicy": POLICY_NAMES[node.numa],
         "numaNodeResources": _amounts(columns.resources, supply.capacity[0], supply.present[0], range(count)),
-        "amplificationRatios": node.ratios,
+        **({"amplificationRatios": node.ratios} if node.ratios else {}),
         "remainingNUMANodeResources": _amounts(columns.resources, supply.available[0], supply.present[0], range(count))
         or None,
         "allocatedNUMANodeResources": _amounts(
