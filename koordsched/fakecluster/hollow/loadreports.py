@@ -38,7 +38,19 @@ _FINISHED = ("Succeeded", "Failed")
 class _Reporter:
     """One node that reports."""
 
-    __slots__ = ("annotation", "due", "history", "interval", "load", "node", "phase", "policy", "shapes", "share", "version")
+    __slots__ = (
+        "annotation",
+        "due",
+        "history",
+        "interval",
+        "load",
+        "node",
+        "phase",
+        "policy",
+        "shapes",
+        "share",
+        "version",
+    )
 
     def __init__(self, node: HollowNode, load: NodeLoad, phase: float) -> None:
         self.node = node
