@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.status import Code, Status
+from koordsched.framework.topologyhints import Amounts
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.alignment import numa_nodes
 from koordsched.plugins.nodenumaresource.allocation import Allocation, NUMAAmounts
 from koordsched.plugins.nodenumaresource.columns import Layout, NUMAColumns
-from koordsched.plugins.nodenumaresource.cpupick import Taken, take
+from koordsched.plugins.nodenumaresource.cpupick import Taken, take_preferring
 from koordsched.plugins.nodenumaresource.demand import Demand
 from koordsched.plugins.nodenumaresource.hints import NOT_ENOUGH_CPUS, NUMASupply, Wanted
 from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
@@ -41,20 +44,38 @@ class Allocator:
     def allocate(
         self, wanted: Wanted, demand: Demand, row: int, mask: int, strategy: AllocateStrategy
     ) -> Allocation | Status:
-        """`mask`: the NUMA nodes to be used, 0 for any."""
+        """`mask`: the NUMA nodes to be used, 0 for any.
+
+        A pod with a designated allocation gets its amounts from these NUMA nodes, as far as they are left there, and
+        exactly its CPUs, if they are free (upstream does not look whether others hold them: nodenumaresource spec 6.5).
+        """
         amounts = self._amounts(wanted, demand, row, mask) if mask else ()
         if isinstance(amounts, Status):
             return amounts
-        if demand.binds is None:
-            return Allocation(0, amounts)
-        cpus = self._cpus(demand, row, amounts, strategy)
-        return cpus if isinstance(cpus, Status) else Allocation(cpuset.of(cpus), amounts)
+        cpus = self._cpus(demand, row, amounts, strategy) if demand.binds is not None else []
+        if isinstance(cpus, Status):
+            return cpus
+        allocation = Allocation(cpuset.of(cpus), amounts)
+        designated = demand.request.designated
+        if designated is not None and designated.cpus != allocation.cpus:
+            return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
+        return allocation
+
+    def is_free(self, designated: Allocation, rows: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[rows]: where no pod holds any of the CPUs."""
+        holders, cpus = self._columns.holders.data, cpuset.ids(designated.cpus)
+        counted = [cpu for cpu in cpus if cpu < holders.shape[1]]
+        free: npt.NDArray[np.bool_] = (holders[rows][:, counted] == 0).all(axis=1)
+        return free
 
     def _amounts(self, wanted: Wanted, demand: Demand, row: int, mask: int) -> tuple[NUMAAmounts, ...] | Status:
         rows = np.array([row], dtype=np.intp)
         supply = self._numa.supply(wanted, demand, rows, self._columns.zone_count.data.item(row))
         members = np.array([numa_nodes(mask)], dtype=np.intp)
-        parts = self._numa.split(wanted, demand, supply.available, rows, members)
+        available = supply.available
+        if demand.request.designated is not None:
+            available = np.minimum(available, self._designated(wanted, demand.request.designated, available))
+        parts = self._numa.split(wanted, demand, available, rows, members)
         has = supply.present[0].any(axis=1)
         missing = parts.rest[0, :, 0]
         short = [name for at, name in enumerate(wanted.names[: wanted.asked]) if has[at] and missing[at]]
@@ -67,6 +88,15 @@ class Allocator:
                 if amount:
                     found.setdefault(node, []).append((wanted.names[at], amount))
         return tuple(NUMAAmounts(node, tuple(found[node])) for node in sorted(found))
+
+    @staticmethod
+    def _designated(wanted: Wanted, designated: Allocation, like: Amounts) -> Amounts:
+        amounts = np.zeros_like(like)
+        for node, of_node in designated.numa:
+            for name, amount in of_node:
+                if name in wanted.names and node < amounts.shape[2]:
+                    amounts[0, wanted.names.index(name), node] = amount
+        return amounts
 
     def _cpus(
         self, demand: Demand, row: int, amounts: tuple[NUMAAmounts, ...], strategy: AllocateStrategy
@@ -84,15 +114,17 @@ class Allocator:
         if available.bit_count() < count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         exclusive, taken = demand.request.exclusive, self._taken(row, layout)
+        designated = demand.request.designated
+        preferred = designated.cpus if designated is not None else 0
         cpus: list[int] = []
         for node, of_node in amounts:
             there = available & topology.node_cpus.get(node, 0)
             wanted = min(there.bit_count(), dict(of_node).get("cpu", 0) // 1000)
-            cpus += take(topology, there, wanted, policy, exclusive, strategy, taken)
+            cpus += take_preferring(topology, there, wanted, policy, exclusive, strategy, taken, preferred)
         if amounts and len(cpus) != count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         if not amounts:
-            cpus = take(topology, available, count, policy, exclusive, strategy, taken)
+            cpus = take_preferring(topology, available, count, policy, exclusive, strategy, taken, preferred)
         if demand.required and not _keeps(policy, layout, cpuset.of(cpus)):
             reason = f"insufficient CPUs to satisfy required cpu bind policy {policy.value}"
             return Status(Code.UNSCHEDULABLE, (reason,))

@@ -24,6 +24,8 @@ from koordsched.plugins.nodenumaresource import allocation, kinds
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, Allocation
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared.schedulinghint import ANNOTATIONS as HINTS
+from koordsched.plugins.shared.schedulinghint import concerns
 
 Counts = npt.NDArray[np.int64]
 
@@ -121,6 +123,8 @@ class NUMAColumns(ColumnAccountant):
         self._known: dict[Allocation, tuple[npt.NDArray[np.int16], Counts]] = {}
         self._cluster = cluster
         cluster.shape_facts.declare(annotations=[kinds.RESOURCE_SPEC, kinds.NUMA_TOPOLOGY_SPEC])
+        cluster.shape_facts.declare_if(kinds.RESOURCE_STATUS, lambda meta: concerns(meta, "NodeNUMAResource"))
+        cluster.read_annotations.update(HINTS)
         self.allocation: PodFact[Allocation] = cluster.pod_facts.declare(
             kinds.RESOURCE_STATUS, allocation.parse, allocation.text
         )

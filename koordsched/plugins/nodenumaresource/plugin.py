@@ -148,6 +148,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         request = self.compiled.request(shape)
         demand = demand_on(request, mode)
         problem = demand.problem or self._problem(demand, mode)
+        if demand.request.designated is not None and demand.problem != POLICY_MISMATCH:
+            return self._filter_designated(shape, demand, demand.request.designated, mode, rows)
         if problem:
             return np.full(len(rows), self._codes[problem], dtype=np.int32)
         verdicts = _Verdicts(rows)
@@ -179,6 +181,17 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 count = self.columns.zone_count.data.item(rows[0])
                 verdicts.refuse_by(self.alignment.of(shape, table, demand, verdicts.rows, count).codes)
         return verdicts.codes
+
+    def _filter_designated(
+        self, shape: PodShape, demand: Demand, designated: Allocation, mode: Mode, rows: RowArray
+    ) -> Codes:
+        """Such pods mostly name their node, too. So each row is tried for itself, where the CPUs are free."""
+        codes = np.where(self._allocator.is_free(designated, rows), np.int32(PASS), self._codes[NOT_ENOUGH_CPUS])
+        for at in np.flatnonzero(codes == PASS).tolist():
+            status = self._allocate(shape, demand, mode, int(rows[at]))
+            if isinstance(status, Status):
+                codes[at] = self._reasons.intern(self.name, status.code, *status.reasons)
+        return codes.astype(np.int32)
 
     @staticmethod
     def _problem(demand: Demand, mode: Mode) -> str:
@@ -291,26 +304,36 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return SUCCESS
         mode = MODES[self.columns.mode.data.item(row)]
         demand = demand_on(request, mode)
+        allocation = self._allocate(pod.shape, demand, mode, row)
+        if isinstance(allocation, Status):
+            return allocation
+        if allocation is not None:
+            cycle.state[self.name] = Given(allocation, demand)
+            self._cluster.allocate(pod, self.columns.allocation, allocation)
+        return SUCCESS
+
+    def _allocate(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> Allocation | Status | None:
+        """What a pod gets on a row; None: nothing is to be given there."""
         if demand.problem:
             return Status(Code.UNRESOLVABLE, (demand.problem,))
         if demand.binds is None and demand.numa is NUMAPolicy.NONE:
-            return SUCCESS
-        mask = self._mask(pod.shape, demand, mode, row)
+            return None
+        mask = self._mask(shape, demand, mode, row)
         if isinstance(mask, Status):
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
         node = self.nodes.of_row(row)
         strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
-        allocation = self._allocator.allocate(self.compiled.wanted(pod.shape), demand, row, mask, strategy)
-        if isinstance(allocation, Status):
-            return allocation
-        cycle.state[self.name] = Given(allocation, demand)
-        self._cluster.allocate(pod, self.columns.allocation, allocation)
-        return SUCCESS
+        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, strategy)
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
+        designated = demand.request.designated
+        if designated is not None:
+            mask = sum(1 << numa.node for numa in designated.numa)
+            count = self.columns.zone_count.data.item(row)
+            return mask if mask < 1 << count else Status(Code.UNRESOLVABLE, (NO_ZONES,))
         if demand.numa is NUMAPolicy.NONE:
             return NO_AFFINITY
         if not mode.zones:
