@@ -268,9 +268,12 @@ class NUMAColumns(ColumnAccountant):
 
     def cpus_per_core(self, rows: RowArray) -> Counts:
         """int64[rows]; 1 where CPUs are not known."""
+        if len(rows) == 1:
+            layout = self.layout(int(rows[0]))
+            return np.array((layout.topology.cpus_per_core if layout is not None else 1,), dtype=np.int64)
         numbers = self.layouts.ids.data[rows]
         found = np.ones(len(rows), dtype=np.int64)
-        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+        for number in np.unique(numbers).tolist():
             layout = self.layouts.values[number]
             if layout is not None:
                 found[numbers == number] = layout.topology.cpus_per_core
@@ -278,6 +281,8 @@ class NUMAColumns(ColumnAccountant):
 
     def bound_in_all(self, rows: RowArray) -> Counts:
         """int64[rows]: how many CPUs pods hold."""
+        if len(rows) == 1:
+            return np.array((self.held(int(rows[0])).bit_count(),), dtype=np.int64)
         found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
         return found
 

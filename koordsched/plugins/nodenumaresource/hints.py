@@ -12,12 +12,14 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.status import Codes
 from koordsched.framework.topologyhints import Amounts, Flags, NUMAPolicy, ResourceHints, Subsets
-from koordsched.plugins.nodenumaresource.columns import CPU, MODES, NUMAColumns
+from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES
+from koordsched.plugins.nodenumaresource.columns import ABSENT, CPU, MODES, NUMAColumns
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
 from koordsched.plugins.nodenumaresource.podrequest import PodRequest, pod_request
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import Split, Supply, amplified, split, supply_of
+from koordsched.plugins.nodenumaresource.topologyoptions import amplify
 
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
 
@@ -64,6 +66,28 @@ class NUMASupply:
         """What the NUMA nodes of some rows have for a pod."""
         binds = demand.binds is not None
         return supply_of(self.columns, rows, count, wanted.resources, cap=demand.cap, count_cpus=binds)
+
+    def left_on(self, wanted: Wanted, demand: Demand, row: int) -> tuple[list[list[int]], list[bool]]:
+        """As `supply`, for one row in plain numbers: what is left by resource and NUMA node, and whether any NUMA node
+        has the resource at all."""
+        columns = self.columns
+        count, ratio = columns.zone_count.data.item(row), columns.ratio.data.item(row)
+        zones, used = columns.zones.data[row].tolist(), columns.used.data[row].tolist()
+        left, has = [], []
+        for resource in wanted.resources[: wanted.asked]:
+            start = resource * MAX_NUMA_NODES
+            there, taken = zones[start : start + count], used[start : start + count]
+            if resource == CPU and ratio > 1:
+                bound = columns.bound(np.array([row], dtype=np.intp))[0].tolist()
+                for node in range(count):
+                    if any(used[node::MAX_NUMA_NODES]):
+                        taken[node] += amplify(bound[node] * 1000, ratio) - bound[node] * 1000
+            has.append(any(amount != ABSENT for amount in there))
+            left.append([max(0, amount - max(0, less)) for amount, less in zip(there, taken, strict=True)])
+        if demand.cap is not BindPolicy.NONE:
+            usable = columns.usable(np.array([row], dtype=np.intp), demand.cap)[0].tolist()
+            left[CPU] = [min(amount, usable[node] * 1000) for node, amount in enumerate(left[CPU])]
+        return left, has
 
     def split(
         self, wanted: Wanted, demand: Demand, available: Amounts, rows: RowArray, members: npt.NDArray[np.intp]
@@ -177,16 +201,22 @@ class NUMAHintProvider:
     def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
         """See TopologyHintProvider. CPUs count by their number: which ones they are matters to none of the answers."""
         columns, demand = self._numa.columns, self._demand(shape, rows)
-        parts = [columns.zones.data[rows], columns.used.data[rows]]
+        zones, ratios = columns.zones.data, columns.ratio.data[rows]
+        width = zones.shape[1]
+        keys = np.zeros((len(rows), 2 * width + 2 * MAX_NUMA_NODES + 5), dtype=np.int64)
+        keys[:, :width] = zones[rows]
+        keys[:, width : 2 * width] = columns.used.data[rows]
+        rest = keys[:, 2 * width :]
+        rest[:, -1] = columns.mode.data[rows]
+        rest[:, -2] = columns.zone_count.data[rows]
+        rest[:, -3] = ratios.view(np.int64)
         if demand.binds is not None or demand.cap is not BindPolicy.NONE:
-            parts += [columns.usable(rows, demand.cap), columns.cpus_per_core(rows)[:, None]]
-        ratios = columns.ratio.data[rows]
-        if (ratios > 1).any():
-            parts.append(columns.bound(rows))
-        if demand.binds is not None:
-            parts.append(columns.bound_in_all(rows)[:, None])
-        parts += [ratios.view(np.int64)[:, None], columns.mode.data[rows, None], columns.zone_count.data[rows, None]]
-        return np.concatenate(parts, axis=1, dtype=np.int64)
+            rest[:, :MAX_NUMA_NODES] = columns.usable(rows, demand.cap)
+            rest[:, -4] = columns.cpus_per_core(rows)
+            rest[:, -5] = columns.bound_in_all(rows)
+        if (len(rows) == 1 and ratios.item(0) > 1) or (len(rows) > 1 and (ratios > 1).any()):
+            rest[:, MAX_NUMA_NODES : 2 * MAX_NUMA_NODES] = columns.bound(rows)
+        return keys
 
     def hints(
         self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy
