@@ -444,8 +444,12 @@ class Breakers:
             self._adopt(row, node, text)
 
     def _adopt(self, row: int, node: Node, text: str) -> None:
-        """Another one decided: the replica that leads, or an operator."""
+        """Another one decided: the replica that leads, or an operator.
+
+        What we wanted written before is no echo any more: where it arrives after all, it is what counts.
+        """
         if not text:
+            self._echoes.pop(row, None)
             self._set(row, None)
             self.evidence.acquit(node.metadata.name)
             self._announce(row)
@@ -458,6 +462,7 @@ class Breakers:
             if row in self.records:
                 self.unwritten[node.metadata.name] = None
             return
+        self._echoes.pop(row, None)
         self._set(row, record)
         now, wall = self._clock.monotonic(), self._clock.wall()
         if record.is_open:

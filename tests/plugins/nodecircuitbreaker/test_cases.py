@@ -245,6 +245,40 @@ def test_echoes_of_our_own_writes_change_nothing():
     assert machine.state("a") == "closed"
 
 
+def test_a_write_of_ours_that_lands_after_a_persons_is_what_counts():
+    machine = Machine(NodeCircuitBreakerArgs(cool_down=Duration.of(10)))
+    machine.node("a", written='{"state":"open"}')
+    machine.node("b")
+    row = machine.cluster.table.row_of["a"]
+    machine.wait(10)
+    assert machine.state("a") == "half-open"
+    late = machine.breakers.text_on(row)
+    # A person closes it before our write arrives.
+    machine.node("a")
+    assert machine.state("a") == "closed"
+    machine.node("a", written=late)
+    assert machine.state("a") == "half-open"
+
+
+def test_what_was_never_written_is_not_taken_for_an_echo():
+    machine = Machine(NodeCircuitBreakerArgs(owner_nodes=1))
+    machine.node("a")
+    machine.node("b")
+    for n in range(2):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.fails("p2", "a", "o1")
+    machine.wait()
+    assert machine.state("a") == "open"
+    # It closes before that is written, so there is nothing to write.
+    machine.fails("p3", "b", "o1")
+    machine.wait()
+    assert machine.state("a") == "closed"
+    machine.node("a", written='{"state":"open"}')
+    assert machine.state("a") == "open"
+    machine.node("a")
+    assert machine.state("a") == "closed"
+
+
 def test_clocks_of_nodes_that_are_wrong():
     machine = Machine()
     machine.node("a")
