@@ -103,7 +103,7 @@ def breaker_args(plan):
         "coolDown": rng.choice(["2s", "6s"]),
         "maxCoolDown": "16s",
         "probation": rng.choice(["2s", "5s"]),
-        "probeTimeout": "15s",
+        "probeTimeout": rng.choice(["15s", "60s"]),
         "maxOpenPercentage": rng.choice([10, 40, 70]),
     }
 

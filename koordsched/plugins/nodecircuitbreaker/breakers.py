@@ -340,13 +340,17 @@ class Breakers:
             self.records[row] = record
             state = OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
             self.held.pop(self._table.names[row], None)
-        elif self.held:
-            # Others of the zone had to wait.
-            self._suspects |= dict.fromkeys(self.held)
-            self._look_soon()
+        else:
+            self._judge_held()
         if self.state.data.item(row) != state:
             self.state.data[row] = state
             self._table.touch(row, self.facet)
+
+    def _judge_held(self) -> None:
+        """A node is not restricted any more: others of its zone had to wait for that."""
+        if self.held:
+            self._suspects |= dict.fromkeys(self.held)
+            self._look_soon()
 
     # --- probes ----------------------------------------------------------------------------------------
 
@@ -490,6 +494,8 @@ class Breakers:
         gone = [node for node in self.held if node not in self._table.row_of]
         for node in gone:
             del self.held[node]
+        if record is not None:
+            self._judge_held()
 
 
 def _with_tag(name: str) -> str:

@@ -51,7 +51,7 @@ class Machine:
         self.cluster = ClusterState()
         self.timers = Timers(self.clock.monotonic)
         self.reporter = Reporter()
-        self.announced = []
+        self.announced, self.activated = [], []
         self.cluster.on_event(lambda event, old, new: self.announced.append(new))
         self.handle = Handle(
             profile="default-scheduler",
@@ -64,7 +64,7 @@ class Machine:
             rng=Random(7),
             events=self.reporter,
             waiting=WaitingPods(),
-            activate=None,
+            activate=self.activated.extend,
             timers=self.timers,
             virtual_pods=None,
         )
