@@ -52,7 +52,8 @@ class BreakerInvariants:
         if before != after or change.type != "MODIFIED":
             self._touched(f"breaker of {name}: {after or 'none'}")
             self._opened_by_hand.pop(name, None)
-            if not writer and record_in(after) is not None:
+            readable = isinstance(change.new["spec"].get("taints") or [], list)
+            if not writer and readable and record_in(after) is not None:
                 self._opened_by_hand[name] = version, self._now()
         if change.type == "MODIFIED" and (is_down(change.new) or _boot(change.old) != _boot(change.new)):
             self._went_down[name] = True

@@ -8,6 +8,7 @@ from koordsched.fakecluster.clock import rfc3339
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 from koordsched.plugins.shared.workloads import Workload
 from koordsched.plugins.workloadquarantine.record import PREFIX, key_of
+from tests.plugins.objects import pod
 from tests.simulation.apiserver import call_later
 from tests.simulation.configuration import breaker_args
 from tests.simulation.invariants import is_finished
@@ -155,7 +156,7 @@ class NodeFaults:
     def _pin(self, node, count):
         for _ in range(count):
             self._pinned += 1
-            made = _small_pod({"name": f"pinned{self._pinned}", "namespace": "default"}, **_only_on(node))
+            made = _small_pod(f"pinned{self._pinned}", **_only_on(node))
             self.server.insert(own(made, "StatefulSet", f"set{self.rng.randrange(12)}"))
 
     def _give_up_a_pod(self):
@@ -247,8 +248,7 @@ class NodeFaults:
         if leader is not None and self.simulation.leader() is leader:
             self.bombed = checks.must_quarantine(BOMB, targets, leader)
         if self.bombed:
-            made = {"name": "bomb-next", "namespace": "default"}
-            self.server.insert(own(_small_pod(made), *BOMB[1:]))
+            self.server.insert(own(_small_pod("bomb-next"), *BOMB[1:]))
 
     def _may_fall(self, thing):
         ready = [each["status"] for each in thing["status"].get("conditions") or () if each["type"] == "Ready"]
@@ -256,7 +256,7 @@ class NodeFaults:
         return name != self.lasting and not thing["spec"].get("unschedulable") and ready in ([], ["True"])
 
     def _static(self, workload, name, node):
-        made = own(_small_pod({"name": name, "namespace": workload.namespace}, nodeName=node), *workload[1:])
+        made = own(_small_pod(name, nodeName=node), *workload[1:])
         self.simulation.kubelets.start_later(self.server.insert(made).obj())
 
     async def quiet(self):
@@ -286,14 +286,10 @@ def written_on(thing):
     return (thing["metadata"].get("annotations") or {}).get(ANNOTATION, "")
 
 
-def _small_pod(meta, **spec):
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**meta, "labels": {"app": "staged"}},
-        "spec": {"containers": [{"name": "c"}], "schedulerName": "default-scheduler", "priority": 0, **spec},
-        "status": {},
-    }
+def _small_pod(name, **spec):
+    made = pod(name, labels={"app": "staged"}, **spec)
+    del made["metadata"]["uid"]
+    return made
 
 
 def _only_on(node):

@@ -256,6 +256,7 @@ class Users:
     def _malformed_pod(self):
         made = self._pod(self.rng.choice(self.templates))
         made["spec"] |= self.rng.choice(MALFORMED)
+        made["metadata"].pop("ownerReferences", None)  # the controller of DaemonSets reads affinities
         record = self._insert(made)
         self.broken[record.uid] = record.name
 
