@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, and "loads", and "breakers". Nearly half of all worlds have none, so that
+"""What a world may have beside pods and nodes, "loads" and "breakers". Nearly half of all worlds have none, so that
 runs stay short."""
 
 
