@@ -125,7 +125,11 @@ class BreakerInvariants:
         zone = zones[row]
         size = sum(other == zone for other in zones.values())
         most = max(size * self._args["maxOpenPercentage"] // 100, 1 if size > 1 else 0)
-        restricted = sorted(table.names[r] for r in breakers.records if zones[r] == zone)
+        restricted = sorted(
+            table.names[r]
+            for r in breakers.records
+            if zones[r] == zone and (r == row or not table.nodes[r].spec.unschedulable)
+        )
         if len(restricted) > most:
             text = f"{process.name} opens the breaker of {table.names[row]}: {restricted} are restricted, of {size}"
             self._fail(f"{text} in zone {zone}")

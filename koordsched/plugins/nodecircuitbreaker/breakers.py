@@ -226,7 +226,9 @@ class Breakers:
         if not self._suspects:
             return
         suspects, self._suspects = self._suspects, {}
-        restricted = Counter(self._zone(row) for row in self.records)
+        # A node that is cordoned gets no pod anyway, so no probe either: it must not keep others from being refused.
+        cordoned = self._table.unschedulable.data
+        restricted = Counter(self._zone(row) for row in self.records if not cordoned.item(row))
         for node in suspects:
             row = self._table.row_of.get(node, -1)
             case = self.evidence.case(node)
@@ -432,6 +434,8 @@ class Breakers:
         if name in self.evidence and row not in self.records and name not in self._suspects:
             self._suspects[name] = None
             self._look_soon()
+        if node.spec.unschedulable and row in self.records:
+            self._judge_held()
         text = node.metadata.annotations.get(ANNOTATION, "")
         if text == self._shown.get(row, ""):
             return

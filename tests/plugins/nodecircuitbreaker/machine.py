@@ -75,9 +75,10 @@ class Machine:
         self.clock.now += seconds
         self.timers.run()
 
-    def node(self, name, zone="a", written=None):
+    def node(self, name, zone="a", written=None, unschedulable=False):
         """A node comes, or changes."""
-        thing = node(name, labels={"topology.kubernetes.io/zone": zone} if zone else {})
+        labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+        thing = node(name, labels=labels, unschedulable=unschedulable)
         thing["metadata"]["uid"] = f"uid-{name}"
         if written is not None:
             thing["metadata"]["annotations"] = {ANNOTATION: written}

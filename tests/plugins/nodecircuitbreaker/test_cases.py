@@ -310,6 +310,23 @@ def test_a_node_that_goes_makes_room_for_one_that_is_held():
     assert machine.state("b") == "open"
 
 
+def test_a_node_that_is_cordoned_makes_room_for_one_that_is_held():
+    machine = Machine()
+    for name in ("a", "b", "c"):
+        machine.node(name)
+    for name in ("a", "b"):
+        for n in range(3):
+            machine.fails(f"{name}{n}", name, f"{name}{n}")
+    machine.wait()
+    machine.echo("a")
+    assert (machine.state("a"), machine.state("b")) == ("open", "held")
+    written = machine.breakers.text_on(machine.cluster.table.row_of["a"])
+    # It gets no pods, so no probe will ever close its breaker.
+    machine.node("a", written=written, unschedulable=True)
+    machine.wait()
+    assert (machine.state("a"), machine.state("b")) == ("open", "open")
+
+
 def test_a_node_that_goes_takes_its_breaker_with_it():
     machine = Machine()
     machine.node("a", written='{"state":"half-open"}')
