@@ -202,17 +202,16 @@ class BreakerInvariants:
         if not known and row not in breakers.records:
             self._fail(f"pods of several workloads fail on {node}, and {leader.name} does not refuse it")
 
-    def must_quarantine(self, workload, targets, leader):
-        """Whether a workload whose pods have just felled nodes has to be quarantined for long; it must be, then."""
+    def must_be_quarantined(self, workload, targets, leader):
+        """A workload whose pods have just felled nodes is quarantined, if that lasts and all of it speaks for that."""
         offset = abs(leader.clock.wall() - self._server.clock.wall())
         nodes, lasts = len(self._server.objects("Node")), seconds(self._quarantine_args["coolDown"])
         others = len(self._went_down.keys() - set(targets))
         rate = (others + 1) / (max(nodes - len(targets), others) + 2)
         if len(targets) < 2 or offset > SKEW or lasts < 3600 or rate**2 >= self._quarantine_args["significance"]:
-            return False
+            return
         if tuple(workload) not in self.quarantined():
             self._fail(f"{workload} felled {targets}, of {nodes} nodes, and is not quarantined")
-        return True
 
     def quarantined(self):
         """The workloads that are, by what is written."""

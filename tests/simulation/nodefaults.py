@@ -35,8 +35,6 @@ class NodeFaults:
         self.broken = {}
         self.lasting = None
         """A node that is not repaired, None if all are."""
-        self.bombed = False
-        """Whether the workload BOMB has to be quarantined."""
         self._zoned = rng.random() < 0.5
         self._owners = [DAEMONS if rng.random() < 0.1 else rng.choice(OWNERS) for _ in range(6)]
         self._bombs = [rng.random() < 0.3 for _ in range(6)]
@@ -242,13 +240,13 @@ class NodeFaults:
         await asyncio.sleep(4)
         for node in targets:
             self._fell(node, boots=False, back=10)
-        await asyncio.sleep(21)
+        await asyncio.sleep(3)
+        self.server.insert(own(_small_pod("bomb-next"), *BOMB[1:]))
+        await asyncio.sleep(18)
         if self.lasting is not None:
             checks.is_refused(self.lasting)
         if leader is not None and self.simulation.leader() is leader:
-            self.bombed = checks.must_quarantine(BOMB, targets, leader)
-        if self.bombed:
-            self.server.insert(own(_small_pod("bomb-next"), *BOMB[1:]))
+            checks.must_be_quarantined(BOMB, targets, leader)
 
     def _may_fall(self, thing):
         ready = [each["status"] for each in thing["status"].get("conditions") or () if each["type"] == "Ready"]

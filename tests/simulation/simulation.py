@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
-from tests.simulation.breakerinvariants import BreakerInvariants
+from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
 from tests.simulation.extenders import Extender
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
@@ -92,7 +92,8 @@ class Simulation:
     def compacted(self):
         """Paths of what is compacted beside pods and nodes."""
         quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
-        return quotas + ([CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else [])
+        volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
+        return quotas + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
         """The process that acts, None while there is none."""
