@@ -40,6 +40,7 @@ class NodeLoad:
         "added",
         "counts_all",
         "given",
+        "latest",
         "measurement",
         "name",
         "problem",
@@ -56,6 +57,8 @@ class NodeLoad:
         self.added: dict[str, Contribution] = {}
         self.counts_all = False
         """Whether pods count in more ways than by what they add to the measured usage."""
+        self.latest: float | None = None
+        """When the last of its pods was placed, if all are in the measurement; None if that is to be looked up."""
         self.thresholds = thresholds
         self.total = total
         self.given: tuple[object, ...] = ()
@@ -137,7 +140,7 @@ class Loads:
         estimate = self.estimator.of(pod.shape)
         if load.measurement is None or not estimate.counted:
             return NOTHING
-        return contribution(load.measurement, pod.namespace, pod.name, estimate, *self.times_of(pod))
+        return contribution(load.measurement, pod.key, estimate, *self.times_of(pod))
 
     def times_of(self, pod: Pod) -> tuple[float, int]:
         """When the pod was placed, and when it was initialized (0: not that we know)."""
@@ -186,7 +189,7 @@ class Loads:
         given = row, thresholds, raw, node.status.allocatable
         if given == load.given:
             return
-        load.row, load.given = row, given
+        load.row, load.given, load.latest = row, given, None
         self._by_row[row] = load
         load.thresholds, problem = self._thresholds.of(thresholds)
         allocatable = node.status.allocatable
@@ -211,7 +214,10 @@ class Loads:
         metric = new if new is not None else old
         assert metric is not None, "one of them is there"
         load = self._load(metric.metadata.name)
-        load.measurement = Measurement(new, self.resources, load.measurement) if new is not None else None
+        before = load.measurement
+        load.measurement = Measurement(new, self.resources, before) if new is not None else None
+        if load.measurement is None or before is None or not load.measurement.reports_all_of(before):
+            load.latest = None
         self.states.taken += new is not None
         self.refresh(load)
         if new is None and load.row < 0:
@@ -229,6 +235,8 @@ class Loads:
         else:
             self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
+        if load is not None:
+            load.latest = None
         if before is not None and before is not load:
             self.refresh(before)
         if load is None or load.measurement is None or load.row < 0:
@@ -249,12 +257,13 @@ class Loads:
         load = self._by_name.get(pod.node)
         if load is None or load.measurement is None or load.row < 0:
             return
+        load.latest = None
         if load.counts_all:
             self.refresh(load)
             return
         estimate = self.estimator.of(pod.shape)
         added = estimate.amounts if estimate.counted else None
-        if load.measurement.reports(pod.namespace, pod.name):  # as that of a pod of the same name
+        if load.measurement.reports(pod.key):  # as that of a pod of the same name
             added = self.contribution_of(load, pod).node_delta
         if added is not None and any(added):
             load.added[pod.uid] = Contribution(added)
@@ -297,16 +306,26 @@ class Loads:
 
     def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
         """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
-        added = {}
-        times_of, since, reports = self._times.of, measurement.since, measurement.reports
-        windows = self.estimator.has_windows
+        added: dict[str, Contribution] = {}
+        since, windows = measurement.since, self.estimator.has_windows
+        if load.latest is not None and load.latest <= since and not windows:
+            return added
+        times_of, reports = self._times.of, measurement.reports
+        latest: float | None = 0.0
         for uid, pod in self._cluster.pods_on(load.row).items():
             times = times_of(pod)
-            if times is not None and 0 < times.placed <= since and not windows and reports(pod.namespace, pod.name):
-                continue
+            placed = times.placed if times is not None else 0
+            if placed > 0 and reports(pod.key):
+                if latest is not None and placed > latest:
+                    latest = placed
+                if placed <= since and not windows:
+                    continue
+            else:
+                latest = None
             each = self.contribution_of(load, pod)
             if each.node_delta is not None:
                 added[uid] = Contribution(each.node_delta)
+        load.latest = latest
         return added
 
     def _set_deadline(self, load: NodeLoad) -> None:

@@ -49,7 +49,7 @@ def read_time(text: str | None) -> float | None:
 
 
 class Measurement:
-    """One report.
+    """One report. Pods are known by `namespace/name`.
 
     `updated`: when it was made, None if it does not say. `since`: pods placed later than this may not be in it
     (the time of the report or, without one, that of the report before; minus the interval). `usage`: of the whole node,
@@ -62,7 +62,7 @@ class Measurement:
         self._metric = metric
         self._resources = resources
         self._statistics: dict[Statistic, Vector | None] = {}
-        self._usages: dict[tuple[str, str], Vector] = {}
+        self._usages: dict[str, Vector] = {}
         self.updated: float | None = read_time(metric.status.update_time)
         self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
         policy = metric.spec.metric_collect_policy
@@ -70,25 +70,28 @@ class Measurement:
         self.since = self.at - (max(0, min(_LONGEST, interval)) if interval is not None else _DEFAULT_INTERVAL)
         node = metric.status.node_metric
         self.usage = read_vector(node.node_usage.resources, resources) if node is not None else None
-        self._pods: dict[tuple[str, str], PodMetric] = {
-            (pod.namespace, pod.name): pod for pod in metric.status.pods_metric if pod.pod_usage.resources
+        self._pods: dict[str, PodMetric] = {
+            f"{pod.namespace}/{pod.name}": pod for pod in metric.status.pods_metric if pod.pod_usage.resources
         }
 
-    def of_pod(self, namespace: str, name: str) -> Vector | None:
+    def of_pod(self, key: str) -> Vector | None:
         """What the pod uses, None if it is not in the report."""
-        key = namespace, name
         found = self._usages.get(key)
         if found is None and (pod := self._pods.get(key)) is not None:
             found = self._usages[key] = read_vector(pod.pod_usage.resources, self._resources)
         return found
 
-    def reports(self, namespace: str, name: str) -> bool:
+    def reports(self, key: str) -> bool:
         """Whether the pod is in the report."""
-        return (namespace, name) in self._pods
+        return key in self._pods
 
-    def reports_as_prod(self, namespace: str, name: str) -> bool:
+    def reports_all_of(self, before: Measurement) -> bool:
+        """Whether all pods of another report are in this one, too."""
+        return before._pods.keys() <= self._pods.keys()
+
+    def reports_as_prod(self, key: str) -> bool:
         """Whether the pod is in the report as one of production."""
-        pod = self._pods.get((namespace, name))
+        pod = self._pods.get(key)
         return pod is not None and pod.priority == PROD
 
     def system_usage(self) -> Vector:
