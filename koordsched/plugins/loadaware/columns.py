@@ -58,14 +58,14 @@ class LoadColumns:
 
     def write(self, row: int, total: Vector, views: tuple[View, View]) -> None:
         """Stores what a node is like."""
-        slack: list[int] = []
-        for view in views:
-            slack += _room(view, total)
-        for view in views:
-            used = view.scored
-            slack += [-_ENDLESS] * len(total) if used is None else [a - b for a, b in zip(total, used, strict=True)]
+        plain, prod = views
+        room, left = _room(plain, total), _left(plain, total)
+        if prod is plain:
+            slack = [*room, *room, *left, *left]
+        else:
+            slack = [*room, *_room(prod, total), *left, *_left(prod, total)]
         self.total.data[row] = total
-        self.slack.data[row] = [max(-_ENDLESS, min(_ENDLESS, amount)) for amount in slack]
+        self.slack.data[row] = slack
         self.gate.data[row] = [view.gate for view in views]
         self.aggregated.data[row] = [view.aggregated for view in views]
         self._table.touch(row, self.facet)
@@ -106,7 +106,16 @@ def _room(view: View, total: Vector) -> list[int]:
         return [-_ENDLESS] * len(total)
     if view.gate == PASSES:
         return [_ENDLESS] * len(total)
-    return [most - used for most, used in zip(room_for(view.limits, total), view.used, strict=True)]
+    return [
+        max(-_ENDLESS, min(_ENDLESS, most - used))
+        for most, used in zip(room_for(view.limits, total), view.used, strict=True)
+    ]
+
+
+def _left(view: View, total: Vector) -> list[int]:
+    if view.scored is None:
+        return [-_ENDLESS] * len(total)
+    return [max(-_ENDLESS, min(_ENDLESS, whole - used)) for whole, used in zip(total, view.scored, strict=True)]
 
 
 def room_for(limits: Vector, total: Vector) -> list[int]:

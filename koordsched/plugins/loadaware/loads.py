@@ -6,7 +6,7 @@ the report comes, so estimates do not change with time; a report that expires ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -352,9 +352,12 @@ class Loads:
         for uid in added:
             self._load_of[uid] = load
 
-    def _sums(self, load: NodeLoad, added: Iterable[Contribution]) -> Sums:
+    def _sums(self, load: NodeLoad, added: Collection[Contribution]) -> Sums:
+        includes_sys = self._args.prod_usage_include_sys and load.measurement is not None
+        if not added and not includes_sys:
+            return self._no_sums
         sums = [list(self._nothing) for _ in Sums._fields]
-        if self._args.prod_usage_include_sys and load.measurement is not None:
+        if includes_sys and load.measurement is not None:
             sums[Sums._fields.index("prod_usage")] = list(load.measurement.system_usage())
         for each in added:
             for total, part in zip(sums, each, strict=True):
