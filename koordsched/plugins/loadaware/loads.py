@@ -119,7 +119,8 @@ class Loads:
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._node_removed)
         cluster.add_observer(self)
-        cluster.objects.of(kinds.NODE_METRICS).subscribe(self._reported)
+        self._reports = cluster.objects.of(kinds.NODE_METRICS)
+        self._reports.subscribe(self._reported)
 
     # --- what others read --------------------------------------------------------------------------
 
@@ -215,12 +216,14 @@ class Loads:
         assert metric is not None, "one of them is there"
         load = self._load(metric.metadata.name)
         before = load.measurement
-        load.measurement = Measurement(new, self.resources, before) if new is not None else None
+        load.measurement = Measurement(self._reports, new, self.resources, before) if new is not None else None
         if load.measurement is None or before is None or not load.measurement.reports_all_of(before):
             load.latest = None
         self.states.taken += new is not None
         self.refresh(load)
-        if new is None and load.row < 0:
+        if load.measurement is not None:
+            load.measurement.settle()
+        elif load.row < 0:
             del self._by_name[load.name]
 
     # --- pods ------------------------------------------------------------------------------------
