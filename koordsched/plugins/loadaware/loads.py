@@ -68,6 +68,12 @@ class NodeLoad:
         self.shown: tuple[Vector, tuple[View, View]] | None = None
         """What the columns hold, None if it has to be read there."""
 
+    def holds(self, key: str, times: PlacementTimes | None) -> bool:
+        """Whether `latest` is right with this pod on the node, too."""
+        if self.latest is None or self.measurement is None or times is None:
+            return False
+        return 0 < times.placed <= self.latest and self.measurement.reports(key)
+
 
 class Easing(NamedTuple):
     """The room on a node before and after, by class of pods (`LoadColumns.room`)."""
@@ -238,7 +244,7 @@ class Loads:
         else:
             self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
-        if load is not None:
+        if load is not None and not load.holds(pod.key, times):
             load.latest = None
         if before is not None and before is not load:
             self.refresh(before)
