@@ -52,8 +52,8 @@ class Kind(Generic[T]):
 
     `type` bears the name of the kind. `event` is the event resource of its changes, None for kinds whose changes wake
     no pod by themselves. `packed`: there are many large objects that are hardly read again, so they are kept encoded
-    (`cluster.objects.PackedStore`). `verbs` are the scheduler's requests besides list and watch: subresource ("" for the
-    object itself) -> verbs of RBAC. `need`: what waits while the API server does not let us read the kind.
+    (`cluster.objects.PackedStore`). `verbs` are the scheduler's requests besides list and watch: subresource ("" for
+    the object itself) -> verbs of RBAC. `need`: what waits while the API server does not let us read the kind.
     """
 
     __slots__ = ("api_version", "event", "namespaced", "need", "packed", "plural", "type", "verbs")
