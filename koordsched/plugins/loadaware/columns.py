@@ -53,6 +53,7 @@ class LoadColumns:
         self.aggregated = table.column(np.bool_, width=2)
         self._table = table
         self._room = tuple(slice(kind * width, (kind + 1) * width) for kind in (PLAIN, PROD))
+        self._rooms = slice(2 * width)
         self._left = tuple(slice((2 + kind) * width, (3 + kind) * width) for kind in (PLAIN, PROD))
         self._amounts: dict[Vector, npt.NDArray[np.int64]] = {}
 
@@ -83,6 +84,11 @@ class LoadColumns:
     def room(self, row: int, kind: int) -> list[int]:
         """How much pods of a class may use on a row, by resource: one that is expected to use more is refused."""
         room: list[int] = self.slack.data[row, self._room[kind]].tolist()
+        return room
+
+    def both_rooms(self, row: int) -> list[int]:
+        """The room for pods of either class, PLAIN first, by resource."""
+        room: list[int] = self.slack.data[row, self._rooms].tolist()
         return room
 
     def rooms(self, rows: slice | npt.NDArray[np.intp], kind: int) -> npt.NDArray[np.int64]:

@@ -7,6 +7,7 @@ the report comes, so estimates do not change with time; a report that expires ch
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import gt
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.loadaware import kinds, reportstates
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, View
+from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, LoadColumns, View
 from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
@@ -48,6 +49,7 @@ class NodeLoad:
         "shown",
         "thresholds",
         "total",
+        "young",
     )
 
     def __init__(self, name: str, row: int, thresholds: Thresholds, total: Vector) -> None:
@@ -57,8 +59,10 @@ class NodeLoad:
         self.added: dict[str, Contribution] = {}
         self.counts_all = False
         """Whether pods count in more ways than by what they add to the measured usage."""
-        self.latest: float | None = None
-        """When the last of its pods was placed, if all are in the measurement; None if that is to be looked up."""
+        self.young: dict[str, None] | None = None
+        """The uids of pods that may count beside the measurement, and of some that do not; None if not known."""
+        self.latest = 0.0
+        """No other pod was placed later."""
         self.thresholds = thresholds
         self.total = total
         self.given: tuple[object, ...] = ()
@@ -68,11 +72,13 @@ class NodeLoad:
         self.shown: tuple[Vector, tuple[View, View]] | None = None
         """What the columns hold, None if it has to be read there."""
 
-    def holds(self, key: str, times: PlacementTimes | None) -> bool:
-        """Whether `latest` is right with this pod on the node, too."""
-        if self.latest is None or self.measurement is None or times is None:
-            return False
-        return 0 < times.placed <= self.latest and self.measurement.reports(key)
+    def meet(self, pod: Pod, times: PlacementTimes | None) -> None:
+        """A pod came to the node, or has changed there."""
+        if self.young is None or pod.uid in self.young:
+            return
+        is_old = times is not None and 0 < times.placed <= self.latest
+        if not is_old or self.measurement is None or not self.measurement.reports(pod.key):
+            self.young[pod.uid] = None
 
 
 class Easing(NamedTuple):
@@ -196,7 +202,7 @@ class Loads:
         given = row, thresholds, raw, node.status.allocatable
         if given == load.given:
             return
-        load.row, load.given, load.latest = row, given, None
+        load.row, load.given, load.young = row, given, None
         self._by_row[row] = load
         load.thresholds, problem = self._thresholds.of(thresholds)
         allocatable = node.status.allocatable
@@ -224,7 +230,7 @@ class Loads:
         before = load.measurement
         load.measurement = Measurement(self._reports, new, self.resources, before) if new is not None else None
         if load.measurement is None or before is None or not load.measurement.reports_all_of(before):
-            load.latest = None
+            load.young = None
         self.states.taken += new is not None
         self.refresh(load)
         if load.measurement is not None:
@@ -244,8 +250,8 @@ class Loads:
         else:
             self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
-        if load is not None and not load.holds(pod.key, times):
-            load.latest = None
+        if load is not None:
+            load.meet(pod, times)
         if before is not None and before is not load:
             self.refresh(before)
         if load is None or load.measurement is None or load.row < 0:
@@ -266,7 +272,7 @@ class Loads:
         load = self._by_name.get(pod.node)
         if load is None or load.measurement is None or load.row < 0:
             return
-        load.latest = None
+        load.meet(pod, None)
         if load.counts_all:
             self.refresh(load)
             return
@@ -292,7 +298,7 @@ class Loads:
             return
         self._set_deadline(load)
         before = load.shown
-        rooms = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        rooms = self.columns.both_rooms(load.row)
         load.counts_all = load.measurement is not None and self._counts_all(load)
         if load.measurement is None:
             added, sums = {}, self._no_sums
@@ -309,32 +315,35 @@ class Loads:
         if load.shown == before:
             return
         self.columns.write(load.row, *load.shown)
-        after = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
-        if any(new > old for kind in (PLAIN, PROD) for old, new in zip(rooms[kind], after[kind], strict=True)):
-            self._cluster.announce(LOAD_EASED, None, Easing(self, rooms, after))
+        after = self.columns.both_rooms(load.row)
+        if any(map(gt, after, rooms)):
+            self._cluster.announce(LOAD_EASED, None, Easing(self, self._by_class(rooms), self._by_class(after)))
+
+    def _by_class(self, rooms: list[int]) -> list[list[int]]:
+        width = len(self.resources)
+        return [rooms[:width], rooms[width:]]
 
     def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
         """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
         added: dict[str, Contribution] = {}
-        since, windows = measurement.since, self.estimator.has_windows
-        if load.latest is not None and load.latest <= since and not windows:
-            return added
+        pods, since, windows = self._cluster.pods_on(load.row), measurement.since, self.estimator.has_windows
+        if load.young is None or load.latest > since or windows:
+            load.young, load.latest = dict.fromkeys(pods), 0.0
         times_of, reports = self._times.of, measurement.reports
-        latest: float | None = 0.0
-        for uid, pod in self._cluster.pods_on(load.row).items():
+        young: dict[str, None] = {}
+        for uid in load.young:
+            pod = pods.get(uid)
+            if pod is None:
+                continue
             times = times_of(pod)
-            placed = times.placed if times is not None else 0
-            if placed > 0 and reports(pod.key):
-                if latest is not None and placed > latest:
-                    latest = placed
-                if placed <= since and not windows:
-                    continue
-            else:
-                latest = None
+            if times is not None and 0 < times.placed <= since and not windows and reports(pod.key):
+                load.latest = max(load.latest, times.placed)
+                continue
+            young[uid] = None
             each = self.contribution_of(load, pod)
             if each.node_delta is not None:
                 added[uid] = Contribution(each.node_delta)
-        load.latest = latest
+        load.young = young
         return added
 
     def _set_deadline(self, load: NodeLoad) -> None:
@@ -354,6 +363,8 @@ class Loads:
                 self.refresh(load)
 
     def _replace_added(self, load: NodeLoad, added: dict[str, Contribution]) -> None:
+        if not added and not load.added:
+            return
         for uid in load.added.keys() - added.keys():
             if self._load_of.get(uid) is load:
                 del self._load_of[uid]

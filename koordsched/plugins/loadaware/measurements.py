@@ -96,7 +96,8 @@ class Measurement:
 
     def settle(self) -> None:
         """Forgets what is seldom asked for and can be read again."""
-        self._keys = frozenset(self._keys)
+        if not isinstance(self._keys, frozenset):
+            self._keys = frozenset(self._keys)
         self._pods = self._metric = None
 
     def _read(self) -> NodeMetric:
@@ -124,7 +125,11 @@ class Measurement:
 
     def reports_all_of(self, before: Measurement) -> bool:
         """Whether all pods of another report are in this one, too."""
-        return before._keys <= self._keys
+        if not before._keys <= self._keys:
+            return False
+        if len(before._keys) == len(self._keys):
+            self._keys = before._keys  # the same ones, which are kept once
+        return True
 
     def reports_as_prod(self, key: str) -> bool:
         """Whether the pod is in the report as one of production."""
