@@ -167,7 +167,10 @@ class Loads:
 
     def sums(self, load: NodeLoad) -> Sums:
         """What the pods of a node add up to, worked out anew."""
-        return self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+        sums = self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+        if load.measurement is not None:
+            load.measurement.settle()
+        return sums
 
     def expires_at(self, load: NodeLoad) -> float | None:
         """When the newest report expires, in seconds since the epoch; None if it has no time, or there is none."""
@@ -254,7 +257,7 @@ class Loads:
             load.meet(pod, times)
         if before is not None and before is not load:
             self.refresh(before)
-        if load is None or load.measurement is None or load.row < 0:
+        if load is None or load.measurement is None or load.row < 0 or self._is_measured(load, pod):
             return
         if self._counted(load, self.contribution_of(load, pod)) != load.added.get(pod.uid, NOTHING):
             self.refresh(load)
@@ -322,6 +325,12 @@ class Loads:
     def _by_class(self, rooms: list[int]) -> list[list[int]]:
         width = len(self.resources)
         return [rooms[:width], rooms[width:]]
+
+    def _is_measured(self, load: NodeLoad, pod: Pod) -> bool:
+        """Whether a pod on the node is known to add nothing."""
+        if load.counts_all or load.young is None or self.estimator.has_windows:
+            return False
+        return pod.uid not in load.young
 
     def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
         """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""

@@ -60,8 +60,8 @@ class Measurement:
 
     __slots__ = (
         "_keys",
+        "_metadata",
         "_metric",
-        "_name",
         "_pods",
         "_resources",
         "_statistics",
@@ -79,7 +79,7 @@ class Measurement:
     ) -> None:
         self._store = store
         self._metric: NodeMetric | None = metric
-        self._name = metric.metadata.name
+        self._metadata = metric.metadata
         self._resources = resources
         self._system: Vector | None = None
         self._statistics: dict[Statistic, Vector | None] = {}
@@ -102,7 +102,7 @@ class Measurement:
 
     def _read(self) -> NodeMetric:
         if self._metric is None:
-            self._metric = self._store.get("", self._name) or NodeMetric()
+            self._metric = self._store.get(self._metadata.namespace, self._metadata.name) or NodeMetric()
         return self._metric
 
     def _pod(self, key: str) -> PodMetric | None:

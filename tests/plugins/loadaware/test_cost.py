@@ -155,3 +155,22 @@ def test_pods_that_are_reported_again_are_not_looked_at_again(monkeypatch):
     world.cluster.forget(younger)
     assert [looked_at_for(NOW + seconds, *names, "young") for seconds in (70, 71)] == [1, 0]
     assert world.sums("mine")["node_delta"] == {}
+
+
+def test_a_report_is_read_again_only_where_it_is_asked_for(monkeypatch):
+    """Not for pods that are measured and change, or come; numbers are the same before and after."""
+    world, read = a_cluster(1, own=3), []
+    store = world.loads._reports
+    original = type(store).get
+
+    def get(self, namespace, name):
+        read.append(name)
+        return original(self, namespace, name)
+
+    monkeypatch.setattr(type(store), "get", get)
+    world.put(pod("mine-p1", SMALL, on="mine", placed=NOW - 600, labels={"seen": "again"}))
+    world.put(pod("mine-new", SMALL, on="mine", placed=NOW - 5))
+    world.put(metric("mine", ("20", "1Gi"), at=NOW + 1, pods=[measured("mine-p1", "30m", "1Mi")]))
+    assert read == []
+    assert world.sums("mine")["prod_usage"] == {"cpu": 30, "memory": 1 << 20}
+    assert read == ["mine"]
