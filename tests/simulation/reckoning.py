@@ -5,6 +5,7 @@ from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
+from tests.simulation.breakerinvariants import workload_of
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.quotareckoning import believed as believed_quotas
@@ -15,7 +16,7 @@ from tests.simulation.quotausers import is_readable
 class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
-    def __init__(self, server, broken, quotas=None, storage=(), loads=None):
+    def __init__(self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ())):
         self.server = server
         self.broken = broken
         """uids of pods that cannot be understood."""
@@ -25,6 +26,7 @@ class Reckoning:
         """Claims, volumes, classes and drivers."""
         self.loads = loads
         """`LoadUsers`, None where nodes report no loads."""
+        self._quarantined, self._closed = set_apart
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -39,11 +41,11 @@ class Reckoning:
             name = _name(thing)
             if self._quota_refuses(thing):
                 continue
-            places = evaluate(thing, world, profile, nominated).feasible
+            places = set(evaluate(thing, world, profile, nominated).feasible).difference(self._closed)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
             elif not _never_preempts(thing):
-                places = self._could_make_room(thing, world, profile, lasting)
+                places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
         return found
@@ -82,6 +84,7 @@ class Reckoning:
             or spec["schedulerName"] != "default-scheduler"
             or thing["metadata"]["uid"] in self.broken
             or is_gone(thing)
+            or workload_of(thing) in self._quarantined
         )
 
     def _could_make_room(self, thing, world, profile, lasting):
