@@ -18,8 +18,8 @@ from koordsched.framework.topologyhints import (
     ResourceHints,
     Subsets,
     TopologyHintProvider,
-    singles_of,
     subsets_of,
+    subsets_of_size,
 )
 from koordsched.framework.topologymanager import NO_AFFINITY, SHARED, admit, best_effort, refusal
 from koordsched.plugins.nodenumaresource.columns import CPU, MODES
@@ -87,30 +87,38 @@ class Alignment:
         mode = MODES[self._columns.mode.data.item(rows[0])]
         demand, count = demand_on(self._compiled.request(shape), mode), self._columns.zone_count.data.item(rows[0])
         policy = demand.numa
-        subsets = singles_of(count) if policy is NUMAPolicy.SINGLE_NUMA_NODE else subsets_of(count)
         statuses = self._statuses(demand, rows, count)
-        if len(rows) == 1 and len(self._providers) == 1 and policy is NUMAPolicy.SINGLE_NUMA_NODE:
+        if len(rows) == 1 and len(self._providers) == 1:
             answer = self._single(shape, demand, int(rows[0]), count, statuses)
             if answer is not None:
                 return answer
-        hints = self._hints(shape, table, policy, rows, subsets)
-        admission = admit(policy, hints, subsets, len(rows), statuses)
+        masks = np.zeros(len(rows), dtype=np.int64)
+        refused = np.arange(len(rows))
+        # Upstream ends with as few NUMA nodes as will do. Most nodes need one, and many subsets are never looked at.
+        for size in range(1, 2 if policy is NUMAPolicy.SINGLE_NUMA_NODE else count + 1):
+            subsets = subsets_of_size(count, size)
+            hints = self._hints(shape, table, policy, rows[refused], subsets)
+            of_refused = statuses[refused] if statuses is not None else None
+            admission = admit(policy, hints, subsets, len(refused), of_refused)
+            masks[refused] = admission.masks
+            refused = refused[~admission.admitted]
+            if not len(refused):
+                break
         codes = np.zeros(len(rows), dtype=np.int32)
-        refused = np.flatnonzero(~admission.admitted)
         if len(refused):
             codes[refused] = self._refusals(shape, table, policy, rows[refused], count)
         for provider in self._providers:
             passing = np.flatnonzero(codes == PASS)
             if not len(passing):
                 break
-            found = provider.refused(shape, table, rows[passing], admission.masks[passing])
+            found = provider.refused(shape, table, rows[passing], masks[passing])
             if found is not None:
                 codes[passing] = found
         scores = np.zeros(len(rows), dtype=np.int64)
-        for mask in np.unique(admission.masks[codes == PASS]).tolist():
-            at = np.flatnonzero((admission.masks == mask) & (codes == PASS))
+        for mask in np.unique(masks[codes == PASS]).tolist():
+            at = np.flatnonzero((masks == mask) & (codes == PASS))
             scores[at] = self._rate(shape, demand, rows[at], mask)
-        return np.stack((codes.astype(np.int64), admission.masks, scores), axis=1)
+        return np.stack((codes.astype(np.int64), masks, scores), axis=1)
 
     def _single(
         self, shape: PodShape, demand: Demand, row: int, count: int, statuses: Amounts | None
