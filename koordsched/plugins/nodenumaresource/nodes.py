@@ -26,6 +26,7 @@ NUMA_CHANGED = ClusterEvent(
 """Announced when the CPUs or NUMA nodes of a node are others; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
+_TEXTS_KEPT = 1024
 
 
 class NUMANode:
@@ -56,6 +57,7 @@ class NUMANodes:
         self._by_name: dict[str, NUMANode] = {}
         self._name_of: dict[int, str] = {}
         """By row, as rows lose their names before they are removed."""
+        self._topology_texts: dict[str, str] = {}
         cluster.read_annotations.update((*kinds.OF_NODES, *kinds.OF_TOPOLOGIES))
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._node_removed)
@@ -84,6 +86,8 @@ class NUMANodes:
         assert report is not None, "one of them is there"
         name = report.metadata.name
         node = self._by_name.setdefault(name, NUMANode())
+        if new is not None:
+            self._share_topology(new.metadata.annotations)
         before = node.options.problems
         node.options = read(new) if new is not None else NO_OPTIONS
         if new is not None and node.options.problems and node.options.problems != before:
@@ -96,6 +100,14 @@ class NUMANodes:
             self._fill(row, wire, node)
         elif new is None:
             del self._by_name[name]
+
+    def _share_topology(self, annotations: dict[str, str]) -> None:
+        """Machines of a model have equal topologies, which are the largest part of a report: one text is kept."""
+        text = annotations.get(kinds.CPU_TOPOLOGY)
+        if text is not None:
+            if len(self._topology_texts) >= _TEXTS_KEPT:
+                self._topology_texts.clear()
+            annotations[kinds.CPU_TOPOLOGY] = self._topology_texts.setdefault(text, text)
 
     def _node_changed(self, row: int, wire: core.Node) -> None:
         self._name_of[row] = wire.metadata.name
