@@ -55,12 +55,15 @@ def _resolved(text):
 
 
 def complete(thing):
-    """A pod as the API server has it: with a uid and the name of its scheduler."""
+    """A pod as the API server has it: with a uid, the name of its scheduler, an image, a phase."""
     if thing["kind"] != "Pod":
         return thing
     metadata = thing["metadata"]
-    spec = {"schedulerName": "default-scheduler", **thing["spec"]}
-    return {**thing, "metadata": {"uid": f"uid-{metadata['name']}", **metadata}, "spec": spec}
+    containers = [{"image": "img:1", **container} for container in thing["spec"]["containers"]]
+    spec = {"schedulerName": "default-scheduler", **thing["spec"], "containers": containers}
+    status = thing.get("status", {"phase": "Running" if spec.get("nodeName") else "Pending"})
+    metadata = {"uid": f"uid-{metadata['name']}", "namespace": "default", **metadata}
+    return {**thing, "metadata": metadata, "spec": spec, "status": status}
 
 
 def named(thing, name):
