@@ -36,6 +36,9 @@ CPU, MEMORY = 0, 1
 MAX_RESOURCES = 32
 """Kinds of resources of NUMA nodes that are told apart."""
 
+MOST_OF_A_POD = 1 << 47
+"""More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+
 _CPUS_AT_FIRST = 64
 _REMEMBERED = 4096
 
@@ -198,7 +201,8 @@ class NUMAColumns(ColumnAccountant):
         for (node, amounts), resources in zip(given.numa, indexes, strict=True):
             for (_, amount), index in zip(amounts, resources, strict=True):
                 if index >= 0:
-                    used[index * MAX_NUMA_NODES + node] += amount
+                    at = index * MAX_NUMA_NODES + node
+                    used[at] = min(used.item(at) + amount, MOST_OF_A_POD)
         return bits(given.cpus, width).astype(np.int16), used
 
     def pod_added(self, row: int, pod: Pod) -> int:

@@ -32,7 +32,7 @@ _TEXTS_KEPT = 1024
 class NUMANode:
     """What is known of a node: the report read, and what its labels and annotations say."""
 
-    __slots__ = ("bind", "given", "node_problem", "numa", "options", "ratios", "strategy", "zones")
+    __slots__ = ("bind", "given", "node_problem", "numa", "options", "ratios", "report_problems", "strategy", "zones")
 
     def __init__(self) -> None:
         self.options = NO_OPTIONS
@@ -40,6 +40,8 @@ class NUMANode:
         """What of the node, and the options, the columns were filled from."""
         self.node_problem = ""
         """What is wrong with its labels or annotations."""
+        self.report_problems: tuple[str, ...] = ()
+        """What of the report could not be used, as an Event of the node has said."""
         self.numa = NUMAPolicy.NONE
         self.bind = BindPolicy.NONE
         self.strategy: AllocateStrategy | None = None
@@ -88,11 +90,7 @@ class NUMANodes:
         node = self._by_name.setdefault(name, NUMANode())
         if new is not None:
             self._share_topology(new.metadata.annotations)
-        before = node.options.problems
         node.options = read(new) if new is not None else NO_OPTIONS
-        if new is not None and node.options.problems and node.options.problems != before:
-            message = f"NodeResourceTopology: {'; '.join(node.options.problems)}"
-            self._warn(name, message[:1024])
         row = self._cluster.table.row_of.get(name)
         if row is not None:
             wire = self._cluster.table.nodes[row]
@@ -116,15 +114,13 @@ class NUMANodes:
     def _node_removed(self, row: int) -> None:
         name = self._name_of.pop(row)
         node = self._by_name[name]
-        node.given = ()
+        node.given = node.report_problems = ()
+        node.node_problem = ""
         if node.options is NO_OPTIONS:
             del self._by_name[name]
 
-    def _warn(self, name: str, message: str) -> None:
-        row = self._cluster.table.row_of.get(name)
-        wire = self._cluster.table.nodes[row] if row is not None else None
-        if wire is not None:
-            self._events.event(NODES, wire.metadata, WARNING, "InvalidNodeTopology", message)
+    def _warn(self, wire: core.Node, message: str) -> None:
+        self._events.event(NODES, wire.metadata, WARNING, "InvalidNodeTopology", message[:1024])
 
     def _fill(self, row: int, wire: core.Node, node: NUMANode) -> None:
         """The columns of a row; says so if anything changed."""
@@ -141,6 +137,9 @@ class NUMANodes:
             return
         node.given = given
         _, options, numa, bind, strategy, ratio_text = given
+        if options.problems and options.problems != node.report_problems:
+            self._warn(wire, f"NodeResourceTopology: {'; '.join(options.problems)}")
+        node.report_problems = options.problems
         problems = []
         node_ratios: Ratios = {}
         malformed = False
@@ -154,7 +153,7 @@ class NUMANodes:
             problems.append(f"label {kinds.NUMA_TOPOLOGY_POLICY}: no policy {numa[:64]!r}, so none applies")
         problem = "; ".join(problems)
         if problem and problem != node.node_problem:
-            self._warn(wire.metadata.name, problem[:1024])
+            self._warn(wire, problem)
         node.node_problem = problem
         node.numa = NUMA_POLICIES.get(numa, NUMAPolicy.NONE) if numa else options.policy
         node.bind = _bind_policy(bind, options)
