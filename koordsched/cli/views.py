@@ -56,7 +56,8 @@ def _command(declared: Declaration, view: View) -> click.Command:
     wrapped = output_option(state_options(command))
     if view.detail is not None:
         wrapped = click.argument("of", metavar=f"[{view.detail.argument}]", required=False)(wrapped)
-    return click.command(view.name or view.group, help=cleandoc(view.help))(wrapped)
+    short = None if view.name else view.group_help
+    return click.command(view.name or view.group, help=cleandoc(view.help), short_help=short)(wrapped)
 
 
 def _asked(declared: Declaration, view: View, of: str | None, endpoint: Endpoint) -> Any:
