@@ -89,6 +89,9 @@ class ResourceHints:
 class TopologyHintProvider(Protocol):
     """Registered in `Handle.topology_hint_providers` of its profile, in the order of the configuration."""
 
+    def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
+        """int64[rows, width]: all that the answers for a pod of the shape depend on, as for `framework.keyed`."""
+
     def hints(
         self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy
     ) -> list[ResourceHints]:

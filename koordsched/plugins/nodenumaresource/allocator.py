@@ -14,7 +14,6 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.status import Code, Status
-from koordsched.framework.topologyhints import Amounts
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.alignment import numa_nodes
 from koordsched.plugins.nodenumaresource.allocation import Allocation, NUMAAmounts
@@ -23,7 +22,8 @@ from koordsched.plugins.nodenumaresource.cpupick import Taken, take_preferring
 from koordsched.plugins.nodenumaresource.demand import Demand
 from koordsched.plugins.nodenumaresource.hints import NOT_ENOUGH_CPUS, NUMASupply, Wanted
 from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
-from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.supply import order_of
 
 
 class Given(NamedTuple):
@@ -69,34 +69,32 @@ class Allocator:
         return free
 
     def _amounts(self, wanted: Wanted, demand: Demand, row: int, mask: int) -> tuple[NUMAAmounts, ...] | Status:
-        rows = np.array([row], dtype=np.intp)
-        supply = self._numa.supply(wanted, demand, rows, self._columns.zone_count.data.item(row))
-        members = np.array([numa_nodes(mask)], dtype=np.intp)
-        available = supply.available
+        """As `supply.split`, for one row and one set of NUMA nodes, in plain numbers."""
+        columns, nodes = self._columns, numa_nodes(mask)
+        rows, count = np.array([row], dtype=np.intp), columns.zone_count.data.item(row)
+        supply = self._numa.supply(wanted, demand, rows, count)
+        left, has = supply.available[0].tolist(), supply.present[0].any(axis=1).tolist()
         if demand.request.designated is not None:
-            available = np.minimum(available, self._designated(wanted, demand.request.designated, available))
-        parts = self._numa.split(wanted, demand, available, rows, members)
-        has = supply.present[0].any(axis=1)
-        missing = parts.rest[0, :, 0]
-        short = [name for at, name in enumerate(wanted.names[: wanted.asked]) if has[at] and missing[at]]
-        if short:
-            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient NUMA {name}" for name in sorted(short)))
+            left = _no_more(left, wanted, demand.request.designated)
+        cores = columns.cpus_per_core(rows).item(0) if self._numa.whole_cores(demand) else 1
         found: dict[int, list[tuple[str, int]]] = {}
+        short = []
         for at in sorted(range(wanted.asked), key=wanted.names.__getitem__):
-            nodes, given = parts.nodes[0, at, :, 0].tolist(), parts.given[0, at, :, 0].tolist()
-            for node, amount in zip(nodes, given, strict=True):
+            name, rest = wanted.names[at], wanted.requested[at]
+            falls = sum(1 << i for i in range(len(nodes) - 1) if left[at][i + 1] < left[at][i])
+            for turn, place in enumerate(order_of(len(nodes), falls)):
+                share = rest // (len(nodes) - turn)
+                if name == "cpu" and demand.binds is not None:
+                    share = -(-rest // 1000) // cores // (len(nodes) - turn) * cores * 1000
+                amount = min(left[at][nodes[place]], share)
                 if amount:
-                    found.setdefault(node, []).append((wanted.names[at], amount))
+                    found.setdefault(nodes[place], []).append((name, amount))
+                    rest -= amount
+            if rest and has[at]:
+                short.append(f"Insufficient NUMA {name}")
+        if short:
+            return Status(Code.UNSCHEDULABLE, tuple(short))
         return tuple(NUMAAmounts(node, tuple(found[node])) for node in sorted(found))
-
-    @staticmethod
-    def _designated(wanted: Wanted, designated: Allocation, like: Amounts) -> Amounts:
-        amounts = np.zeros_like(like)
-        for node, of_node in designated.numa:
-            for name, amount in of_node:
-                if name in wanted.names and node < amounts.shape[2]:
-                    amounts[0, wanted.names.index(name), node] = amount
-        return amounts
 
     def _cpus(
         self, demand: Demand, row: int, amounts: tuple[NUMAAmounts, ...], strategy: AllocateStrategy
@@ -106,10 +104,7 @@ class Allocator:
         assert demand.binds is not None, "asked for"
         topology, policy = layout.topology, demand.binds
         available = self._columns.free(row, layout)
-        if demand.required and policy is BindPolicy.FULL_PCPUS:
-            available = topology.full_cores(available)
-        elif demand.required:
-            available = topology.one_per_core(available)
+        available = layout.agreeing(available, demand.cap)
         count = demand.request.cpus
         if available.bit_count() < count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
@@ -125,7 +120,8 @@ class Allocator:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         if not amounts:
             cpus = take_preferring(topology, available, count, policy, exclusive, strategy, taken, preferred)
-        if demand.required and not _keeps(policy, layout, cpuset.of(cpus)):
+        given = cpuset.of(cpus)
+        if layout.agreeing(given, demand.cap) != given:
             reason = f"insufficient CPUs to satisfy required cpu bind policy {policy.value}"
             return Status(Code.UNSCHEDULABLE, (reason,))
         return cpus
@@ -147,12 +143,14 @@ class Allocator:
         )
 
 
+def _no_more(left: list[list[int]], wanted: Wanted, designated: Allocation) -> list[list[int]]:
+    """What is left of each resource on each NUMA node, but no more than is designated."""
+    most = {node: dict(amounts) for node, amounts in designated.numa}
+    return [
+        [min(amount, most.get(node, {}).get(name, 0)) for node, amount in enumerate(amounts)]
+        for name, amounts in zip(wanted.names, left, strict=True)
+    ]
+
+
 def _exclusive(pod: Pod) -> ExclusivePolicy:
     return pod.shape.compiled(exclusive_policy_of, exclusive_policy_of)
-
-
-def _keeps(policy: BindPolicy, layout: Layout, cpus: int) -> bool:
-    """Whether CPUs are whole cores, or one of each core."""
-    if policy is BindPolicy.FULL_PCPUS:
-        return layout.topology.full_cores(cpus) == cpus
-    return layout.topology.one_per_core(cpus) == cpus

@@ -46,7 +46,7 @@ class Layout:
     `usable`: bool[CPUs], in the order of `topology.order`; `node_of`: NUMA node of each core, in the same order.
     """
 
-    __slots__ = ("bits", "nodes", "reserved", "topology", "usable")
+    __slots__ = ("_numa_nodes", "bits", "nodes", "reserved", "topology", "usable")
 
     def __init__(self, topology: CPUTopology, reserved: int) -> None:
         self.topology = topology
@@ -54,6 +54,23 @@ class Layout:
         self.bits = topology.cpus & ~reserved
         self.usable = np.array([self.bits >> cpu & 1 for cpu in topology.order.tolist()], dtype=np.bool_)
         self.nodes = np.array([node.id for node in topology.nodes if node.id < MAX_NUMA_NODES], dtype=np.intp)
+        self._numa_nodes: dict[int, list[int]] = {}
+
+    def numa_nodes_of(self, cpus: int) -> list[int]:
+        """The NUMA nodes on which any of these CPUs lies."""
+        found = self._numa_nodes.get(cpus)
+        if found is None:
+            if len(self._numa_nodes) >= _REMEMBERED:
+                self._numa_nodes.clear()
+            nodes = self.topology.numa_nodes_of(cpus)
+            found = self._numa_nodes[cpus] = [node for node in nodes if node < MAX_NUMA_NODES]
+        return found
+
+    def agreeing(self, cpus: int, policy: BindPolicy) -> int:
+        """Those of the CPUs that a pod may get that must keep the policy (nodenumaresource spec 3.5)."""
+        if policy is BindPolicy.FULL_PCPUS:
+            return self.topology.full_cores(cpus)
+        return self.topology.one_per_core(cpus) if policy is BindPolicy.SPREAD_BY_PCPUS else cpus
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and (self.topology, self.reserved) == (other.topology, other.reserved)
@@ -204,7 +221,7 @@ class NUMAColumns(ColumnAccountant):
         given, layout = self.allocation.of(pod), self.layout(row)
         if given is None or not given.cpus or layout is None:
             return
-        nodes = [node for node in layout.topology.numa_nodes_of(given.cpus) if node < MAX_NUMA_NODES]
+        nodes = layout.numa_nodes_of(given.cpus)
         (self.shared if len(nodes) > 1 else self.single).data[row, nodes] += sign
 
     def recount_sharing(self, row: int) -> None:
@@ -242,6 +259,25 @@ class NUMAColumns(ColumnAccountant):
         """int64[rows, NUMA nodes]: how many CPUs pods hold there; 0 where they are not known."""
         return self._per_node(rows, BindPolicy.NONE, held=True)
 
+    def usable_in_all(self, rows: RowArray, required: BindPolicy) -> Counts:
+        """int64[rows]: the sum of `usable` over NUMA nodes."""
+        if len(rows) > 1:
+            found: Counts = self.usable(rows, required).sum(axis=1)
+            return found
+        layout = self.layout(int(rows[0]))
+        cpus = layout.agreeing(self.free(int(rows[0]), layout), required) if layout is not None else 0
+        return np.array((cpus.bit_count(),), dtype=np.int64)
+
+    def cpus_per_core(self, rows: RowArray) -> Counts:
+        """int64[rows]; 1 where CPUs are not known."""
+        numbers = self.layouts.ids.data[rows]
+        found = np.ones(len(rows), dtype=np.int64)
+        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+            layout = self.layouts.values[number]
+            if layout is not None:
+                found[numbers == number] = layout.topology.cpus_per_core
+        return found
+
     def bound_in_all(self, rows: RowArray) -> Counts:
         """int64[rows]: how many CPUs pods hold."""
         found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
@@ -249,14 +285,19 @@ class NUMAColumns(ColumnAccountant):
 
     def _per_node(self, rows: RowArray, required: BindPolicy, *, held: bool) -> Counts:
         found = np.zeros((len(rows), MAX_NUMA_NODES), dtype=np.int64)
+        if len(rows) == 1:
+            row = int(rows[0])
+            layout = self.layout(row)
+            if layout is not None:
+                cpus = self.held(row) if held else layout.agreeing(self.free(row, layout), required)
+                for node, of_node in layout.topology.node_cpus.items():
+                    if node < MAX_NUMA_NODES:
+                        found[0, node] = (cpus & of_node).bit_count()
+            return found
         numbers = self.layouts.ids.data[rows]
-        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+        for number in np.unique(numbers).tolist():
             layout = self.layouts.values[number]
-            if layout is None:
-                continue
-            if len(rows) == 1:
-                found[0, layout.nodes] = self._on_nodes(rows, layout, required, held=held)[:, : len(layout.nodes)]
-            else:
+            if layout is not None:
                 at = np.flatnonzero(numbers == number)
                 counts = self._on_nodes(rows[at], layout, required, held=held)[:, : len(layout.nodes)]
                 found[at[:, None], layout.nodes] = counts

@@ -74,24 +74,13 @@ class NUMASupply:
             wanted.requested[: wanted.asked],
             members,
             whole=demand.binds is not None,
-            cores=self.cpus_per_core(rows) if self.whole_cores(demand) else None,
+            cores=self.columns.cpus_per_core(rows) if self.whole_cores(demand) else None,
         )
 
     @staticmethod
     def whole_cores(demand: Demand) -> bool:
         """Whether the pod must have whole cores."""
         return demand.required and demand.binds is BindPolicy.FULL_PCPUS
-
-    def cpus_per_core(self, rows: RowArray) -> Amounts:
-        """int64[rows]; 1 where CPUs are not known."""
-        layouts = self.columns.layouts
-        numbers = layouts.ids.data[rows]
-        found = np.ones(len(rows), dtype=np.int64)
-        for number in np.unique(numbers).tolist():
-            layout = layouts.values[number]
-            if layout is not None:
-                found[numbers == number] = layout.topology.cpus_per_core
-        return found
 
     def hints(self, wanted: Wanted, demand: Demand, rows: RowArray, subsets: Subsets) -> list[ResourceHints]:
         """The hints for all requested resources that some NUMA node of the row has."""
@@ -128,7 +117,7 @@ class NUMASupply:
         taken = np.minimum(there, parts.given[:, CPU] // 1000)
         fits: Flags = taken.sum(axis=1) == count
         if self.whole_cores(demand):
-            fits &= (taken % self.cpus_per_core(rows)[:, None, None] == 0).all(axis=1)
+            fits &= (taken % self.columns.cpus_per_core(rows)[:, None, None] == 0).all(axis=1)
         return fits
 
     def _scores(self, wanted: Wanted, demand: Demand, supply: Supply, rows: RowArray, subsets: Subsets) -> Amounts:
@@ -185,6 +174,20 @@ class NUMAHintProvider:
         self._compiled = compiled
         self._not_enough_cpus = not_enough_cpus
 
+    def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
+        """See TopologyHintProvider. CPUs count by their number: which ones they are matters to none of the answers."""
+        columns, demand = self._numa.columns, self._demand(shape, rows)
+        parts = [columns.zones.data[rows], columns.used.data[rows]]
+        if demand.binds is not None or demand.cap is not BindPolicy.NONE:
+            parts += [columns.usable(rows, demand.cap), columns.cpus_per_core(rows)[:, None]]
+        ratios = columns.ratio.data[rows]
+        if (ratios > 1).any():
+            parts.append(columns.bound(rows))
+        if demand.binds is not None:
+            parts.append(columns.bound_in_all(rows)[:, None])
+        parts += [ratios.view(np.int64)[:, None], columns.mode.data[rows, None], columns.zone_count.data[rows, None]]
+        return np.concatenate(parts, axis=1, dtype=np.int64)
+
     def hints(
         self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy
     ) -> list[ResourceHints]:
@@ -196,7 +199,7 @@ class NUMAHintProvider:
         demand = self._demand(shape, rows)
         if demand.binds is None:
             return None
-        short = self._numa.columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
+        short = self._numa.columns.usable_in_all(rows, demand.cap) < demand.request.cpus
         return short * np.int32(self._not_enough_cpus) if short.any() else None
 
     def _demand(self, shape: PodShape, rows: RowArray) -> Demand:

@@ -28,7 +28,7 @@ from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import Amounts, NUMAPolicy
 from koordsched.framework.topologymanager import NO_AFFINITY
 from koordsched.plugins.nodenumaresource import kinds
-from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
+from koordsched.plugins.nodenumaresource.alignment import NODE_SCORE, Alignment
 from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
@@ -96,7 +96,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in _UNRESOLVABLE}
         self._reasons = handle.reasons
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
-        self.alignment = Alignment(self.name, columns, handle.topology_hint_providers, handle.reasons)
+        self.alignment = Alignment(
+            self.name, self._numa, self.compiled, self._score, handle.topology_hint_providers, handle.reasons
+        )
         self._allocator = Allocator(cluster, self._numa)
 
     def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
@@ -170,11 +172,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                     verdicts.refuse(True, self._codes[CONFLICT])
                     return verdicts.codes
                 if required is BindPolicy.FULL_PCPUS:
-                    partly = request.cpus % self._numa.cpus_per_core(verdicts.rows) != 0
+                    partly = request.cpus % self.columns.cpus_per_core(verdicts.rows) != 0
                     verdicts.refuse(partly, self._codes[NOT_WHOLE_CORES])
                 if demand.numa is NUMAPolicy.NONE:
                     if len(verdicts.rows):
-                        usable = self.columns.usable(verdicts.rows, required).sum(axis=1)
+                        usable = self.columns.usable_in_all(verdicts.rows, required)
                         verdicts.refuse(usable < request.cpus, self._codes[NOT_ENOUGH_CPUS])
                     return verdicts.codes
         if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
@@ -184,7 +186,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 verdicts.refuse(True, self._codes[NO_NUMA_RESOURCES])
             else:
                 count = self.columns.zone_count.data.item(rows[0])
-                verdicts.refuse_by(self.alignment.of(shape, table, demand, verdicts.rows, count).codes)
+                codes = self.alignment.of(shape, table, demand, verdicts.rows, count).codes
+                verdicts.refuse_by(codes.astype(np.int32))
         return verdicts.codes
 
     def _filter_designated(
@@ -238,48 +241,28 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return np.zeros(len(rows), dtype=np.int64)
         if demand.numa is NUMAPolicy.NONE:
             return self._score_nodes(demand, table, rows, allocated=False)
-        masks = np.full(len(rows), NO_AFFINITY, dtype=np.int64)
         if demand.numa is not NUMAPolicy.BEST_EFFORT and mode.zones:
-            masks = self.alignment.of(shape, table, demand, rows, self.columns.zone_count.data.item(rows[0])).masks
-        found = np.zeros(len(rows), dtype=np.int64)
-        for mask in np.unique(masks).tolist() if len(rows) > 1 else masks.tolist():
-            at = np.flatnonzero(masks == mask)
-            found[at] = self._score_numa(shape, demand, table, rows[at], mask)
-        return found
-
-    def _score_numa(self, shape: PodShape, demand: Demand, table: NodeTable, rows: RowArray, mask: int) -> Amounts:
-        """The scores of rows where the pod would use the NUMA nodes of a mask, or any."""
-        columns, wanted = self.columns, self.compiled.wanted(shape)
-        failed = np.zeros(len(rows), dtype=np.bool_)
-        on_node = self._score_nodes(demand, table, rows, allocated=True)
-        if demand.binds is not None:
-            failed |= columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
-        if mask == NO_AFFINITY:
-            return np.where(failed, 0, on_node)
-        supply = self._numa.supply(wanted, demand, rows, columns.zone_count.data.item(rows[0]))
-        members = np.array([numa_nodes(mask)], dtype=np.intp)
-        parts = self._numa.split(wanted, demand, supply.available, rows, members)
-        failed |= ((parts.rest[:, :, 0] > 0) & supply.present[:, : wanted.asked].any(axis=2)).any(axis=1)
-        gives = np.zeros((len(rows), supply.capacity.shape[2]), dtype=np.bool_)
-        for at in range(wanted.asked):
-            given = parts.given[:, at, :, 0] > 0
-            for place in range(given.shape[1]):
-                gives[np.arange(len(rows)), parts.nodes[:, at, place, 0]] |= given[:, place]
-        resources = []
-        for at, weighed in wanted.scored:
-            used = (supply.used[:, at] * gives).sum(axis=1)
-            if weighed.resource == "cpu" and demand.binds is not None:
-                used = amplified(columns.bound_in_all(rows) * 1000, columns.ratio.data[rows])
-            capacity = (supply.capacity[:, at] * gives).sum(axis=1)
-            resources.append((weighed, used + self._numa.request_on(demand, rows, weighed), capacity))
-        scores = np.where(gives.any(axis=1), self._score.mean(resources), on_node)
-        return np.where(failed, 0, scores)
+            count = self.columns.zone_count.data.item(rows[0])
+            scores = self.alignment.of(shape, table, demand, rows, count).scores
+        else:
+            scores = np.full(len(rows), NODE_SCORE, dtype=np.int64)
+        of_node = np.flatnonzero(scores == NODE_SCORE)
+        if len(of_node):
+            rated = self._score_nodes(demand, table, rows[of_node], allocated=True)
+            if demand.binds is not None:
+                rated[self.columns.usable_in_all(rows[of_node], demand.cap) < demand.request.cpus] = 0
+            scores[of_node] = rated
+        return scores
 
     def _score_nodes(self, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
         """The scores of rows by what the whole node has. `allocated`: CPUs that pods hold are all the CPU in use, where
         the pod gets some, as upstream counts when it has tried to allocate."""
-        resources = []
         columns = self.columns
+        if len(rows) == 1 and columns.ratio.data.item(rows[0]) <= 1:
+            row = int(rows[0])
+            in_use = columns.held(row).bit_count() * 1000 if allocated and demand.binds is not None else -1
+            return np.array((self._score_node(demand, table, row, in_use),), dtype=np.int64)
+        resources = []
         ratios = columns.ratio.data[rows]
         for weighed in self._weighed(demand):
             index = table.resource_names.intern(weighed.resource)
@@ -296,6 +279,19 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         found = np.zeros(len(rows), dtype=np.int64)
         found += self._score.mean(resources)
         return found
+
+    def _score_node(self, demand: Demand, table: NodeTable, row: int, in_use: int) -> int:
+        """The same for one row whose CPU is not amplified; `in_use`: all the milli-CPU in use, -1 for what is
+        requested."""
+        resources = []
+        for weighed in self._weighed(demand):
+            index = table.resource_names.intern(weighed.resource)
+            table.ensure_resource(index)
+            used = table.requested[index].data.item(row)
+            if index == CPU and in_use >= 0 and demand.request.cpu:
+                used = in_use
+            resources.append((weighed, used + weighed.request, table.allocatable[index].data.item(row)))
+        return self._score.mean_of_one(resources)
 
     def _weighed(self, demand: Demand) -> Sequence[Weighed]:
         return self._score.weighed(dict(demand.request.requests))
