@@ -18,6 +18,7 @@ from koordsched.plugins.nodenumaresource.columns import ABSENT, Layout, NUMAColu
 from koordsched.plugins.nodenumaresource.kinds import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
 from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICIES
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.reportstates import INVALID, NONE, STATES, VALID
 from koordsched.plugins.nodenumaresource.topologyoptions import Ratios, TopologyOptions, amplified, read, read_ratios
 
 NUMA_CHANGED = ClusterEvent(
@@ -127,6 +128,7 @@ class NUMANodes:
         labels, annotations = wire.metadata.labels, wire.metadata.annotations
         given = (
             row,
+            node.options is NO_OPTIONS,  # a report that says nothing is equal, and is one
             node.options,
             labels.get(kinds.NUMA_TOPOLOGY_POLICY, ""),
             labels.get(kinds.CPU_BIND_POLICY, ""),
@@ -136,7 +138,7 @@ class NUMANodes:
         if given == node.given:
             return
         node.given = given
-        _, options, numa, bind, strategy, ratio_text = given
+        _, _, options, numa, bind, strategy, ratio_text = given
         if options.problems and options.problems != node.report_problems:
             self._warn(wire, f"NodeResourceTopology: {'; '.join(options.problems)}")
         node.report_problems = options.problems
@@ -178,6 +180,9 @@ class NUMANodes:
             malformed=malformed,
             invalid=not valid and options is not NO_OPTIONS,
         )
+        reported = options is not NO_OPTIONS
+        wrong = bool(node.node_problem or options.problems) or (reported and not valid)
+        columns.report.data[row] = STATES.index(INVALID if wrong else VALID if reported else NONE)
         columns.ratio.data[row] = node.ratios.get("cpu", 0.0)
         columns.node_ratio.data[row] = node_ratio
         columns.zone_count.data[row] = len(node.zones)

@@ -108,6 +108,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if given is not None:
                 yield pod, given
 
+    def strategy_on(self, row: int) -> AllocateStrategy:
+        """Which NUMA nodes of a row come first."""
+        node = self.nodes.of_row(row)
+        return node.strategy if node is not None and node.strategy is not None else self._strategy
+
     # --- filter ----------------------------------------------------------------------------------
 
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
@@ -319,9 +324,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
-        node = self.nodes.of_row(row)
-        strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
-        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, strategy)
+        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
