@@ -18,6 +18,8 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
+NUMA = "NodeNUMAResource"
+NUMA_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
@@ -63,6 +65,12 @@ def _document(plan):
         plugins["reserve"] = {"enabled": [*plugins.get("reserve", {"enabled": []})["enabled"], own]}
         kind = {"apiVersion": API_VERSION, "kind": f"{LOADS}Args"}
         args.append({**own, "args": {**kind, **load_args(plan)}})
+    if "numa" in plan.features:
+        own = {"name": NUMA}
+        for point in NUMA_POINTS:
+            plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
+        kind = {"apiVersion": API_VERSION, "kind": f"{NUMA}Args"}
+        args.append({**own, "args": {**kind, **numa_args(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -81,6 +89,17 @@ def load_args(plan):
     if rng.random() < 0.3:
         statistic = {"usageAggregationType": "p95", "usageAggregatedDuration": rng.choice(["0s", "5m0s"])}
         args["aggregated"] = {"usageThresholds": {"cpu": 60}, **statistic, "scoreAggregationType": "p50"}
+    return args
+
+
+def numa_args(plan):
+    """The arguments of NodeNUMAResource."""
+    rng = Random(f"{plan.seed} numa args")
+    args = {"defaultCPUBindPolicy": rng.choice(["FullPCPUs", "FullPCPUs", "SpreadByPCPUs", ""])}
+    for key in ("scoringStrategy", "numaScoringStrategy"):
+        if rng.random() < 0.4:
+            resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
+            args[key] = {"type": rng.choice(["LeastAllocated", "MostAllocated"]), "resources": resources}
     return args
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, and "loads". Nearly half of all worlds have none, so that runs stay
+"""What a world may have beside pods and nodes; and "loads" and "numa". Nearly half of all worlds have none, so that runs stay
 short."""
 
 
@@ -70,18 +70,20 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(Random(f"{seed} features"), Random(f"{seed} loads")),
+            **_more(Random(f"{seed} features"), Random(f"{seed} loads"), Random(f"{seed} numa")),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
 
 
-def _more(rng, of_loads):
+def _more(rng, of_loads, of_numa):
     """What came later has a generator of its own: worlds without it stay what they were."""
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
     if of_loads.random() < 0.2:
         features += ("loads",)
+    if of_numa.random() < 0.2:
+        features += ("numa",)
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

@@ -10,6 +10,8 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.numainvariants import TOPOLOGIES, NumaInvariants
+from tests.simulation.numausers import NumaUsers
 from tests.simulation.permits import PermitInvariants
 from tests.simulation.plan import Plan
 from tests.simulation.quotainvariants import QUOTAS, QuotaInvariants
@@ -69,6 +71,7 @@ class Simulation:
         self.quotas = QuotaUsers(self) if "quotas" in features else None
         self.volumes = VolumeUsers(self) if "volumes" in features else None
         self.loads = LoadUsers(self) if "loads" in features else None
+        self.numa = NumaUsers(self) if "numa" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -77,7 +80,9 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        more = (self.permits, self.extender, self._volume_checks, self._quota_checks)
+        more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
+        if self.numa is not None:
+            more.append(NumaInvariants(self.invariants, self.server, self.numa))
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
@@ -88,7 +93,8 @@ class Simulation:
     def compacted(self):
         """Paths of what is compacted beside pods and nodes."""
         quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
-        return quotas + ([CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else [])
+        reports = [TOPOLOGIES] if self.numa is not None else []
+        return quotas + reports + ([CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else [])
 
     async def run(self):
         """The whole course; returns at the first violation."""
@@ -129,7 +135,7 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads)
+        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads, self.numa)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]

@@ -31,6 +31,7 @@ class Users:
         self.extender = simulation.extender
         self.volumes = simulation.volumes
         self.loads = simulation.loads
+        self.numa = simulation.numa
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -49,6 +50,8 @@ class Users:
             self.quotas.settle_in()
         if self.loads is not None:
             self.loads.settle_in()
+        if self.numa is not None:
+            self.numa.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -68,6 +71,8 @@ class Users:
             actions += self.volumes.actions()
         if self.loads is not None:
             actions += self.loads.actions()
+        if self.numa is not None:
+            actions += self.numa.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -91,6 +96,8 @@ class Users:
             self.volumes.tidy_up()
         if self.loads is not None:
             self.loads.tidy_up()
+        if self.numa is not None:
+            self.numa.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -152,6 +159,8 @@ class Users:
         )
         if self.quotas is not None:
             made["metadata"]["labels"] |= self.quotas.labels()
+        if self.numa is not None:
+            self.numa.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
@@ -262,6 +271,8 @@ class Users:
             made["metadata"]["labels"][GATE] = "closed"
         if rng.random() < 0.15:
             made["spec"]["taints"] = [taint("spot")]
+        if self.numa is not None:
+            self.numa.equip_node(made)
         return made
 
     def _some_node(self):
