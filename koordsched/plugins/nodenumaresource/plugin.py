@@ -130,6 +130,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 found[at] = codes
         return found if found.any() else None
 
+    def one_by_one(self, shape: PodShape) -> bool:
+        """Which NUMA nodes a pod uses depends on the machine: no column says it of pods."""
+        return self.compiled.request(shape).exclusive_numa
+
     def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
         every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
