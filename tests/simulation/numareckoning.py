@@ -9,7 +9,7 @@ from tests.simulation.numausers import KIND
 
 
 class NaiveNUMA:
-    """Filter; `reserves` says whether Reserve would succeed, too."""
+    """PreFilter and Filter."""
 
     def __init__(self, args):
         self._model = Naive(args)
@@ -23,10 +23,6 @@ class NaiveNUMA:
     def filter(self, pod, node, world):
         _, asked = self._model.pre_filter(pod)
         return _status(self._model.filter(asked, self._machine(node, world)))
-
-    def reserves(self, pod, node, world):
-        _, asked = self._model.pre_filter(pod)
-        return asked.skip or self._model.reserve(asked, self._machine(node, world))[0].passed
 
     @staticmethod
     def _machine(node, world):
@@ -54,7 +50,12 @@ def with_numa(profile, args):
     return profile
 
 
-def with_reserve(pod, places, world, profile):
-    """Those of the nodes, by name, on which Reserve succeeds as well."""
-    nodes = [node for node in world.nodes if node["metadata"]["name"] in places]
-    return {node["metadata"]["name"] for node in nodes if profile.plugins[NUMA].reserves(pod, node, world)}
+def refused_by_reserve(pod):
+    """Whether a pod was refused last when something was to be reserved for it on the node that was best.
+
+    Filter lets pods onto nodes with too few CPUs where their policy is only preferred, or NUMA nodes are best effort. As
+    upstream, no other node is tried then, no pod preempted, and what could help elsewhere wakes no pod.
+    """
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    said = next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
+    return said.startswith("0/1 nodes are available: ") and "preemption" not in said

@@ -7,6 +7,7 @@ from random import Random
 
 import yaml
 
+from tests.plugins.nodenumaresource.cluster import row_state
 from tests.plugins.nodenumaresource.machines import detail
 from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, format_cpus
 from tests.simulation.configuration import MANIFESTS, numa_args
@@ -187,8 +188,9 @@ class NumaUsers:
     def _garble_report(self):
         name = self._some_report()
         if name is not None:
-            keys = [f"{NODE}cpu-topology", f"{NODE}pod-cpu-allocs", "kubelet.koordinator.sh/cpu-manager-policy"]
-            key, text = self.rng.choice(keys), self.rng.choice(["{", "", '{"detail": []}'])
+            manager = "kubelet.koordinator.sh/cpu-manager-policy"
+            key = self.rng.choice([f"{NODE}cpu-topology", f"{NODE}cpu-topology", f"{NODE}pod-cpu-allocs", manager])
+            text = self.rng.choice(["{", "", '{"detail": []}'] if key.endswith("topology") else ["{", ""])
             self.server.change(KIND, name, lambda thing: _annotate(thing, key, text), **NRT)
 
     def _rebuild_machine(self):
@@ -240,28 +242,6 @@ def believed(scheduler):
             rows = scheduler.cluster.table.row_of.items()
             found |= {name: row_state(plugin.columns, row) for name, row in rows}
     return found
-
-
-def row_state(columns, row):
-    """All that the columns say of a row, by names: equal however the same objects came."""
-    layout = columns.layout(row)
-
-    def by_name(column):
-        (amounts,) = columns.amounts_of(column, slice(row, row + 1)).tolist()
-        absent = [column.fill] * len(amounts[0])
-        return {
-            name: listed for name, listed in zip(columns.resources, amounts, strict=True) if listed != absent
-        }
-
-    return {
-        "mode": columns.mode.data.item(row),
-        "ratios": (columns.ratio.data.item(row), columns.node_ratio.data.item(row)),
-        "zones": (columns.zone_count.data.item(row), by_name(columns.zones)),
-        "used": by_name(columns.used),
-        "holders": {cpu: count for cpu, count in enumerate(columns.holders.data[row].tolist()) if count},
-        "sharing": (columns.single.data[row].tolist(), columns.shared.data[row].tolist()),
-        "layout": layout and (layout.topology.members, layout.reserved),
-    }
 
 
 def _others(node):

@@ -7,7 +7,7 @@ from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
-from tests.simulation.numareckoning import with_numa, with_reserve
+from tests.simulation.numareckoning import refused_by_reserve, with_numa
 from tests.simulation.numausers import believed as believed_numa
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
@@ -45,9 +45,9 @@ class Reckoning:
             name = _name(thing)
             if self._quota_refuses(thing):
                 continue
+            if self.numa is not None and refused_by_reserve(thing):
+                continue
             places = evaluate(thing, world, profile, nominated).feasible
-            if self.numa is not None and set(places) - with_reserve(thing, places, world, profile):
-                continue  # Reserve refuses a node that Filter lets through, and no other is tried (as upstream)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
             elif not _never_preempts(thing):

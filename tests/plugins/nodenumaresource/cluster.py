@@ -68,6 +68,32 @@ class Cluster:
         """The scheduler's view of a pod."""
         return self.state.pods.build(convert(thing, core.Pod))
 
+    def states(self):
+        """Node -> all that the columns say of it."""
+        return {name: row_state(self.columns, row) for name, row in self.table.row_of.items()}
+
     def explain(self, thing):
         """What would be done with a pod that waits."""
         return self.offline.explain(f"{thing['metadata']['namespace']}/{thing['metadata']['name']}")
+
+
+def row_state(columns, row):
+    """All that the columns say of a row, by names: equal however the same objects came."""
+    layout = columns.layout(row)
+
+    def by_name(column):
+        (amounts,) = columns.amounts_of(column, slice(row, row + 1)).tolist()
+        absent = [column.fill] * len(amounts[0])
+        return {
+            name: listed for name, listed in zip(columns.resources, amounts, strict=True) if listed != absent
+        }
+
+    return {
+        "mode": columns.mode.data.item(row),
+        "ratios": (columns.ratio.data.item(row), columns.node_ratio.data.item(row)),
+        "zones": (columns.zone_count.data.item(row), by_name(columns.zones)),
+        "used": by_name(columns.used),
+        "holders": {cpu: count for cpu, count in enumerate(columns.holders.data[row].tolist()) if count},
+        "sharing": (columns.single.data[row].tolist(), columns.shared.data[row].tolist()),
+        "layout": layout and (layout.topology.members, layout.reserved),
+    }
