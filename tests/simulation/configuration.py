@@ -19,6 +19,8 @@ PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
+NUMA = "NodeNUMAResource"
+NUMA_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
@@ -68,6 +70,12 @@ def _document(plan):
         plugins["multiPoint"] = {"enabled": [{"name": BREAKER}, {"name": QUARANTINE}]}
         for name, own_args in ((BREAKER, breaker_args(plan)), (QUARANTINE, quarantine_args(plan))):
             args.append({"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **own_args}})
+    if "numa" in plan.features:
+        own = {"name": NUMA}
+        for point in NUMA_POINTS:
+            plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
+        kind = {"apiVersion": API_VERSION, "kind": f"{NUMA}Args"}
+        args.append({**own, "args": {**kind, **numa_args(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -118,6 +126,17 @@ def quarantine_args(plan):
 def seconds(text):
     """The number in a duration such as 10s."""
     return int(text.removesuffix("s"))
+
+
+def numa_args(plan):
+    """The arguments of NodeNUMAResource."""
+    rng = Random(f"{plan.seed} numa args")
+    args = {"defaultCPUBindPolicy": rng.choice(["FullPCPUs", "FullPCPUs", "SpreadByPCPUs", ""])}
+    for key in ("scoringStrategy", "numaScoringStrategy"):
+        if rng.random() < 0.4:
+            resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
+            args[key] = {"type": rng.choice(["LeastAllocated", "MostAllocated"]), "resources": resources}
+    return args
 
 
 def _quota_args(plan):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, "loads" and "breakers". Nearly half of all worlds have none, so that
-runs stay short."""
+"""What a world may have beside pods and nodes, "loads", "breakers" and "numa". Nearly half of all worlds have none, so
+that runs stay short."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,12 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(Random(f"{seed} features"), Random(f"{seed} loads"), Random(f"{seed} breakers")),
+            **_more(
+                Random(f"{seed} features"),
+                Random(f"{seed} loads"),
+                Random(f"{seed} breakers"),
+                Random(f"{seed} numa"),
+            ),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
@@ -80,7 +85,7 @@ class Plan:
         return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
 
 
-def _more(rng, of_loads, of_breakers):
+def _more(rng, of_loads, of_breakers, of_numa):
     """What came later has a generator of its own: worlds without it stay what they were."""
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
@@ -88,6 +93,8 @@ def _more(rng, of_loads, of_breakers):
         features += ("loads",)
     if of_breakers.random() < 0.2:
         features += ("breakers",)
+    if of_numa.random() < 0.2:
+        features += ("numa",)
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

@@ -12,6 +12,8 @@ from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.nodefaults import NodeFaults
+from tests.simulation.numainvariants import TOPOLOGIES, NumaInvariants
+from tests.simulation.numausers import NumaUsers
 from tests.simulation.permits import PermitInvariants
 from tests.simulation.plan import Plan
 from tests.simulation.quotainvariants import QUOTAS, QuotaInvariants
@@ -73,6 +75,7 @@ class Simulation:
         self.loads = LoadUsers(self) if "loads" in features else None
         self.faults = NodeFaults(self) if "breakers" in features else None
         self.breaker_checks = BreakerInvariants(self) if self.faults is not None else None
+        self.numa = NumaUsers(self) if "numa" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -81,7 +84,9 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        more = (self.permits, self.extender, self._volume_checks, self._quota_checks)
+        more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
+        if self.numa is not None:
+            more.append(NumaInvariants(self.invariants, self.server, self.numa))
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
@@ -93,7 +98,8 @@ class Simulation:
         """Paths of what is compacted beside pods and nodes."""
         quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
         volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
-        return quotas + volumes + ([NAMESPACES] if self.faults is not None else [])
+        reports = [TOPOLOGIES] if self.numa is not None else []
+        return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
         """The process that acts, None while there is none."""
@@ -143,7 +149,7 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads, self._set_apart())
+        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]

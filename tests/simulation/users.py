@@ -32,6 +32,7 @@ class Users:
         self.volumes = simulation.volumes
         self.loads = simulation.loads
         self.faults = simulation.faults
+        self.numa = simulation.numa
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -52,6 +53,8 @@ class Users:
             self.loads.settle_in()
         if self.faults is not None:
             self.faults.settle_in()
+        if self.numa is not None:
+            self.numa.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -73,6 +76,8 @@ class Users:
             actions += self.loads.actions()
         if self.faults is not None:
             actions += self.faults.actions()
+        if self.numa is not None:
+            actions += self.numa.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -98,6 +103,8 @@ class Users:
             self.loads.tidy_up()
         if self.faults is not None:
             self.faults.tidy_up()
+        if self.numa is not None:
+            self.numa.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -159,6 +166,8 @@ class Users:
         )
         if self.quotas is not None:
             made["metadata"]["labels"] |= self.quotas.labels()
+        if self.numa is not None:
+            self.numa.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
@@ -274,6 +283,8 @@ class Users:
             made["spec"]["taints"] = [taint("spot")]
         if self.faults is not None:
             self.faults.place(made)
+        if self.numa is not None:
+            self.numa.equip_node(made)
         return made
 
     def _some_node(self):
