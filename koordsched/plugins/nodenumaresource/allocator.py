@@ -71,7 +71,8 @@ class Allocator:
     def _amounts(self, wanted: Wanted, demand: Demand, row: int, mask: int) -> tuple[NUMAAmounts, ...] | Status:
         """As `supply.split`, for one row and one set of NUMA nodes, in plain numbers."""
         columns, nodes = self._columns, numa_nodes(mask)
-        left, has = self._numa.left_on(wanted, demand, row)
+        supply = self._numa.supply_on(wanted, demand, row)
+        left = supply.available
         if demand.request.designated is not None:
             left = _no_more(left, wanted, demand.request.designated)
         layout = columns.layout(row)
@@ -89,7 +90,7 @@ class Allocator:
                 if amount:
                     found.setdefault(nodes[place], []).append((name, amount))
                     rest -= amount
-            if rest and has[at]:
+            if rest and supply.has(at):
                 short.append(f"Insufficient NUMA {name}")
         if short:
             return Status(Code.UNSCHEDULABLE, tuple(short))
@@ -147,7 +148,7 @@ def _no_more(left: list[list[int]], wanted: Wanted, designated: Allocation) -> l
     most = {node: dict(amounts) for node, amounts in designated.numa}
     return [
         [min(amount, most.get(node, {}).get(name, 0)) for node, amount in enumerate(amounts)]
-        for name, amounts in zip(wanted.names, left, strict=False)
+        for name, amounts in zip(wanted.names, left, strict=True)
     ]
 
 

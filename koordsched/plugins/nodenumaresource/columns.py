@@ -36,6 +36,9 @@ CPU, MEMORY = 0, 1
 MAX_RESOURCES = 32
 """Kinds of resources of NUMA nodes that are told apart."""
 
+MOST_OF_A_POD = 1 << 47
+"""More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+
 _CPUS_AT_FIRST = 64
 _REMEMBERED = 4096
 
@@ -86,7 +89,7 @@ class Mode:
 
     def __init__(self, number: int) -> None:
         self.numa = NUMAPolicy(number & 3)
-        self.bind = _BINDS[number >> 2 & 3]
+        self.bind: BindPolicy = _BINDS[number >> 2 & 3]
         self.cpus = bool(number & 16)
         """There is a topology of CPUs."""
         self.zones = bool(number & 32)
@@ -115,9 +118,10 @@ def mode_number(
 class NUMAColumns(ColumnAccountant):
     """One for all profiles.
 
-    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `ratio`, `node_ratio`:
-    float64[rows], how much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`:
-    int8[rows], NUMA nodes with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
+    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `report`: int8[rows], 0 no
+    report, 1 one that can be used, 2 something that cannot (`reportstates`). `ratio`, `node_ratio`: float64[rows], how
+    much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`: int8[rows], NUMA nodes
+    with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
     int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as `zones`, what pods were given. `single`,
     `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in that NUMA node, and how many only some.
     """
@@ -127,6 +131,7 @@ class NUMAColumns(ColumnAccountant):
         self.facets = table.add_facet()
         self.mode = table.column(np.int16)
         self.layouts = table.value_column(_no_layout())
+        self.report = table.column(np.int8)
         self.ratio = table.column(np.float64)
         self.node_ratio = table.column(np.float64)
         self.zone_count = table.column(np.int8)
@@ -198,7 +203,8 @@ class NUMAColumns(ColumnAccountant):
         for (node, amounts), resources in zip(given.numa, indexes, strict=True):
             for (_, amount), index in zip(amounts, resources, strict=True):
                 if index >= 0:
-                    used[index * MAX_NUMA_NODES + node] += amount
+                    at = index * MAX_NUMA_NODES + node
+                    used[at] = min(used.item(at) + amount, MOST_OF_A_POD)
         return bits(given.cpus, width).astype(np.int16), used
 
     def pod_added(self, row: int, pod: Pod) -> int:

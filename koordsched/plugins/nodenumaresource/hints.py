@@ -39,6 +39,21 @@ class Wanted(NamedTuple):
     """How many resources there were when this was worked out."""
 
 
+class RowSupply(NamedTuple):
+    """What the NUMA nodes of one row have, by resource and NUMA node; as `Supply`, ABSENT in `capacity` for what a NUMA
+    node does not have. `usable` is empty if CPUs were not counted.
+    """
+
+    capacity: list[list[int]]
+    available: list[list[int]]
+    used: list[list[int]]
+    usable: list[int]
+
+    def has(self, at: int) -> bool:
+        """Whether any NUMA node has the resource."""
+        return any(amount != ABSENT for amount in self.capacity[at])
+
+
 class NUMASupply:
     """Looks at NUMA nodes for the pods of a shape. `score` rates them."""
 
@@ -67,27 +82,35 @@ class NUMASupply:
         binds = demand.binds is not None
         return supply_of(self.columns, rows, count, wanted.resources, cap=demand.cap, count_cpus=binds)
 
-    def left_on(self, wanted: Wanted, demand: Demand, row: int) -> tuple[list[list[int]], list[bool]]:
-        """As `supply`, for one row in plain numbers: what is left by resource and NUMA node, and whether any NUMA node
-        has the resource at all."""
+    def supply_on(self, wanted: Wanted, demand: Demand, row: int) -> RowSupply:
+        """As `supply`, for one row in plain numbers."""
         columns = self.columns
         count, ratio = columns.zone_count.data.item(row), columns.ratio.data.item(row)
-        zones, used = columns.zones.data[row].tolist(), columns.used.data[row].tolist()
-        left, has = [], []
-        for resource in wanted.resources[: wanted.asked]:
+        zones, given = columns.zones.data[row].tolist(), columns.used.data[row].tolist()
+        capacity, used, available = [], [], []
+        for resource in wanted.resources:
             start = resource * MAX_NUMA_NODES
-            there, taken = zones[start : start + count], used[start : start + count]
+            there, taken = zones[start : start + count], given[start : start + count]
             if resource == CPU and ratio > 1:
                 bound = columns.bound(np.array([row], dtype=np.intp))[0].tolist()
                 for node in range(count):
-                    if any(used[node::MAX_NUMA_NODES]):
+                    if any(given[node::MAX_NUMA_NODES]):
                         taken[node] += amplify(bound[node] * 1000, ratio) - bound[node] * 1000
-            has.append(any(amount != ABSENT for amount in there))
-            left.append([max(0, amount - max(0, less)) for amount, less in zip(there, taken, strict=True)])
-        if demand.cap is not BindPolicy.NONE:
+            capacity.append(there)
+            used.append(taken)
+            available.append([max(0, amount - max(0, less)) for amount, less in zip(there, taken, strict=True)])
+        usable: list[int] = []
+        if demand.binds is not None or demand.cap is not BindPolicy.NONE:
             usable = columns.usable(np.array([row], dtype=np.intp), demand.cap)[0].tolist()
-            left[CPU] = [min(amount, usable[node] * 1000) for node, amount in enumerate(left[CPU])]
-        return left, has
+        if demand.cap is not BindPolicy.NONE:
+            available[CPU] = [min(amount, usable[node] * 1000) for node, amount in enumerate(available[CPU])]
+        return RowSupply(capacity, available, used, usable)
+
+    def request_on_row(self, demand: Demand, row: int, weighed: Weighed) -> int:
+        """As `request_on`, for one row."""
+        if weighed.resource == "cpu" and demand.binds is not None:
+            return amplify(weighed.request, self.columns.ratio.data.item(row))
+        return weighed.request
 
     def split(
         self, wanted: Wanted, demand: Demand, available: Amounts, rows: RowArray, members: npt.NDArray[np.intp]
@@ -155,6 +178,15 @@ class NUMASupply:
         found = np.zeros((len(rows), len(subsets)), dtype=np.int64)
         found += self._score.mean(resources)
         return found
+
+    def score_on(self, wanted: Wanted, demand: Demand, supply: RowSupply, row: int, node: int) -> int:
+        """The score of the hint for one NUMA node of one row."""
+        resources = []
+        for at, weighed in wanted.scored:
+            capacity = max(0, supply.capacity[at][node])
+            used = capacity - supply.available[at][node] + self.request_on_row(demand, row, weighed)
+            resources.append((weighed, used, capacity))
+        return self._score.mean_of_one(resources)
 
     def request_on(self, demand: Demand, rows: RowArray, weighed: Weighed) -> Amounts:
         """int64[rows]: what a pod requests, CPUs of its own as much as they are worth there."""

@@ -108,6 +108,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if given is not None:
                 yield pod, given
 
+    def strategy_on(self, row: int) -> AllocateStrategy:
+        """Which NUMA nodes of a row come first."""
+        node = self.nodes.of_row(row)
+        return node.strategy if node is not None and node.strategy is not None else self._strategy
+
     # --- filter ----------------------------------------------------------------------------------
 
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:
@@ -131,6 +136,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if codes is not None:
                 found[at] = codes
         return found if found.any() else None
+
+    def one_by_one(self, shape: PodShape) -> bool:
+        """Which NUMA nodes a pod uses depends on the machine: no column says it of pods."""
+        return self.compiled.request(shape).exclusive_numa
 
     def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
@@ -319,9 +328,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
-        node = self.nodes.of_row(row)
-        strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
-        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, strategy)
+        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
@@ -349,12 +356,18 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self._cluster.allocate(pod, self.columns.allocation, None)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """SKIP for pods that were given nothing."""
-        return SUCCESS if self.name in cycle.state else SKIP
+        """SKIP for pods that were given nothing, and say so."""
+        return SUCCESS if self.name in cycle.state or _shows_allocation(pod) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """Annotates the pod with what it was given, and with the policy that was kept."""
-        given: Given = cycle.state[self.name]
+        """Annotates the pod with what it was given, and with the policy that was kept.
+
+        What an earlier attempt in vain wrote, on another node, is taken away: the pod would be counted with it.
+        """
+        given: Given | None = cycle.state.get(self.name)
+        if given is None:
+            cycle.patch.annotate(kinds.RESOURCE_STATUS, None)
+            return SUCCESS
         cycle.patch.annotate(kinds.RESOURCE_STATUS, self.columns.allocation.text(given.allocation))
         if given.demand.binds is not None:
             spec = completed(pod.shape, given.demand.binds, required=given.demand.required)
@@ -388,6 +401,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
         return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+
+
+def _shows_allocation(pod: Pod) -> bool:
+    return pod.wire is not None and kinds.RESOURCE_STATUS in pod.wire.metadata.annotations
 
 
 class _Verdicts:
