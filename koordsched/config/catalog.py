@@ -1,7 +1,7 @@
 """Which plugins exist, where each one runs, and what its arguments are: one table entry per plugin.
 
-Here are kube-scheduler's, and those of Koordinator that are not implemented. Others bring their entry with their declaration
-(`framework.declaration`); `koordsched.plugins.CATALOG` has all.
+Here are kube-scheduler's, and those of Koordinator that are not implemented. Others bring their entry with their
+declaration (`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
