@@ -12,7 +12,7 @@ from koordsched.plugins.shared.preemption.search import Search
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
 from tests.plugins.nodenumaresource.randomstates import random_state
-from tests.plugins.nodenumaresource.world import NAME, World, lsr
+from tests.plugins.nodenumaresource.world import World, lsr
 from tests.plugins.shared.preemption.test_search import same_as_one_by_one
 
 T1 = detail(2, 1, 4)
