@@ -286,28 +286,34 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Picks CPUs and amounts of NUMA nodes."""
-        request = self.compiled.request(pod.shape)
+        given = self._given(pod.shape, row)
+        if isinstance(given, Status):
+            return given
+        if given is not None:
+            cycle.state[self.name] = given
+            self._cluster.allocate(pod, self.columns.allocation, given.allocation)
+        return SUCCESS
+
+    def _given(self, shape: PodShape, row: int) -> Given | Status | None:
+        """What a pod would get on a row, None if that is nothing, or why it cannot get it."""
+        request = self.compiled.request(shape)
         if request.status is not None:
-            return SUCCESS
+            return None
         mode = MODES[self.columns.mode.data.item(row)]
         demand = demand_on(request, mode)
         if demand.problem:
             return Status(Code.UNRESOLVABLE, (demand.problem,))
         if demand.binds is None and demand.numa is NUMAPolicy.NONE:
-            return SUCCESS
-        mask = self._mask(pod.shape, demand, mode, row)
+            return None
+        mask = self._mask(shape, demand, mode, row)
         if isinstance(mask, Status):
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
         node = self.nodes.of_row(row)
         strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
-        allocation = self._allocator.allocate(self.compiled.wanted(pod.shape), demand, row, mask, strategy)
-        if isinstance(allocation, Status):
-            return allocation
-        cycle.state[self.name] = Given(allocation, demand)
-        self._cluster.allocate(pod, self.columns.allocation, allocation)
-        return SUCCESS
+        allocation = self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, strategy)
+        return allocation if isinstance(allocation, Status) else Given(allocation, demand)
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
@@ -346,9 +352,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now."""
+        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room, if they will do
+        now."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
-        grown = ActionType.UPDATE_NODE_ALLOCATABLE
+        grown = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return [
             HintRegistration(self.name, NUMA_CHANGED, self._after_numa_change, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(ASSIGNED_POD, freed), self._after_pod_left, Scope.SHAPE),
@@ -367,8 +374,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
 
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
+        """Reserve refuses some pods that pass the filter: those have to get something, too."""
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
-        return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+        return QueueingHint.SKIP if refused or isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
 
 
 class _Verdicts:
