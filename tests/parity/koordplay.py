@@ -142,7 +142,7 @@ class KoordPlay:
 
     def page(self, declaration):
         """What the plugin's page of one thing answers: a function of the thing's name."""
-        pages = [page for page in declaration.pages if "{" in page.path]
+        pages = [page for page in declaration.pages if page.path.startswith("/apis/") and "{" in page.path]
         assert len(pages) == 1, f"{declaration.name} has not one page of one thing, but {declaration.pages}"
         plugin = declaration.plugin_in(self.scheduler.profiles)
         (parameter,) = re.findall(r"\{(\w+)\}", pages[0].path)
