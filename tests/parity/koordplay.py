@@ -141,7 +141,7 @@ class KoordPlay:
             self.differences.append(f"{key}: {actual}, recorded {recorded}")
 
     def page(self, declaration):
-        """What the plugin's page of one thing answers: a function of the thing's name."""
+        """What the plugin's page of one thing, at upstream's path, answers: a function of the thing's name."""
         pages = [page for page in declaration.pages if page.path.startswith("/apis/") and "{" in page.path]
         assert len(pages) == 1, f"{declaration.name} has not one page of one thing, but {declaration.pages}"
         plugin = declaration.plugin_in(self.scheduler.profiles)
