@@ -31,6 +31,8 @@ class Users:
         self.extender = simulation.extender
         self.volumes = simulation.volumes
         self.loads = simulation.loads
+        self.faults = simulation.faults
+        self.numa = simulation.numa
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -49,15 +51,19 @@ class Users:
             self.quotas.settle_in()
         if self.loads is not None:
             self.loads.settle_in()
+        if self.faults is not None:
+            self.faults.settle_in()
+        if self.numa is not None:
+            self.numa.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
-            self._create()
+            self.create()
 
     async def run(self):
         """Until cancelled."""
         actions = [
-            (10, self._create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
+            (10, self.create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
             (3, self._open_gate), (4, self._finish), (1, self._foreign_pod), (1, self._steal),
             (2.5, self._add_node), (2, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
             (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
@@ -68,6 +74,10 @@ class Users:
             actions += self.volumes.actions()
         if self.loads is not None:
             actions += self.loads.actions()
+        if self.faults is not None:
+            actions += self.faults.actions()
+        if self.numa is not None:
+            actions += self.numa.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -91,6 +101,10 @@ class Users:
             self.volumes.tidy_up()
         if self.loads is not None:
             self.loads.tidy_up()
+        if self.faults is not None:
+            self.faults.tidy_up()
+        if self.numa is not None:
+            self.numa.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -152,9 +166,13 @@ class Users:
         )
         if self.quotas is not None:
             made["metadata"]["labels"] |= self.quotas.labels()
+        if self.numa is not None:
+            self.numa.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
+        if self.faults is not None:
+            self.faults.equip(made, self.templates.index(template))
         return made
 
     def _insert(self, made):
@@ -163,17 +181,17 @@ class Users:
             self.volumes.created(record)
         return record
 
-    def _room(self):
+    def room(self):
         """How many more pods there may be."""
         return self.plan.most_pods - len(self.server.objects("Pod"))
 
-    def _create(self):
-        if self._room() > 0:
+    def create(self):
+        if self.room() > 0:
             self._insert(self._pod(self.rng.choice(self.templates)))
 
     def _burst(self):
         template = self.rng.choice(self.templates)
-        for _ in range(min(self.rng.randint(2, 8), self._room())):
+        for _ in range(min(self.rng.randint(2, 8), self.room())):
             self._insert(self._pod(template))
 
     def _some_pod(self, wanted=lambda thing: True):
@@ -247,6 +265,7 @@ class Users:
     def _malformed_pod(self):
         made = self._pod(self.rng.choice(self.templates))
         made["spec"] |= self.rng.choice(MALFORMED)
+        made["metadata"].pop("ownerReferences", None)  # the controller of DaemonSets reads affinities
         record = self._insert(made)
         self.broken[record.uid] = record.name
 
@@ -262,6 +281,10 @@ class Users:
             made["metadata"]["labels"][GATE] = "closed"
         if rng.random() < 0.15:
             made["spec"]["taints"] = [taint("spot")]
+        if self.faults is not None:
+            self.faults.place(made)
+        if self.numa is not None:
+            self.numa.equip_node(made)
         return made
 
     def _some_node(self):

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from koordsched.api import core
 from koordsched.api.meta import controller_of
+from koordsched.api.quantity import NANO
 from koordsched.cli.workloads import workload_of
 from koordsched.client.sink import ObjectKey
+from koordsched.cluster.pod import TERMINAL
+from koordsched.cluster.resources import effective_requests
 
 
 @dataclass(slots=True)
@@ -82,6 +85,11 @@ class Observation:
         for pod in self._pods.values():
             _count(found.setdefault(_workload(pod), Tally()), pod, self._zones)
         return found
+
+    def requested_cpu(self, node: str) -> float:
+        """CPUs that the pods on a node request which have not ended."""
+        held = [pod for pod in self._pods.values() if pod.spec.node_name == node and pod.status.phase not in TERMINAL]
+        return sum(effective_requests(pod.spec).get("cpu", 0) for pod in held) / NANO
 
     def placing(self, workload: str) -> tuple[int, float]:
         """How many pods of the workload were placed, and the seconds from its first pod to its last placement."""

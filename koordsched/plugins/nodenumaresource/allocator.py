@@ -72,12 +72,12 @@ class Allocator:
     def _amounts(self, wanted: Wanted, demand: Demand, row: int, mask: int) -> tuple[NUMAAmounts, ...] | Status:
         """As `supply.split`, for one row and one set of NUMA nodes, in plain numbers."""
         columns, nodes = self._columns, numa_nodes(mask)
-        rows, count = np.array([row], dtype=np.intp), columns.zone_count.data.item(row)
-        supply = self._numa.supply(wanted, demand, rows, count)
-        left, has = supply.available[0].tolist(), supply.present[0].any(axis=1).tolist()
+        supply = self._numa.supply_on(wanted, demand, row)
+        left = supply.available
         if demand.request.designated is not None:
             left = _no_more(left, wanted, demand.request.designated)
-        cores = columns.cpus_per_core(rows).item(0) if self._numa.whole_cores(demand) else 1
+        layout = columns.layout(row)
+        cores = layout.topology.cpus_per_core if layout is not None and self._numa.whole_cores(demand) else 1
         found: dict[int, list[tuple[str, int]]] = {}
         short = []
         for at in sorted(range(wanted.asked), key=wanted.names.__getitem__):
@@ -91,7 +91,7 @@ class Allocator:
                 if amount:
                     found.setdefault(nodes[place], []).append((name, amount))
                     rest -= amount
-            if rest and has[at]:
+            if rest and supply.has(at):
                 short.append(f"Insufficient NUMA {name}")
         if short:
             return Status(Code.UNSCHEDULABLE, tuple(short))

@@ -36,6 +36,9 @@ CPU, MEMORY = 0, 1
 MAX_RESOURCES = 32
 """Kinds of resources of NUMA nodes that are told apart."""
 
+MOST_OF_A_POD = 1 << 47
+"""More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+
 _CPUS_AT_FIRST = 64
 _REMEMBERED = 4096
 
@@ -200,7 +203,8 @@ class NUMAColumns(ColumnAccountant):
         for (node, amounts), resources in zip(given.numa, indexes, strict=True):
             for (_, amount), index in zip(amounts, resources, strict=True):
                 if index >= 0:
-                    used[index * MAX_NUMA_NODES + node] += amount
+                    at = index * MAX_NUMA_NODES + node
+                    used[at] = min(used.item(at) + amount, MOST_OF_A_POD)
         return bits(given.cpus, width).astype(np.int16), used
 
     def pod_added(self, row: int, pod: Pod) -> int:
@@ -270,9 +274,12 @@ class NUMAColumns(ColumnAccountant):
 
     def cpus_per_core(self, rows: RowArray) -> Counts:
         """int64[rows]; 1 where CPUs are not known."""
+        if len(rows) == 1:
+            layout = self.layout(int(rows[0]))
+            return np.array((layout.topology.cpus_per_core if layout is not None else 1,), dtype=np.int64)
         numbers = self.layouts.ids.data[rows]
         found = np.ones(len(rows), dtype=np.int64)
-        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+        for number in np.unique(numbers).tolist():
             layout = self.layouts.values[number]
             if layout is not None:
                 found[numbers == number] = layout.topology.cpus_per_core
@@ -280,6 +287,8 @@ class NUMAColumns(ColumnAccountant):
 
     def bound_in_all(self, rows: RowArray) -> Counts:
         """int64[rows]: how many CPUs pods hold."""
+        if len(rows) == 1:
+            return np.array((self.held(int(rows[0])).bit_count(),), dtype=np.int64)
         found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
         return found
 

@@ -27,12 +27,13 @@ NUMA_CHANGED = ClusterEvent(
 """Announced when the CPUs or NUMA nodes of a node are others; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
+_TEXTS_KEPT = 1024
 
 
 class NUMANode:
     """What is known of a node: the report read, and what its labels and annotations say."""
 
-    __slots__ = ("bind", "given", "node_problem", "numa", "options", "ratios", "strategy", "zones")
+    __slots__ = ("bind", "given", "node_problem", "numa", "options", "ratios", "report_problems", "strategy", "zones")
 
     def __init__(self) -> None:
         self.options = NO_OPTIONS
@@ -40,6 +41,8 @@ class NUMANode:
         """What of the node, and the options, the columns were filled from."""
         self.node_problem = ""
         """What is wrong with its labels or annotations."""
+        self.report_problems: tuple[str, ...] = ()
+        """What of the report could not be used, as an Event of the node has said."""
         self.numa = NUMAPolicy.NONE
         self.bind = BindPolicy.NONE
         self.strategy: AllocateStrategy | None = None
@@ -57,6 +60,7 @@ class NUMANodes:
         self._by_name: dict[str, NUMANode] = {}
         self._name_of: dict[int, str] = {}
         """By row, as rows lose their names before they are removed."""
+        self._topology_texts: dict[str, str] = {}
         cluster.read_annotations.update((*kinds.OF_NODES, *kinds.OF_TOPOLOGIES))
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._node_removed)
@@ -85,11 +89,9 @@ class NUMANodes:
         assert report is not None, "one of them is there"
         name = report.metadata.name
         node = self._by_name.setdefault(name, NUMANode())
-        before = node.options.problems
+        if new is not None:
+            self._share_topology(new.metadata.annotations)
         node.options = read(new) if new is not None else NO_OPTIONS
-        if new is not None and node.options.problems and node.options.problems != before:
-            message = f"NodeResourceTopology: {'; '.join(node.options.problems)}"
-            self._warn(name, message[:1024])
         row = self._cluster.table.row_of.get(name)
         if row is not None:
             wire = self._cluster.table.nodes[row]
@@ -98,6 +100,14 @@ class NUMANodes:
         elif new is None:
             del self._by_name[name]
 
+    def _share_topology(self, annotations: dict[str, str]) -> None:
+        """Machines of a model have equal topologies, which are the largest part of a report: one text is kept."""
+        text = annotations.get(kinds.CPU_TOPOLOGY)
+        if text is not None:
+            if len(self._topology_texts) >= _TEXTS_KEPT:
+                self._topology_texts.clear()
+            annotations[kinds.CPU_TOPOLOGY] = self._topology_texts.setdefault(text, text)
+
     def _node_changed(self, row: int, wire: core.Node) -> None:
         self._name_of[row] = wire.metadata.name
         self._fill(row, wire, self._by_name.setdefault(wire.metadata.name, NUMANode()))
@@ -105,15 +115,13 @@ class NUMANodes:
     def _node_removed(self, row: int) -> None:
         name = self._name_of.pop(row)
         node = self._by_name[name]
-        node.given = ()
+        node.given = node.report_problems = ()
+        node.node_problem = ""
         if node.options is NO_OPTIONS:
             del self._by_name[name]
 
-    def _warn(self, name: str, message: str) -> None:
-        row = self._cluster.table.row_of.get(name)
-        wire = self._cluster.table.nodes[row] if row is not None else None
-        if wire is not None:
-            self._events.event(NODES, wire.metadata, WARNING, "InvalidNodeTopology", message)
+    def _warn(self, wire: core.Node, message: str) -> None:
+        self._events.event(NODES, wire.metadata, WARNING, "InvalidNodeTopology", message[:1024])
 
     def _fill(self, row: int, wire: core.Node, node: NUMANode) -> None:
         """The columns of a row; says so if anything changed."""
@@ -131,6 +139,9 @@ class NUMANodes:
             return
         node.given = given
         _, _, options, numa, bind, strategy, ratio_text = given
+        if options.problems and options.problems != node.report_problems:
+            self._warn(wire, f"NodeResourceTopology: {'; '.join(options.problems)}")
+        node.report_problems = options.problems
         problems = []
         node_ratios: Ratios = {}
         malformed = False
@@ -144,7 +155,7 @@ class NUMANodes:
             problems.append(f"label {kinds.NUMA_TOPOLOGY_POLICY}: no policy {numa[:64]!r}, so none applies")
         problem = "; ".join(problems)
         if problem and problem != node.node_problem:
-            self._warn(wire.metadata.name, problem[:1024])
+            self._warn(wire, problem)
         node.node_problem = problem
         node.numa = NUMA_POLICIES.get(numa, NUMAPolicy.NONE) if numa else options.policy
         node.bind = _bind_policy(bind, options)

@@ -129,6 +129,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 found[at] = codes
         return found if found.any() else None
 
+    def one_by_one(self, shape: PodShape) -> bool:
+        """Which NUMA nodes a pod uses depends on the machine: no column says it of pods."""
+        return self.compiled.request(shape).exclusive_numa
+
     def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
         every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -344,12 +348,18 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self._cluster.allocate(pod, self.columns.allocation, None)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """SKIP for pods that were given nothing."""
-        return SUCCESS if self.name in cycle.state else SKIP
+        """SKIP for pods that were given nothing, and say so."""
+        return SUCCESS if self.name in cycle.state or _shows_allocation(pod) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """Annotates the pod with what it was given, and with the policy that was kept."""
-        given: Given = cycle.state[self.name]
+        """Annotates the pod with what it was given, and with the policy that was kept.
+
+        What an earlier attempt in vain wrote, on another node, is taken away: the pod would be counted with it.
+        """
+        given: Given | None = cycle.state.get(self.name)
+        if given is None:
+            cycle.patch.annotate(kinds.RESOURCE_STATUS, None)
+            return SUCCESS
         cycle.patch.annotate(kinds.RESOURCE_STATUS, self.columns.allocation.text(given.allocation))
         if given.demand.binds is not None:
             spec = completed(pod.shape, given.demand.binds, required=given.demand.required)
@@ -402,6 +412,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
         return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+
+
+def _shows_allocation(pod: Pod) -> bool:
+    return pod.wire is not None and kinds.RESOURCE_STATUS in pod.wire.metadata.annotations
 
 
 class _Verdicts:

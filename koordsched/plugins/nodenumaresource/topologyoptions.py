@@ -122,7 +122,10 @@ def read(report: NodeResourceTopology) -> TopologyOptions:
     reader = _Reader(report)
     topology = reader.annotation(kinds.CPU_TOPOLOGY, _read_topology, None)
     manager = reader.annotation(kinds.CPU_MANAGER_POLICY, _manager_policies.decode, None) or _CPUManagerPolicy()
-    reserved = reader.annotation(kinds.POD_CPU_ALLOCS, _allocated_by_kubelet, 0)
+    reserved = 0
+    for alloc in reader.annotation(kinds.POD_CPU_ALLOCS, _pod_cpu_allocs.decode, None) or ():
+        if alloc.managed_by_kubelet and alloc.uid:
+            reserved |= reader.cpus(kinds.POD_CPU_ALLOCS, alloc.cpuset)
     reserved |= reader.cpus(kinds.CPU_MANAGER_POLICY, manager.reserved_cpus)
     reservation = reader.annotation(kinds.NODE_RESERVATION, _reservations.decode, None)
     if reservation is not None:
@@ -191,15 +194,3 @@ class _Reader:
             self.problems.append(f"zones must be node-0, node-1, ..., at most {MAX_NUMA_NODES}")
             return []
         return [found[node] for node in range(len(found))]
-
-
-def _allocated_by_kubelet(text: str) -> int:
-    """The CPUs that the kubelet itself gave to pods."""
-    cpus = 0
-    for alloc in _pod_cpu_allocs.decode(text) or ():
-        if alloc.managed_by_kubelet and alloc.uid and alloc.cpuset:
-            try:
-                cpus |= cpuset.parse(alloc.cpuset)
-            except ValueError:
-                continue  # as upstream: the others count
-    return cpus
