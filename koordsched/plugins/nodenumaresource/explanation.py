@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from koordsched.api.quantity import format_bytes
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.resources import CPU
 from koordsched.cluster.shape import PodShape
-from koordsched.framework.status import Status
-from koordsched.framework.topologyhints import NUMAPolicy, ResourceHints, subsets_of
+from koordsched.framework.topologyhints import Flags, NUMAPolicy, ResourceHints, subsets_of
 from koordsched.framework.topologymanager import SHARED, SINGLE
 from koordsched.plugins.nodenumaresource import cpuset, kinds, reasons
 from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
-from koordsched.plugins.nodenumaresource.allocation import NOTHING, Allocation
 from koordsched.plugins.nodenumaresource.columns import MODES, Mode
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
 from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMASupply
@@ -25,12 +24,13 @@ from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.topologyoptions import amplify
 
+_UNKNOWN_CPUS = "it is not known which CPUs the node has"
 _MOST_HINTS = 6
 """Sets of NUMA nodes named per resource."""
 
 _USERS = {
-    SINGLE: "; in use by pods with all their CPUs there, which must not share it with a pod on several NUMA nodes",
-    SHARED: "; in use by pods with CPUs on several NUMA nodes, which must not share it with a pod on this one alone",
+    SINGLE: "; pods with all their CPUs there exclude a pod on several NUMA nodes",
+    SHARED: "; pods with CPUs on several NUMA nodes exclude a pod on this one alone",
 }
 """What matters of a NUMA node to a pod that is exclusive."""
 _UNITS = {BindPolicy.NONE: "CPU", BindPolicy.FULL_PCPUS: "whole core", BindPolicy.SPREAD_BY_PCPUS: "core"}
@@ -72,32 +72,56 @@ class Explainer:
 
     # --- why ------------------------------------------------------------------------------------------
 
-    def explain(
-        self,
-        shape: PodShape,
-        row: int,
-        refusal: Sequence[str],
-        outcome: Callable[[], Allocation | Status | None],
-    ) -> list[str]:
-        """The numbers that decide, in lines. `refusal`: why the filter refuses the row, nothing if it does not;
-        `outcome`: what the pod would get there.
+    def explain(self, shape: PodShape, rows: RowArray, refused: Flags) -> list[list[str]]:
+        """For each row, the numbers that decide, in lines. All rows have the same mode and number of NUMA nodes.
+
+        `refused`: where the filter refuses the row.
         """
         request = self._compiled.request(shape)
-        mode = MODES[self._columns.mode.data.item(row)]
-        if request.status is not None:
-            return []
+        if request.status is not None or not len(rows):
+            return [[] for _ in rows]
+        mode = MODES[self._columns.mode.data.item(rows[0])]
         demand = demand_on(request, mode)
-        texts = list(self._problems(row)) if refusal else []
-        texts += self._policies(demand, mode)
-        if request.cpu and mode.amplified:
-            texts.append(_amplified_text(self._amplified(demand, row)))
-        if demand.problem or demand.binds is not None:
+        policies = list(_policies(demand, mode))
+        aligned = demand.numa is not NUMAPolicy.NONE and not demand.problem
+        alike = self._zones(shape, demand, rows) if aligned else [[] for _ in rows]
+        masks = self._masks(shape, demand, rows, refused)
+        found = []
+        for row, no, zones, mask in zip(rows.tolist(), refused.tolist(), alike, masks, strict=True):
+            texts = [*self._problems(row), *policies] if no else policies.copy()
+            if request.cpu and mode.amplified:
+                texts.append(_amplified_text(self._amplified(demand, row)))
             texts += self._cpus(demand, mode, row)
-        if demand.numa is not NUMAPolicy.NONE and not demand.problem:
-            texts += self._numa_nodes(shape, demand, row, refused=bool(refusal))
-        if not refusal:
-            texts += _gets(outcome())
-        return texts
+            if aligned:
+                texts += self._numa_nodes(shape, demand, row, zones, refused=no)
+            if not no:
+                texts += self._prospects(demand, row, zones, mask)
+            found.append(texts)
+        return found
+
+    def _masks(self, shape: PodShape, demand: Demand, rows: RowArray, refused: Flags) -> list[int]:
+        """The NUMA nodes that would be chosen on rows that pass; 0 where none are, or any will do."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        passing = np.flatnonzero(~refused)
+        if demand.numa >= NUMAPolicy.RESTRICTED and demand.request.designated is None and len(passing):
+            count = self._columns.zone_count.data.item(rows[0])
+            found[passing] = self._alignment.of(shape, self._table, demand, rows[passing], count).masks
+        return found.tolist()
+
+    def _prospects(self, demand: Demand, row: int, zones: list[list[_Zone]], mask: int) -> Iterator[str]:
+        """What is to be expected on a row that the filter passes, which does not look at everything."""
+        if mask:
+            yield f"it would use {_numa_nodes_text(mask)}"
+        layout = self._columns.layout(row)
+        short = (
+            demand.binds is not None
+            and layout is not None
+            and (self._columns.free(row, layout).bit_count() < demand.request.cpus)
+        )
+        if demand.numa is NUMAPolicy.BEST_EFFORT:
+            short = short or not zones or any(zone.needs > zone.left for zone in _together(zones))
+        if short:
+            yield "the filter lets it pass, but Reserve would not: there is too little"
 
     def _problems(self, row: int) -> Iterator[str]:
         node = self._nodes.of_row(row)
@@ -107,21 +131,6 @@ class Explainer:
             yield f"NodeResourceTopology: {problem}"
         if node.node_problem:
             yield node.node_problem
-
-    @staticmethod
-    def _policies(demand: Demand, mode: Mode) -> Iterator[str]:
-        request = demand.request
-        if demand.problem == reasons.POLICY_MISMATCH:
-            wanted = NUMA_POLICY_NAMES[request.numa] if request.numa is not None else "one that does not exist"
-            yield f"NUMA topology policy of the node: {NUMA_POLICY_NAMES[mode.numa]}; of the pod: {wanted}"
-        elif demand.numa is not NUMAPolicy.NONE:
-            whose = _whose(bool(request.numa), bool(mode.numa))
-            yield f"NUMA topology policy: {NUMA_POLICY_NAMES[demand.numa]}, {whose}"
-        if mode.bind is not BindPolicy.NONE and request.required not in (BindPolicy.NONE, mode.bind):
-            yield f"bind policy of the node: {mode.bind}; required by the pod: {request.required}"
-        elif demand.binds is not None:
-            required = _whose(request.required is not BindPolicy.NONE, mode.bind is not BindPolicy.NONE)
-            yield f"bind policy: {demand.binds}, {f'required, {required}' if demand.required else 'preferred'}"
 
     def _amplified(self, demand: Demand, row: int) -> _AmplifiedCPU:
         """As the filter counts."""
@@ -140,7 +149,7 @@ class Explainer:
         if demand.problem or demand.binds is None:
             return
         if layout is None or not mode.cpus:
-            yield "it is not known which CPUs the node has"
+            yield _UNKNOWN_CPUS
             return
         topology, free = layout.topology, self._columns.free(row, layout)
         if request.designated is not None:
@@ -155,41 +164,53 @@ class Explainer:
         if demand.required and demand.binds is BindPolicy.FULL_PCPUS and request.cpus % per_core:
             yield f"{_counted(request.cpus, 'CPU')} cannot be whole cores, which have {per_core}"
 
-    def _numa_nodes(self, shape: PodShape, demand: Demand, row: int, *, refused: bool) -> Iterator[str]:
-        zones = self._zones(shape, demand, row)
+    def _numa_nodes(
+        self, shape: PodShape, demand: Demand, row: int, zones: list[list[_Zone]], *, refused: bool
+    ) -> Iterator[str]:
         if not zones:
             yield "it is not known what its NUMA nodes have"
             return
         single = demand.numa is NUMAPolicy.SINGLE_NUMA_NODE
-        statuses = self._columns.statuses(np.array([row], dtype=np.intp), len(zones))[0].tolist()
-        for node, (of_node, status) in enumerate(zip(zones, statuses, strict=True)):
-            users = _USERS.get(status, "") if demand.request.exclusive_numa else ""
-            yield f"NUMA node {node}: {_needed(of_node) if single else _offered(of_node)}{users}"
+        users = [""] * len(zones)
+        if demand.request.exclusive_numa:
+            statuses = self._columns.statuses(np.array([row], dtype=np.intp), len(zones))[0].tolist()
+            users = [_USERS.get(status, "") for status in statuses]
+        for node, of_node in enumerate(zones):
+            yield f"NUMA node {node}: {_needed(of_node) if single else _offered(of_node)}{users[node]}"
         if not single:
             yield f"together: {_needed(_together(zones))}"
-        if demand.cap is not BindPolicy.NONE:
+        if demand.cap is not BindPolicy.NONE and self._columns.layout(row) is None:
+            yield _UNKNOWN_CPUS
+        elif demand.cap is not BindPolicy.NONE:
             counts = {BindPolicy.FULL_PCPUS: "whole cores", BindPolicy.SPREAD_BY_PCPUS: "one CPU of a core"}
             yield f"(NUMA nodes have no more CPU left than what is free as {counts[demand.cap]})"
-        if refused and demand.numa is not NUMAPolicy.BEST_EFFORT:
+        if not refused or demand.numa is NUMAPolicy.BEST_EFFORT:
+            return
+        name, enough = NUMA_POLICY_NAMES[demand.numa], all(zone.needs <= zone.left for zone in _together(zones))
+        if not enough:
+            yield f"{name} refuses: NUMA nodes have too little even together"
+        elif single and all(any(zone.needs > zone.left for zone in of_node) for of_node in zones):
+            yield f"{name} refuses sets of several NUMA nodes, and none has enough alone"
+        else:
             hints = self._alignment.hints_on(shape, self._table, demand, row, len(zones))
-            yield from _hint_texts(demand.numa, hints, len(zones))
+            yield from _hint_texts(demand, hints, len(zones))
 
-    def _zones(self, shape: PodShape, demand: Demand, row: int) -> list[list[_Zone]]:
-        """What each NUMA node has of what the pod requests."""
-        count, wanted = self._columns.zone_count.data.item(row), self._compiled.wanted(shape)
-        supply = self._numa.supply(wanted, demand, np.array([row], dtype=np.intp), count)
-        asked = [at for at in range(wanted.asked) if wanted.requested[at] and supply.present[0, at].any()]
+    def _zones(self, shape: PodShape, demand: Demand, rows: RowArray) -> list[list[list[_Zone]]]:
+        """By row and NUMA node: what it has of each resource that the pod requests."""
+        count, wanted = self._columns.zone_count.data.item(rows[0]), self._compiled.wanted(shape)
+        supply = self._numa.supply(wanted, demand, rows, count)
+        anywhere = np.asarray(supply.present.any(axis=2)).tolist()
+        numbers = zip(anywhere, supply.available.tolist(), supply.capacity.tolist(), strict=True)
         return [
             [
-                _Zone(
-                    wanted.names[at],
-                    wanted.requested[at],
-                    supply.available[0, at, node].item(),
-                    supply.capacity[0, at, node].item(),
-                )
-                for at in asked
+                [
+                    _Zone(wanted.names[at], wanted.requested[at], left[at][node], has[at][node])
+                    for at in range(wanted.asked)
+                    if wanted.requested[at] and present[at]
+                ]
+                for node in range(count)
             ]
-            for node in range(count)
+            for present, left, has in numbers
         ]
 
     # --- what would have to change ------------------------------------------------------------------------
@@ -216,8 +237,6 @@ class Explainer:
         if reason == reasons.NOT_WHOLE_CORES:
             per_core = self._columns.cpus_per_core(np.array([row], dtype=np.intp)).item(0)
             return f"a request of a multiple of {per_core} CPUs, as cores have there"
-        if reason == reasons.NOT_ENOUGH_CPUS:
-            return self._more_cpus(demand, row)
         texts = {
             reasons.NOT_INTEGER: "a request of whole CPUs",
             reasons.INVALID_RATIO: f"the node's annotation {kinds.AMPLIFICATION_RATIO} corrected",
@@ -225,7 +244,11 @@ class Explainer:
             reasons.NO_NUMA_RESOURCES: "a NodeResourceTopology that says which CPUs the node has",
             reasons.NO_ZONES: "a NodeResourceTopology that says what the NUMA nodes have",
         }
-        return texts[reason] if reason in texts else self._more_on_numa_nodes(shape, demand, row)
+        if reason in texts:
+            return texts[reason]
+        if reason == reasons.NOT_ENOUGH_CPUS or demand.numa is NUMAPolicy.NONE:
+            return self._more_cpus(demand, row)
+        return self._more_on_numa_nodes(shape, demand, row)
 
     def _more_cpus(self, demand: Demand, row: int) -> str:
         layout, request = self._columns.layout(row), demand.request
@@ -244,7 +267,7 @@ class Explainer:
         return f"a free CPU on {missing}" if policy is BindPolicy.SPREAD_BY_PCPUS else f"{missing} free"
 
     def _more_on_numa_nodes(self, shape: PodShape, demand: Demand, row: int) -> str:
-        zones = self._zones(shape, demand, row)
+        (zones,) = self._zones(shape, demand, np.array([row], dtype=np.intp))
         single = demand.numa is NUMAPolicy.SINGLE_NUMA_NODE
         offers = zones if single else [_together(zones)]
         fitting = [of_node for of_node in offers if all(zone.needs <= zone.has for zone in of_node)]
@@ -263,6 +286,20 @@ class Explainer:
 
 
 # --- texts ------------------------------------------------------------------------------------------------
+
+
+def _policies(demand: Demand, mode: Mode) -> Iterator[str]:
+    request = demand.request
+    if demand.problem == reasons.POLICY_MISMATCH:
+        wanted = NUMA_POLICY_NAMES[request.numa] if request.numa is not None else "one that does not exist"
+        yield f"NUMA topology policy of the node: {NUMA_POLICY_NAMES[mode.numa]}; of the pod: {wanted}"
+    elif demand.numa is not NUMAPolicy.NONE:
+        yield f"NUMA topology policy: {NUMA_POLICY_NAMES[demand.numa]}, {_whose(bool(request.numa), bool(mode.numa))}"
+    if mode.bind is not BindPolicy.NONE and request.required not in (BindPolicy.NONE, mode.bind):
+        yield f"bind policy of the node: {mode.bind}; required by the pod: {request.required}"
+    elif demand.binds is not None:
+        required = _whose(request.required is not BindPolicy.NONE, mode.bind is not BindPolicy.NONE)
+        yield f"bind policy: {demand.binds}, {f'required, {required}' if demand.required else 'preferred'}"
 
 
 def _whose(of_pod: bool, of_node: bool) -> str:
@@ -302,34 +339,33 @@ def _together(zones: Sequence[Sequence[_Zone]]) -> list[_Zone]:
     ]
 
 
-def _hint_texts(policy: NUMAPolicy, hints: Sequence[ResourceHints], count: int) -> Iterator[str]:
-    """Which sets of NUMA nodes could serve each resource, and why none of them will do."""
-    subsets = subsets_of(count)
+def _hint_texts(demand: Demand, hints: Sequence[ResourceHints], count: int) -> Iterator[str]:
+    """Which sets of NUMA nodes could serve the resources, and why the policy takes none of them."""
+    subsets, name = subsets_of(count), NUMA_POLICY_NAMES[demand.numa]
     common = np.ones(len(subsets), dtype=np.bool_)
+    resources: dict[tuple[str, ...], list[str]] = {}
     for hint in hints:
-        if not hint.applies[0]:
-            continue
-        common &= hint.preferred[0]
-        sets = ["+".join(map(str, numa_nodes(mask))) for mask in subsets.masks[hint.possible[0]].tolist()]
-        rest = f" and {len(sets) - _MOST_HINTS} more sets" if len(sets) > _MOST_HINTS else ""
-        found = f"NUMA nodes {', '.join(sets[:_MOST_HINTS])}{rest}" if sets else "no NUMA nodes at all"
-        yield f"{hint.resource} could be served by {found}"
-    if not common.any():
-        yield f"{NUMA_POLICY_NAMES[policy]} refuses: no set of NUMA nodes is the best for all of these"
-    elif policy is NUMAPolicy.SINGLE_NUMA_NODE and not common[subsets.sizes == 1].any():
-        yield "SingleNUMANode refuses sets of several"
+        if hint.applies[0]:
+            common &= hint.preferred[0]
+            found = tuple("+".join(map(str, numa_nodes(mask))) for mask in subsets.masks[hint.possible[0]].tolist())
+            resources.setdefault(found, []).append(hint.resource)
+    for found, of in resources.items():
+        rest = f" and {len(found) - _MOST_HINTS} more sets" if len(found) > _MOST_HINTS else ""
+        sets = f"NUMA nodes {', '.join(found[:_MOST_HINTS])}{rest}" if found else "none"
+        yield f"hints for {_joined(of)}: {sets}"
+    if () in resources:
+        yield f"{name} refuses, for there is none for {_joined(resources[()])}"
+    elif not common.any():
+        yield f"{name} refuses, for none is the best for all resources"
+    elif demand.numa is NUMAPolicy.SINGLE_NUMA_NODE and not common[subsets.sizes == 1].any():
+        yield f"{name} refuses sets of several"
+    elif demand.request.exclusive_numa:
+        yield f"{name} refuses them for the pods that use these NUMA nodes"
 
 
-def _gets(outcome: Allocation | Status | None) -> Iterator[str]:
-    """What the pod would get on a node that the filter passes."""
-    if isinstance(outcome, Status):
-        yield f"passes the filter, but would be refused when it is given CPUs: {', '.join(outcome.reasons)}"
-    elif outcome is not None and outcome != NOTHING:
-        parts = [f"CPUs {cpuset.text(outcome.cpus)}"] if outcome.cpus else []
-        for numa in outcome.numa:
-            amounts = _joined(f"{amount_text(name, amount)} {name}" for name, amount in numa.amounts)
-            parts.append(f"{amounts} of NUMA node {numa.node}")
-        yield f"would give it {', '.join(parts)}"
+def _numa_nodes_text(mask: int) -> str:
+    nodes = numa_nodes(mask)
+    return f"NUMA node {nodes[0]}" if len(nodes) == 1 else f"NUMA nodes {_joined(map(str, nodes))}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -369,22 +369,22 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
 
     # --- explanations ------------------------------------------------------------------------------
 
-    def explain_node(self, shape: PodShape, row: int) -> list[str]:
-        """What the pod wants of the node's CPUs and NUMA nodes, what these have, and what it would get."""
-        return self._explainer.explain(shape, row, self._verdict(shape, row), lambda: self._outcome(shape, row))
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
+        """What the pod wants of the nodes' CPUs and NUMA nodes, and what these have."""
+        found: list[list[str]] = [[]] * len(rows)
+        codes = self.filter_rows(shape, self.table, rows)
+        refused = (codes != PASS) if codes is not None else np.zeros(len(rows), dtype=np.bool_)
+        for _, at, of_mode in self._by_mode(rows):
+            texts = self._explainer.explain(shape, of_mode, refused[at])
+            for position, text in zip(np.arange(len(rows))[at].tolist(), texts, strict=True):
+                found[position] = text
+        return found
 
     def remedy(self, shape: PodShape, row: int) -> str:
         """What the NUMA nodes or CPUs lack, or which policy would have to be another."""
-        return self._explainer.remedy(shape, row, self._verdict(shape, row))
-
-    def _verdict(self, shape: PodShape, row: int) -> Sequence[str]:
-        """The reasons of the filter; none where the pod passes."""
         codes = self.filter_rows(shape, self.table, slice(row, row + 1))
-        return self._reasons[codes.item(0)].texts if codes is not None else ()
-
-    def _outcome(self, shape: PodShape, row: int) -> Allocation | Status | None:
-        mode = MODES[self.columns.mode.data.item(row)]
-        return self._allocate(shape, demand_on(self.compiled.request(shape), mode), mode, row)
+        reasons = self._reasons[codes.item(0)].texts if codes is not None else ()
+        return self._explainer.remedy(shape, row, reasons)
 
     # --- queueing hints ----------------------------------------------------------------------------
 
