@@ -155,7 +155,7 @@ class Explainer:
         if request.designated is not None:
             yield f"a scheduling hint designates CPUs {cpuset.text(request.designated.cpus) or 'of none'}"
             if missing := request.designated.cpus & ~free:
-                yield f"of these, CPUs {cpuset.text(missing)} are not free"
+                yield f"of these are not free: {cpuset.text(missing)}"
         per_core, cores = topology.cpus_per_core, topology.full_cores(free).bit_count() // topology.cpus_per_core
         counted = f"{free.bit_count()} of {layout.bits.bit_count()} free, {_counted(cores, 'whole core')}"
         if demand.required and demand.binds is BindPolicy.SPREAD_BY_PCPUS:
@@ -256,7 +256,9 @@ class Explainer:
             return "a NodeResourceTopology that says which CPUs the node has"
         free = self._columns.free(row, layout)
         if request.designated is not None:
-            return f"CPUs {cpuset.text(request.designated.cpus & ~free or request.designated.cpus)} free, as designated"
+            return (
+                f"the designated CPUs free: {cpuset.text(request.designated.cpus & ~free or request.designated.cpus)}"
+            )
         policy = demand.binds if demand.required and demand.binds is not None else BindPolicy.NONE
         per_unit = layout.topology.cpus_per_core if policy is BindPolicy.FULL_PCPUS else 1
         units = -(-request.cpus // per_unit)

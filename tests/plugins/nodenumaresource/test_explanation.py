@@ -281,10 +281,10 @@ def test_cpus_that_a_scheduling_hint_designates(explain):
         [
             "bind policy: FullPCPUs, preferred",
             "a scheduling hint designates CPUs 4-7",
-            "of these, CPUs 4 are not free",
+            "of these are not free: 4",
             "CPUs of its own: needs 4; 15 of 16 free, 7 whole cores",
         ],
-        ["CPUs 4 free, as designated"],
+        ["the designated CPUs free: 4"],
     )
 
 

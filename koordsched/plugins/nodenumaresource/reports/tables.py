@@ -36,7 +36,7 @@ def overview_tables(shown: Overview) -> Iterator[Line | Table]:
             f"{node.free_cores}/{node.cores}" if node.cores else "-",
             " ".join(f"{amount_text('cpu', zone.left)}/{amount_text('cpu', zone.has)}" for zone in node.numa_nodes)
             or "-",
-            f"{node.conflicts} CPUs in CONFLICT" if node.conflicts else "",
+            f"{_counted(node.conflicts, 'CPU')} in CONFLICT" if node.conflicts else "",
         )
         for node in shown.nodes
     ]
@@ -92,7 +92,8 @@ def _head(shown: NodeReport) -> Iterator[Line]:
     )
     yield Line(", ".join(policies))
     for conflict in shown.conflicts:
-        yield Line(f"CONFLICT: CPUs {conflict.cpus} are held by {' and '.join(conflict.pods)}", bold=True)
+        held = f"CPU {conflict.cpus} is held" if conflict.cpus.isdigit() else f"CPUs {conflict.cpus} are held"
+        yield Line(f"CONFLICT: {held} by {' and '.join(conflict.pods)}", bold=True)
     for problem in shown.problems:
         yield Line(f"Problem: {problem}")
 
