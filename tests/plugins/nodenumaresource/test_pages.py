@@ -70,10 +70,8 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
             said = await asyncio.to_thread(asked, running, *arguments, "-o", "json")
             assert json.loads(said.stdout) == expected
         said = await asyncio.to_thread(asked, running, "numa", "m1")
-        assert [line.split() for line in said.stdout.splitlines() if "default/new" in line][0] == [
-            *("1", "1", "2", "4-5"),
-            *("held", "default/new"),
-        ]
+        held = next(line.split() for line in said.stdout.splitlines() if "default/new" in line)
+        assert held == ["1", "1", "2", "4-5", "held", "default/new"]
         for name in ("m9", "m1/x", "../m1"):
             said = await asyncio.to_thread(asked, running, "numa", name)
             assert said.exit_code == 1
