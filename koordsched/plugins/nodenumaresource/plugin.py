@@ -16,6 +16,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
+    ExplainsNodes,
     PreBind,
     PreFilterResult,
     Reserve,
@@ -33,46 +34,36 @@ from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
 from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
-from koordsched.plugins.nodenumaresource.demand import POLICY_MISMATCH, Demand, demand_on
-from koordsched.plugins.nodenumaresource.hints import (
-    NOT_ENOUGH_CPUS,
-    CompiledRequests,
-    NUMAHintProvider,
-    NUMASupply,
-)
+from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
+from koordsched.plugins.nodenumaresource.explanation import Explainer
+from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
-from koordsched.plugins.nodenumaresource.podrequest import NOT_INTEGER, completed
+from koordsched.plugins.nodenumaresource.podrequest import completed
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.reasons import (
+    CONFLICT,
+    INSUFFICIENT_AMPLIFIED,
+    INVALID_RATIO,
+    INVALID_TOPOLOGY,
+    NO_NUMA_RESOURCES,
+    NO_ZONES,
+    NOT_ENOUGH_CPUS,
+    NOT_WHOLE_CORES,
+    POLICY_MISMATCH,
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+)
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.shared.matching.rows import count_of, single
 from koordsched.plugins.shared.priorityclass import LABELS
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
-INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
-INVALID_RATIO = "node(s) invalid CPU amplification ratio"
-INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
-CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
-NO_ZONES = "node(s) missing NUMA resources"
-NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
-
 FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
 """The feature gate with which Filter counts free CPUs for all pods that get some."""
 
-_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED, NO_NUMA_RESOURCES)
-_UNRESOLVABLE = (
-    POLICY_MISMATCH,
-    NOT_INTEGER,
-    INVALID_TOPOLOGY,
-    INVALID_RATIO,
-    CONFLICT,
-    NOT_WHOLE_CORES,
-    NO_ZONES,
-)
 
-
-class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind):
+class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
     """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
@@ -98,14 +89,15 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         """Upstream lets pods whose bind policy is only preferred onto nodes with too few CPUs: Reserve then refuses
         them, and they are tried on the same node again and again."""
         intern = handle.reasons.intern
-        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in _UNSCHEDULABLE}
-        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in _UNRESOLVABLE}
+        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in UNSCHEDULABLE}
+        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in UNRESOLVABLE}
         self._reasons = handle.reasons
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
         self.alignment = Alignment(
             self.name, self._numa, self.compiled, self._score, handle.topology_hint_providers, handle.reasons
         )
         self._allocator = Allocator(cluster, self._numa)
+        self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
 
     def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
         """The pods on a row that were given something, or might have been, with what they were given."""
@@ -384,6 +376,25 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if spec is not None:
                 cycle.patch.annotate(kinds.RESOURCE_SPEC, spec)
         return SUCCESS
+
+    # --- explanations ------------------------------------------------------------------------------
+
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
+        """What the pod wants of the nodes' CPUs and NUMA nodes, and what these have."""
+        found: list[list[str]] = [[]] * len(rows)
+        codes = self.filter_rows(shape, self.table, rows)
+        refused = (codes != PASS) if codes is not None else np.zeros(len(rows), dtype=np.bool_)
+        for _, at, of_mode in self._by_mode(rows):
+            texts = self._explainer.explain(shape, of_mode, refused[at])
+            for position, text in zip(np.arange(len(rows))[at].tolist(), texts, strict=True):
+                found[position] = text
+        return found
+
+    def remedy(self, shape: PodShape, row: int) -> str:
+        """What the NUMA nodes or CPUs lack, or which policy would have to be another."""
+        codes = self.filter_rows(shape, self.table, slice(row, row + 1))
+        reasons = self._reasons[codes.item(0)].texts if codes is not None else ()
+        return self._explainer.remedy(shape, row, reasons)
 
     # --- queueing hints ----------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from koordsched.plugins.nodenumaresource import allocation
 from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.kinds import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS
 from koordsched.plugins.nodenumaresource.policies import BindPolicy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.reasons import NOT_INTEGER
 from koordsched.plugins.shared.priorityclass import QOS_CLASS, PriorityClass, priority_class
 
-NOT_INTEGER = "the requested CPUs must be integer"
 DEFAULT = "Default"
 
 NUMA_POLICIES = {
@@ -25,6 +25,7 @@ NUMA_POLICIES = {
     "Restricted": NUMAPolicy.RESTRICTED,
     "SingleNUMANode": NUMAPolicy.SINGLE_NUMA_NODE,
 }
+NUMA_POLICY_NAMES = {policy: name for name, policy in NUMA_POLICIES.items()}
 _BIND_POLICIES = {policy.value: policy for policy in BindPolicy}
 _EXCLUSIVE_POLICIES = {policy.value: policy for policy in ExclusivePolicy}
 _QOS_WITH_CPUS = ("LSE", "LSR")
