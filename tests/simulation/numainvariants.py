@@ -131,4 +131,3 @@ class NumaInvariants:
 def asked_for_nothing(attempt):
     """Whether the pod requests no resources: it is given nothing then."""
     return attempt.asked.skip
-

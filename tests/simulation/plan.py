@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes; and "loads" and "numa". Nearly half of all worlds have none, so that runs stay
-short."""
+"""What a world may have beside pods and nodes, and "loads" and "numa". Nearly half of all worlds have none, so that
+runs stay short."""
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,7 @@ def row_state(columns, row):
     def by_name(column):
         (amounts,) = columns.amounts_of(column, slice(row, row + 1)).tolist()
         absent = [column.fill] * len(amounts[0])
-        return {
-            name: listed for name, listed in zip(columns.resources, amounts, strict=True) if listed != absent
-        }
+        return {name: listed for name, listed in zip(columns.resources, amounts, strict=True) if listed != absent}
 
     return {
         "mode": columns.mode.data.item(row),
