@@ -9,7 +9,7 @@ import yaml
 
 from tests.plugins.nodenumaresource.cluster import row_state
 from tests.plugins.nodenumaresource.machines import detail
-from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, format_cpus
+from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, Allocation, format_cpus, holding
 from tests.simulation.apiserver import call_later
 from tests.simulation.configuration import MANIFESTS, numa_args
 from tests.simulation.invariants import is_gone
@@ -19,6 +19,7 @@ NRT = {"api_version": API_VERSION}
 STATUS, SPEC = f"{SCHEDULING}resource-status", f"{SCHEDULING}resource-spec"
 RATIO = f"{NODE}resource-amplification-ratio"
 
+NOTHING = Allocation()
 MACHINES = ((1, 1, 2, 2), (1, 2, 2, 2), (2, 1, 2, 2), (2, 1, 3, 2), (1, 1, 4, 1), (2, 2, 1, 2), (2, 2, 2, 2))
 """Sockets, NUMA nodes per socket, cores per NUMA node, CPUs per core."""
 NUMA_POLICIES = ("SingleNUMANode", "Restricted", "BestEffort")
@@ -79,9 +80,9 @@ class NumaUsers:
         for node in self.server.objects("Node"):
             if self.rng.random() < 0.8:
                 self._report(node["metadata"]["name"])
-        for _ in range(self.rng.choice([0, 3, 6])):
+        for _ in range(self.rng.choice([0, 4, 8])):
             self._ask_for_cores()
-        for _ in range(self.rng.randint(0, 4)):
+        for _ in range(self.rng.randint(0, 6)):
             call_later(self.rng.uniform(15, 35), self._end_one)
 
     def _ask_for_cores(self):
@@ -93,7 +94,7 @@ class NumaUsers:
         users.insert(pod)
 
     def _end_one(self):
-        pods = [pod for pod in self._holding() if not is_gone(pod)]
+        pods = [pod for pod in self._holding() if not is_gone(pod) and (holding(pod) or NOTHING).cpus]
         if pods:
             meta = self.rng.choice(pods)["metadata"]
             self.server.remove("Pod", meta["name"], meta["namespace"])

@@ -12,7 +12,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-ROLES = ("base", "components/elastic-quota", "components/load-aware")
+ROLES = ("base", "components/elastic-quota", "components/load-aware", "components/numa")
 RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)
 
 ELSEWHERE = {
@@ -33,7 +33,7 @@ REVOKES = 67
 
 GROUPS = (
     *("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io"),
-    *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh"),
+    *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh", "topology.node.k8s.io"),
 )
 """Those whose objects there are in a simulation."""
 
