@@ -20,9 +20,10 @@ from koordsched.plugins.nodenumaresource.allocation import Allocation, NUMAAmoun
 from koordsched.plugins.nodenumaresource.columns import Layout, NUMAColumns
 from koordsched.plugins.nodenumaresource.cpupick import Taken, take_preferring
 from koordsched.plugins.nodenumaresource.demand import Demand
-from koordsched.plugins.nodenumaresource.hints import NOT_ENOUGH_CPUS, NUMASupply, Wanted
+from koordsched.plugins.nodenumaresource.hints import NUMASupply, Wanted
 from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.reasons import NOT_ENOUGH_CPUS
 from koordsched.plugins.nodenumaresource.supply import order_of
 
 

@@ -21,8 +21,6 @@ from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import Split, Supply, amplified, split, supply_of
 from koordsched.plugins.nodenumaresource.topologyoptions import amplify
 
-NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
-
 
 class Wanted(NamedTuple):
     """What of a request NUMA nodes may be asked for. `resources`: indexes of columns, CPU first, then those requested,

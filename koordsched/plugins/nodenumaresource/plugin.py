@@ -16,6 +16,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
+    ExplainsNodes,
     PreBind,
     PreFilterResult,
     Reserve,
@@ -33,46 +34,36 @@ from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
 from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
-from koordsched.plugins.nodenumaresource.demand import POLICY_MISMATCH, Demand, demand_on
-from koordsched.plugins.nodenumaresource.hints import (
-    NOT_ENOUGH_CPUS,
-    CompiledRequests,
-    NUMAHintProvider,
-    NUMASupply,
-)
+from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
+from koordsched.plugins.nodenumaresource.explanation import Explainer
+from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
-from koordsched.plugins.nodenumaresource.podrequest import NOT_INTEGER, completed
+from koordsched.plugins.nodenumaresource.podrequest import completed
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.reasons import (
+    CONFLICT,
+    INSUFFICIENT_AMPLIFIED,
+    INVALID_RATIO,
+    INVALID_TOPOLOGY,
+    NO_NUMA_RESOURCES,
+    NO_ZONES,
+    NOT_ENOUGH_CPUS,
+    NOT_WHOLE_CORES,
+    POLICY_MISMATCH,
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+)
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.shared.matching.rows import count_of, single
 from koordsched.plugins.shared.priorityclass import LABELS
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
-INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
-INVALID_RATIO = "node(s) invalid CPU amplification ratio"
-INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
-CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
-NO_ZONES = "node(s) missing NUMA resources"
-NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
-
 FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
 """The feature gate with which Filter counts free CPUs for all pods that get some."""
 
-_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED, NO_NUMA_RESOURCES)
-_UNRESOLVABLE = (
-    POLICY_MISMATCH,
-    NOT_INTEGER,
-    INVALID_TOPOLOGY,
-    INVALID_RATIO,
-    CONFLICT,
-    NOT_WHOLE_CORES,
-    NO_ZONES,
-)
 
-
-class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind):
+class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
     """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
@@ -98,14 +89,15 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         """Upstream lets pods whose bind policy is only preferred onto nodes with too few CPUs: Reserve then refuses
         them, and they are tried on the same node again and again."""
         intern = handle.reasons.intern
-        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in _UNSCHEDULABLE}
-        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in _UNRESOLVABLE}
+        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in UNSCHEDULABLE}
+        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in UNRESOLVABLE}
         self._reasons = handle.reasons
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
         self.alignment = Alignment(
             self.name, self._numa, self.compiled, self._score, handle.topology_hint_providers, handle.reasons
         )
         self._allocator = Allocator(cluster, self._numa)
+        self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
 
     def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
         """The pods on a row that were given something, or might have been, with what they were given."""
@@ -142,10 +134,6 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if codes is not None:
                 found[at] = codes
         return found if found.any() else None
-
-    def one_by_one(self, shape: PodShape) -> bool:
-        """Which NUMA nodes a pod uses depends on the machine: no column says it of pods."""
-        return self.compiled.request(shape).exclusive_numa
 
     def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
@@ -313,18 +301,23 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Picks CPUs and amounts of NUMA nodes."""
-        request = self.compiled.request(pod.shape)
+        given = self._given(pod.shape, row)
+        if isinstance(given, Status):
+            return given
+        if given is not None:
+            cycle.state[self.name] = given
+            self._cluster.allocate(pod, self.columns.allocation, given.allocation)
+        return SUCCESS
+
+    def _given(self, shape: PodShape, row: int) -> Given | Status | None:
+        """What a pod would get on a row, None if that is nothing, or why it cannot get it."""
+        request = self.compiled.request(shape)
         if request.status is not None:
-            return SUCCESS
+            return None
         mode = MODES[self.columns.mode.data.item(row)]
         demand = demand_on(request, mode)
-        allocation = self._allocate(pod.shape, demand, mode, row)
-        if isinstance(allocation, Status):
-            return allocation
-        if allocation is not None:
-            cycle.state[self.name] = Given(allocation, demand)
-            self._cluster.allocate(pod, self.columns.allocation, allocation)
-        return SUCCESS
+        allocation = self._allocate(shape, demand, mode, row)
+        return Given(allocation, demand) if isinstance(allocation, Allocation) else allocation
 
     def _allocate(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> Allocation | Status | None:
         """What a pod gets on a row; None: nothing is to be given there."""
@@ -384,12 +377,32 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 cycle.patch.annotate(kinds.RESOURCE_SPEC, spec)
         return SUCCESS
 
+    # --- explanations ------------------------------------------------------------------------------
+
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
+        """What the pod wants of the nodes' CPUs and NUMA nodes, and what these have."""
+        found: list[list[str]] = [[]] * len(rows)
+        codes = self.filter_rows(shape, self.table, rows)
+        refused = (codes != PASS) if codes is not None else np.zeros(len(rows), dtype=np.bool_)
+        for _, at, of_mode in self._by_mode(rows):
+            texts = self._explainer.explain(shape, of_mode, refused[at])
+            for position, text in zip(np.arange(len(rows))[at].tolist(), texts, strict=True):
+                found[position] = text
+        return found
+
+    def remedy(self, shape: PodShape, row: int) -> str:
+        """What the NUMA nodes or CPUs lack, or which policy would have to be another."""
+        codes = self.filter_rows(shape, self.table, slice(row, row + 1))
+        reasons = self._reasons[codes.item(0)].texts if codes is not None else ()
+        return self._explainer.remedy(shape, row, reasons)
+
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now."""
+        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room, if they will do
+        now."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
-        grown = ActionType.UPDATE_NODE_ALLOCATABLE
+        grown = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return [
             HintRegistration(self.name, NUMA_CHANGED, self._after_numa_change, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(ASSIGNED_POD, freed), self._after_pod_left, Scope.SHAPE),
@@ -408,8 +421,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
 
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
+        """Reserve refuses some pods that pass the filter: those have to get something, too."""
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
-        return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+        return QueueingHint.SKIP if refused or isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
 
 
 def _shows_allocation(pod: Pod) -> bool:

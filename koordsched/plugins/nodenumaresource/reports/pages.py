@@ -11,10 +11,9 @@ from koordsched.framework.declaration import NotFound, Page
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.allocation import NUMAAmounts, quantity_of
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
-from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
+from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES, exclusive_policy_of
 from koordsched.plugins.nodenumaresource.policies import ExclusivePolicy
 from koordsched.plugins.nodenumaresource.reports.report import (
-    POLICY_NAMES,
     NodeReport,
     Overview,
     overviewing,
@@ -49,7 +48,7 @@ def _node(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> dict[str, 
         "reservedCPUs": cpuset.text(node.options.reserved),
         "maxRefCount": 1,
         "policy": plugin.nodes.manager_policy(name),
-        "numaTopologyPolicy": POLICY_NAMES[node.numa],
+        "numaTopologyPolicy": NUMA_POLICY_NAMES[node.numa],
         "numaNodeResources": _amounts(columns.resources, supply.capacity[0], supply.present[0], range(count)),
         **({"amplificationRatios": node.ratios} if node.ratios else {}),
         "remainingNUMANodeResources": _amounts(columns.resources, supply.available[0], supply.present[0], range(count))

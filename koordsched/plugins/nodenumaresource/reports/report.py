@@ -16,7 +16,7 @@ from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, NOTHI
 from koordsched.plugins.nodenumaresource.columns import Layout
 from koordsched.plugins.nodenumaresource.nodes import NUMANode
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
-from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICIES, exclusive_policy_of, resource_spec_of
+from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES, exclusive_policy_of, resource_spec_of
 from koordsched.plugins.nodenumaresource.policies import BindPolicy, ExclusivePolicy
 from koordsched.plugins.nodenumaresource.reportstates import INVALID, MISSING, state_of
 from koordsched.plugins.nodenumaresource.supply import supply_of
@@ -24,8 +24,6 @@ from koordsched.plugins.nodenumaresource.topology import CPUTopology
 
 FREE, RESERVED, HELD, CONFLICT = "free", "reserved", "held", "conflict"
 """What a CPU is: of the last, several pods hold it."""
-
-POLICY_NAMES = {policy: name for name, policy in NUMA_POLICIES.items()}
 
 _NODES_AT_ONCE = 200
 
@@ -193,7 +191,7 @@ def _lines(plugin: NodeNUMAResource, names: list[str]) -> Iterator[NodeLine]:
             name,
             state,
             node.bind.value,
-            POLICY_NAMES[node.numa],
+            NUMA_POLICY_NAMES[node.numa],
             layout.topology.cpus.bit_count() if layout is not None else 0,
             free.bit_count(),
             len(layout.topology.cores) if layout is not None else 0,
@@ -246,7 +244,7 @@ def report_on(plugin: NodeNUMAResource, name: str) -> NodeReport:
         name,
         state,
         node.bind.value,
-        POLICY_NAMES[node.numa],
+        NUMA_POLICY_NAMES[node.numa],
         plugin.strategy_on(row).value,
         node.ratios,
         _numa_nodes(plugin, row, layout),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from koordsched.api.quantity import format_bytes
 from koordsched.framework.declaration import Detail, View
 from koordsched.framework.display import Line, Table
 from koordsched.plugins.nodenumaresource import cpuset
+from koordsched.plugins.nodenumaresource.explanation import amount_text
 from koordsched.plugins.nodenumaresource.reports.pages import NODE, NODES
 from koordsched.plugins.nodenumaresource.reports.report import (
     CONFLICT,
@@ -34,8 +34,9 @@ def overview_tables(shown: Overview) -> Iterator[Line | Table]:
             node.numa_topology_policy or "-",
             f"{node.free_cpus}/{node.cpus}" if node.cpus else "-",
             f"{node.free_cores}/{node.cores}" if node.cores else "-",
-            " ".join(f"{_cpus(zone.left)}/{_cpus(zone.has)}" for zone in node.numa_nodes) or "-",
-            f"{node.conflicts} CPUs in CONFLICT" if node.conflicts else "",
+            " ".join(f"{amount_text('cpu', zone.left)}/{amount_text('cpu', zone.has)}" for zone in node.numa_nodes)
+            or "-",
+            f"{_counted(node.conflicts, 'CPU')} in CONFLICT" if node.conflicts else "",
         )
         for node in shown.nodes
     ]
@@ -91,7 +92,8 @@ def _head(shown: NodeReport) -> Iterator[Line]:
     )
     yield Line(", ".join(policies))
     for conflict in shown.conflicts:
-        yield Line(f"CONFLICT: CPUs {conflict.cpus} are held by {' and '.join(conflict.pods)}", bold=True)
+        twice = f"CPU {conflict.cpus} is held" if conflict.cpus.isdigit() else f"CPUs {conflict.cpus} are held"
+        yield Line(f"CONFLICT: {twice} by {' and '.join(conflict.pods)}", bold=True)
     for problem in shown.problems:
         yield Line(f"Problem: {problem}")
 
@@ -107,7 +109,7 @@ def _numa_nodes(shown: list[NUMANodeReport]) -> Table:
             f"{numa.free_cores}/{numa.cores}" if numa.cores else "-",
         )
         for line in numa.resources:
-            numbers = (_amount(line.resource, amount) for amount in (line.has, line.given, line.left))
+            numbers = (amount_text(line.resource, amount) for amount in (line.has, line.given, line.left))
             rows.append((*place, line.resource, *numbers))
             place = ("",) * len(place)  # type: ignore[assignment]  # of the same length
         if not numa.resources:
@@ -155,25 +157,13 @@ def _alike(cores: Iterable[CoreReport]) -> dict[tuple[int, int, _Pattern], list[
 
 def _given(pod: PodReport) -> str:
     return "; ".join(
-        f"{numa.numa_node}: {', '.join(f'{name} {_amount(name, amount)}' for name, amount in numa.amounts.items())}"
+        f"{numa.numa_node}: {', '.join(f'{name} {amount_text(name, amount)}' for name, amount in numa.amounts.items())}"
         for numa in pod.numa_nodes
     )
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _cpus(amount: int) -> str:
-    return f"{amount / 1000:.12g}"
-
-
-def _amount(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return _cpus(amount)
-    if resource == "memory" or resource.startswith("hugepages-"):
-        return f"{round(amount / (1 << 30), 2):.12g}Gi"
-    return format_bytes(amount)
 
 
 VIEW = View(
