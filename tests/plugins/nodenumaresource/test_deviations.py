@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from koordsched.cli.check_config import check_config
 from koordsched.plugins.nodenumaresource.kinds import RESOURCE_SPEC
 from tests.plugins.nodenumaresource.cluster import Cluster, configuration
-from tests.plugins.nodenumaresource.machines import detail, holder, node, topology
+from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
 
 CPUS = detail(1, 2, 4)
 
@@ -51,3 +51,19 @@ def test_resources_of_the_numa_strategy_have_no_effect_which_is_said():
     assert "numaScoringStrategy.resources has no effect" in result.stderr
     without = json.dumps(configuration({"numaScoringStrategy": {"type": "MostAllocated"}}))
     assert "no effect" not in CliRunner().invoke(check_config, ["-"], input=without).stderr
+
+
+def test_cpus_of_victims_count_as_free_where_more_are_offered_than_there_are():
+    """Upstream takes off the request of a victim, and goes on counting its CPUs as twice what they are."""
+    cluster = Cluster(node("64", "64Gi", ratio=2))
+    cluster.put(topology(detail(1, 2, 8), zones=[("16", "32Gi"), ("16", "32Gi")]))
+    low = holder("low", "0-15", cpu="16", memory="1Gi")
+    low["spec"]["priority"] = 0
+    stays = pod("stays", "16", "1Gi", "LS")
+    stays["spec"]["nodeName"] = "m1"
+    wanted = pod("p", "40", "1Gi", "LS")
+    for thing in (low, stays, wanted):
+        thing["metadata"]["uid"] = thing["metadata"]["name"]
+        cluster.put(thing)
+    explanation = cluster.explain(wanted)
+    assert (explanation.nominated_node, explanation.victims) == ("m1", ["default/low"])
