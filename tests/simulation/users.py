@@ -175,7 +175,7 @@ class Users:
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
-        if self.faults is not None:
+        if self.faults is not None and template in self.templates:
             self.faults.equip(made, self.templates.index(template))
         return made
 
