@@ -44,7 +44,7 @@ def test_outcome_is_the_expected_one() -> None:
     assert re.fullmatch(
         r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
     )
-    assert last[1] == "263 pods placed, 5 pending, each for the reason expected."
+    assert last[1] == "266 pods placed, 6 pending, each for the reason expected."
     for pid in re.findall(r"process (\d+)", done.stdout):
         assert not alive(int(pid))
     shown = done.stdout.partition("busy-0 looks empty: ")[2].splitlines()
@@ -55,6 +55,13 @@ def test_outcome_is_the_expected_one() -> None:
     assert cells[0] == ["cpu", "8.0", "6.0", "0.0", "76%", "65%", "-", "refuses pods"]
     assert [each[:3] for each in cells[1:]] == [["cpu", "8.0", "0.2"]] * 2
     assert shown[6].startswith("  cpu 81% of 8 (threshold 65%): 6 measured + ")
+    cpus = done.stdout.partition("large-2 gives pods CPUs of their own:\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in map(str.rstrip, cpus[1:4])] == [
+        ["demo/ledger", "0-3,32-35"],
+        ["demo/stream", "16-31"],
+        ["demo/statements", "shares 4-15,36-63"],
+    ]
+    assert cpus[4] == "demo/model wants 26 CPUs in whole cores. 40 CPUs are free, 24 of them in whole cores."
 
 
 @contextmanager

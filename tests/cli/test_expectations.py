@@ -15,6 +15,7 @@ from koordsched.cli.demo.expectations import Expectations, differences, load_exp
 from koordsched.cli.demo.observation import Observation, Tally
 from koordsched.plugins.loadaware.kinds import NODE_METRICS
 from tests.cli.clusters import run_json
+from tests.plugins.nodenumaresource.machines import detail, topology
 
 EXAMPLES = Path(__file__).parents[2] / "config" / "examples"
 
@@ -100,6 +101,8 @@ def reports(*nodes: tuple[str, str]) -> list[dict[str, Any]]:
 def test_the_data_agrees_with_an_offline_simulation(tmp_path: Path) -> None:
     """The scheduler alone, without time and API server, leaves the same pods pending for the same reasons."""
     (tmp_path / "metrics.yaml").write_text(yaml.dump_all(reports(("busy-0", "6"), ("quiet-0", "0"), ("quiet-1", "0"))))
+    cpus = topology(detail(sockets=2, numa_per_socket=1, cores=16, apart=True))
+    (tmp_path / "topology.yaml").write_text(yaml.dump(cpus | {"metadata": cpus["metadata"] | {"name": "large-2"}}))
     expected = load_expectations(EXAMPLES / "expected.yaml")
     template = EXAMPLES / "node-templates" / "demo.yaml"
     objects = "-f", str(EXAMPLES / "workloads"), "-f", str(tmp_path), "--config", str(EXAMPLES / "demo-scheduler.yaml")
@@ -153,6 +156,7 @@ def test_observation() -> None:
     seen.upsert(pod("u", "n1", "Failed", cpu="1"))
     seen.upsert(pod("t", "n2", "Running", cpu="1"))
     assert (seen.requested_cpu("n1"), seen.requested_cpu("n3")) == (1.25, 0.0)
+    assert (seen.requested_by("ns/v"), seen.requested_by("ns/q")) == (0.25, 0.0)
     for key in seen.known():
         seen.delete_key(key)
     assert seen.tallies() == {}

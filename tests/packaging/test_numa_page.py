@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.plugins.nodenumaresource import demand, hints, kinds, plugin, podrequest
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
+from koordsched.plugins.nodenumaresource.reports import report
 from tests.cli.test_daemon import free_port
 from tests.packaging.consoleblocks import Command, commands, differences, run
 from tests.packaging.kubectl import needs_kubectl
@@ -44,6 +47,15 @@ LABELS_AND_ANNOTATIONS = (
     *kinds.OF_NODES,
     *kinds.OF_TOPOLOGIES[2:],
 )
+
+
+def nested(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    """The struct and those in its lists."""
+    yield kind
+    for field in msgspec.structs.fields(kind):
+        for inner in get_args(field.type):
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                yield from nested(inner)
 
 
 def environment(directory: Path, port: int) -> dict[str, str]:
@@ -81,6 +93,12 @@ def test_all_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [*MESSAGES, *LABELS_AND_ANNOTATIONS])
 def test_messages_labels_and_annotations_are_explained(text: str) -> None:
     assert f"`{text}`" in PAGE or f"`{text}:" in PAGE
+
+
+@pytest.mark.parametrize("kind", [*nested(report.Overview), *nested(report.NodeReport)])
+def test_the_schema_of_reports_is_documented(kind: type[msgspec.Struct]) -> None:
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    assert [name for name in names if f"`{name}`" not in PAGE and f"`{name}[]`" not in PAGE] == []
 
 
 def test_the_full_file_names_every_argument_with_its_default() -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
-from koordsched.cli.demo import loads
+from koordsched.cli.demo import cpus, loads
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
@@ -108,6 +108,7 @@ class _Demo:
         self._kubeconfig = folder / "kubeconfig"
         self._loads: loads.Loads | None = None
         self._requested = 0.0
+        self._cpus: cpus.Node | None = None
         self.outcome: int | None = None
 
     async def run(self) -> int:
@@ -122,9 +123,12 @@ class _Demo:
                     applier = Applier(transport)
                     zones = await applier.zones()
                     observation = Observation(loop.time, zones)
-                    await applier.create(read_objects([str(DEFINITIONS / "nodemetrics.yaml")]))
+                    definitions = ("nodemetrics.yaml", "noderesourcetopologies.yaml")
+                    await applier.create(read_objects([str(DEFINITIONS / name) for name in definitions]))
                     if loads.BUSY in zones:
                         await loads.until_reported(transport, READY_WITHIN)
+                    if cpus.NODE in zones:
+                        await cpus.until_reported(transport, READY_WITHIN)
                     serving = await self._start_scheduler(children, progress)
                     watching = loop.create_task(_reflector(transport, observation).run())
                     try:
@@ -183,6 +187,7 @@ class _Demo:
         if checked and not found:
             self._loads = await asyncio.to_thread(loads.ask, serving, str(self._kubeconfig))
             self._requested = observation.requested_cpu(loads.BUSY)
+            self._cpus = await asyncio.to_thread(cpus.ask, serving, str(self._kubeconfig))
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
             # Until they run, so that the tables show a cluster at rest; what is measured ends with the last binding.
@@ -218,6 +223,9 @@ class _Demo:
         if self._loads is not None:
             out.print()
             loads.print_loads(out, self._loads, self._requested)
+        if self._cpus is not None:
+            out.print()
+            cpus.print_cpus(out, self._cpus, observation.requested_by(cpus.REFUSED))
         out.print()
         placed, seconds = observation.placing(BURST)
         if placed:

@@ -89,7 +89,11 @@ class Observation:
     def requested_cpu(self, node: str) -> float:
         """CPUs that the pods on a node request which have not ended."""
         held = [pod for pod in self._pods.values() if pod.spec.node_name == node and pod.status.phase not in TERMINAL]
-        return sum(effective_requests(pod.spec).get("cpu", 0) for pod in held) / NANO
+        return sum(map(_cpu, held))
+
+    def requested_by(self, name: str) -> float:
+        """CPUs that a pod requests, which is known by namespace/name; 0 without such a pod."""
+        return sum(_cpu(pod) for pod in self._pods.values() if f"{pod.metadata.namespace}/{pod.metadata.name}" == name)
 
     def placing(self, workload: str) -> tuple[int, float]:
         """How many pods of the workload were placed, and the seconds from its first pod to its last placement."""
@@ -98,6 +102,10 @@ class Observation:
         if not placed:
             return 0, 0.0
         return len(placed), max(placed) - min(self._seen[uid] for uid in uids)
+
+
+def _cpu(pod: core.Pod) -> float:
+    return effective_requests(pod.spec).get("cpu", 0) / NANO
 
 
 def _workload(pod: core.Pod) -> str:

@@ -59,6 +59,9 @@ from koordsched.plugins.shared.matching.rows import count_of, single
 from koordsched.plugins.shared.priorityclass import LABELS
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
+FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
+"""The feature gate with which Filter counts free CPUs for all pods that get some."""
+
 
 class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
     """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
@@ -82,6 +85,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self._numa, cluster.table.resource_names.names, BindPolicy(args.default_cpu_bind_policy or "")
         )
         self._strategy = AllocateStrategy(numa_type)
+        self._counts_free_cpus = FILTER_BY_FREE_CPUS in handle.features
+        """Upstream lets pods whose bind policy is only preferred onto nodes with too few CPUs: Reserve then refuses
+        them, and they are tried on the same node again and again."""
         intern = handle.reasons.intern
         self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in UNSCHEDULABLE}
         self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in UNRESOLVABLE}
@@ -175,6 +181,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                         usable = self.columns.usable_in_all(verdicts.rows, required)
                         verdicts.refuse(usable < request.cpus, self._codes[NOT_ENOUGH_CPUS])
                     return verdicts.codes
+            if self._counts_free_cpus and demand.numa <= NUMAPolicy.BEST_EFFORT and len(verdicts.rows):
+                few = self.columns.usable_in_all(verdicts.rows, demand.cap) < request.cpus
+                verdicts.refuse(few, self._codes[NOT_ENOUGH_CPUS])
         if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
             if not mode.zones:
                 verdicts.refuse(True, self._codes[NO_ZONES])

@@ -29,7 +29,8 @@ def placed(bench, plugin, pod, node):
         assert asyncio.run(plugin.pre_bind(cycle, pod, node)).ok
     plugin.unreserve(cycle, pod, row)
     bench.cluster.forget(pod)
-    return status, cycle.patch.changes(None).get("annotations", {})
+    written = cycle.patch.changes(None).get("annotations", {})
+    return status, {key: text for key, text in written.items() if text is not None}
 
 
 def everything(bench, columns):
