@@ -14,7 +14,7 @@ import yaml
 
 from koordsched.config import load, resolve, warnings
 from koordsched.plugins import CATALOG, IN_TREE
-from koordsched.plugins.nodenumaresource import demand, hints, kinds, plugin, podrequest
+from koordsched.plugins.nodenumaresource import kinds, reasons
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.nodenumaresource.reports import report
@@ -25,18 +25,7 @@ from tests.packaging.kubectl import needs_kubectl
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "numa.md").read_text()
 WITHIN = 240.0
-MESSAGES = (
-    podrequest.NOT_INTEGER,
-    plugin.INVALID_TOPOLOGY,
-    hints.NOT_ENOUGH_CPUS,
-    plugin.NOT_WHOLE_CORES,
-    plugin.CONFLICT,
-    demand.POLICY_MISMATCH,
-    plugin.NO_ZONES,
-    plugin.NO_NUMA_RESOURCES,
-    plugin.INSUFFICIENT_AMPLIFIED,
-    plugin.INVALID_RATIO,
-)
+MESSAGES = (*reasons.UNSCHEDULABLE, *reasons.UNRESOLVABLE)
 LABELS_AND_ANNOTATIONS = (
     kinds.RESOURCE_SPEC,
     kinds.NUMA_TOPOLOGY_SPEC,
