@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from koordsched.cluster.columns import Column
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 
 Amount = int | npt.NDArray[np.signedinteger[Any]]
 """What a pod adds to its row of a column: a number, or [width] of them."""
@@ -37,7 +38,8 @@ class ColumnAccountant(ABC):
     """An accountant whose books are sums over the pods of a row.
 
     A plugin says what one pod adds; preemption can then try all nodes at once (`plugins.shared.preemption.lockstep`).
-    A filter that reads one of the `facets` must read nothing else that pods change, other than room and host ports.
+    A filter that reads one of the `facets` must read nothing else that pods change, other than room and host ports,
+    unless `sums_decide` says so.
     """
 
     facets: int
@@ -55,6 +57,11 @@ class ColumnAccountant(ABC):
         deleted. For a column of several numbers per row: [width], at most as wide as the column, which may be widened
         here first (`Column.widen`).
         """
+
+    def sums_decide(self, shape: PodShape) -> bool:
+        """Whether filters judge pods of this shape by the columns alone; preemption tries one node after the other for
+        those where they do not. Default: True."""
+        return True
 
     def pod_added(self, row: int, pod: Pod) -> int:
         """See PodAccountant."""

@@ -160,11 +160,6 @@ class ShapeFilter(Plugin):
     def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
         """A reason number per row, 0 where it passes; None if all pass. Rows may include dead ones."""
 
-    def one_by_one(self, shape: PodShape) -> bool:
-        """Whether a verdict on this shape depends on more of the pods of a row than the columns of accountants: dry
-        runs then take away and put back pods on one row at a time. Default: False."""
-        return False
-
 
 class MeasuringFilter(ShapeFilter):
     """Refuses nodes by what is measured there, which says nothing of the same node without its pods.

@@ -53,8 +53,8 @@ def with_numa(profile, args):
 def refused_by_reserve(pod):
     """Whether a pod was refused last when something was to be reserved for it on the node that was best.
 
-    Filter lets pods onto nodes with too few CPUs where their policy is only preferred, or NUMA nodes are best effort. As
-    upstream, no other node is tried then, no pod preempted, and what could help elsewhere wakes no pod.
+    Filter lets pods onto nodes with too few CPUs where their policy is only preferred, or the nodes' is best effort. As
+    upstream, no other node is tried then, no pod is preempted, and what could help elsewhere wakes no pod.
     """
     conditions = (pod.get("status") or {}).get("conditions") or ()
     said = next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")

@@ -9,14 +9,17 @@ import yaml
 
 from tests.plugins.nodenumaresource.cluster import row_state
 from tests.plugins.nodenumaresource.machines import detail
-from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, format_cpus
+from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, Allocation, format_cpus, holding
+from tests.simulation.apiserver import call_later
 from tests.simulation.configuration import MANIFESTS, numa_args
+from tests.simulation.invariants import is_gone
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"
 NRT = {"api_version": API_VERSION}
 STATUS, SPEC = f"{SCHEDULING}resource-status", f"{SCHEDULING}resource-spec"
 RATIO = f"{NODE}resource-amplification-ratio"
 
+NOTHING = Allocation()
 MACHINES = ((1, 1, 2, 2), (1, 2, 2, 2), (2, 1, 2, 2), (2, 1, 3, 2), (1, 1, 4, 1), (2, 2, 1, 2), (2, 2, 2, 2))
 """Sockets, NUMA nodes per socket, cores per NUMA node, CPUs per core."""
 NUMA_POLICIES = ("SingleNUMANode", "Restricted", "BestEffort")
@@ -29,14 +32,21 @@ SPECS = (
     {"preferredCPUBindPolicy": "Default"},
     {},
 )
-FOREIGN = ('{"cpuset":"0-1"}', '{"cpuset":"2,70"}', '{"cpuset":"0-', '{"numaNodeResources":[{"node":0,"resources":{"cpu":"1"}}]}', "{}")  # fmt: skip
-"""What pods say that come with their node."""
+FOREIGN = (
+    '{"cpuset":"0-1"}',
+    '{"cpuset":"2,70"}',
+    '{"cpuset":"0-',
+    '{"numaNodeResources":[{"node":0,"resources":{"cpu":"1"}}]}',
+    "{}",
+)
+"""What pods say that come with their node, or are made from the manifest of one that ran elsewhere."""
 
 
 class NumaUsers:
     """Acts on the objects."""
 
     def __init__(self, simulation):
+        self._simulation = simulation
         self.server = simulation.server
         self.args = numa_args(simulation.plan)
         self.rng = Random(f"{simulation.plan.seed} numa users")
@@ -66,10 +76,33 @@ class NumaUsers:
         ]
 
     def tidy_up(self):
-        """Most agents are well in the end."""
+        """Most agents are well in the end. When all has come to rest, some pods leave: those that wait hear of it."""
         for node in self.server.objects("Node"):
             if self.rng.random() < 0.8:
                 self._report(node["metadata"]["name"])
+        for _ in range(self.rng.choice([0, 4, 8])):
+            self._ask_for_cores()
+        for _ in range(self.rng.randint(0, 6)):
+            call_later(self.rng.uniform(15, 35), self._end_one)
+
+    def _ask_for_cores(self):
+        """A pod to which little else matters than CPUs of its own."""
+        users = self._simulation.users
+        pod = users.new_pod("web", {"cpu": "2", "memory": "100Mi"})
+        pod["metadata"]["labels"]["koordinator.sh/qosClass"] = "LSR"
+        pod["metadata"]["annotations"] = {SPEC: json.dumps({"requiredCPUBindPolicy": self.rng.choice(BIND_POLICIES)})}
+        users.insert(pod)
+
+    def _end_one(self):
+        pods = [pod for pod in self._holding() if not is_gone(pod) and (holding(pod) or NOTHING).cpus]
+        if pods:
+            meta = self.rng.choice(pods)["metadata"]
+            self.server.remove("Pod", meta["name"], meta["namespace"])
+
+    def _holding(self):
+        """The pods on nodes that say what they were given."""
+        pods = [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
+        return [pod for pod in pods if STATUS in (pod["metadata"].get("annotations") or {})]
 
     def objects(self):
         """The reports."""
@@ -82,7 +115,7 @@ class NumaUsers:
         meta, rng = node["metadata"], self.rng
         machine = self._machine(meta["name"])
         cpus, memory = len(machine["detail"]), machine["memory"] * machine["zones"]
-        ratio = rng.choice([1.5, 2]) if rng.random() < 0.15 else 1
+        ratio = rng.choice([1.5, 2]) if rng.random() < 0.3 else 1
         node["status"]["allocatable"] |= {"cpu": f"{int(cpus * ratio * 1000)}m", "memory": f"{memory}Gi"}
         meta["labels"] |= self._policies()
         if ratio > 1:
@@ -218,16 +251,14 @@ class NumaUsers:
             if rng.random() < 0.5:
                 wanted["singleNUMANodeExclusive"] = rng.choice(["Required", "Preferred"])
             annotations[f"{SCHEDULING}numa-topology-spec"] = json.dumps(wanted)
-        if pod["spec"].get("nodeName") and rng.random() < 0.4 and annotations.get(SPEC) != "{":
+        if rng.random() < (0.4 if pod["spec"].get("nodeName") else 0.1) and annotations.get(SPEC) != "{":
             annotations[STATUS] = rng.choice(FOREIGN)
         if annotations:
             meta["annotations"] = annotations
 
     def _move_cpus(self):
         """An administrator gives a running pod other CPUs, or takes its word away."""
-        pods = [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
-        pods = [pod for pod in pods if STATUS in (pod["metadata"].get("annotations") or {})]
-        if pods:
+        if pods := self._holding():
             meta, text = self.rng.choice(pods)["metadata"], self.rng.choice([*FOREIGN, None])
             self.moved.add(meta["uid"])
             self.server.change("Pod", meta["name"], lambda pod: _annotate(pod, STATUS, text), meta["namespace"])

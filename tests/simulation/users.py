@@ -151,6 +151,10 @@ class Users:
         uses = self.volumes.uses() if self.volumes is not None else []
         return app, amounts, ports, spec, uses
 
+    def new_pod(self, app, amounts):
+        """A pod of an app that requests these amounts, and nothing else."""
+        return self._pod((app, amounts, [], {"priority": 0}, []))
+
     def _pod(self, template, **more):
         app, amounts, ports, spec, uses = template
         self.names += 1
@@ -171,11 +175,12 @@ class Users:
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
-        if self.faults is not None:
+        if self.faults is not None and template in self.templates:
             self.faults.equip(made, self.templates.index(template))
         return made
 
-    def _insert(self, made):
+    def insert(self, made):
+        """A pod comes into being."""
         record = self.server.insert(made)
         if self.volumes is not None:
             self.volumes.created(record)
@@ -187,12 +192,12 @@ class Users:
 
     def create(self):
         if self.room() > 0:
-            self._insert(self._pod(self.rng.choice(self.templates)))
+            self.insert(self._pod(self.rng.choice(self.templates)))
 
     def _burst(self):
         template = self.rng.choice(self.templates)
         for _ in range(min(self.rng.randint(2, 8), self.room())):
-            self._insert(self._pod(template))
+            self.insert(self._pod(template))
 
     def _some_pod(self, wanted=lambda thing: True):
         found = [thing for thing in self.server.objects("Pod") if wanted(thing)]
@@ -216,7 +221,7 @@ class Users:
         self.server.remove("Pod", meta["name"], meta["namespace"])
         made = self._pod(self.rng.choice(self.templates))
         made["metadata"] |= {"name": meta["name"], "namespace": meta["namespace"]}
-        self._insert(made)
+        self.insert(made)
 
     def _relabel(self):
         thing = self._some_pod()
@@ -247,9 +252,9 @@ class Users:
         if names and self.rng.random() < 0.7:
             made = self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names))
             made["spec"].pop("schedulingGates", None)
-            self._insert(made)
+            self.insert(made)
         else:
-            self._insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
+            self.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
 
     def _steal(self):
         """Somebody else binds a pod of ours."""
@@ -266,7 +271,7 @@ class Users:
         made = self._pod(self.rng.choice(self.templates))
         made["spec"] |= self.rng.choice(MALFORMED)
         made["metadata"].pop("ownerReferences", None)  # the controller of DaemonSets reads affinities
-        record = self._insert(made)
+        record = self.insert(made)
         self.broken[record.uid] = record.name
 
     # --- nodes -------------------------------------------------------------------------------------

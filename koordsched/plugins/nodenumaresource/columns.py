@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,11 +18,13 @@ from koordsched.cluster.columns import Column
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.nodetable import Rows
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.topologyhints import NUMAPolicy
 from koordsched.framework.topologymanager import IDLE, SHARED, SINGLE
 from koordsched.plugins.nodenumaresource import allocation, kinds
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, Allocation
+from koordsched.plugins.nodenumaresource.podrequest import numa_topology_spec_of
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
 from koordsched.plugins.shared.schedulinghint import ANNOTATIONS as HINTS
@@ -207,6 +210,12 @@ class NUMAColumns(ColumnAccountant):
                     used[at] = min(used.item(at) + amount, MOST_OF_A_POD)
         return bits(given.cpus, width).astype(np.int16), used
 
+    def sums_decide(self, shape: PodShape) -> bool:
+        """See ColumnAccountant: how pods share NUMA nodes (`single`, `shared`) is no sum that a pod alone adds to."""
+        return not shape.compiled(_exclusive_numa, _exclusive_numa) or not (
+            self.single.data.any() or self.shared.data.any()
+        )
+
     def pod_added(self, row: int, pod: Pod) -> int:
         """See PodAccountant."""
         return self._count(row, pod, 1)
@@ -338,6 +347,13 @@ class NUMAColumns(ColumnAccountant):
         found = np.where(self.single.data[rows, :count] > 0, SINGLE, IDLE)
         found[self.shared.data[rows, :count] > 0] = SHARED
         return found
+
+
+def _exclusive_numa(shape: PodShape) -> bool:
+    try:
+        return numa_topology_spec_of(shape).exclusive
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _no_layout() -> Layout | None:

@@ -24,7 +24,7 @@ from koordsched.plugins.nodenumaresource.topologyoptions import Ratios, Topology
 NUMA_CHANGED = ClusterEvent(
     EventResource("noderesourcetopologies.v1alpha1.topology.node.k8s.io"), ActionType.UPDATE, "NUMAChanged"
 )
-"""Announced when the CPUs or NUMA nodes of a node are others; comes with the row."""
+"""Announced when the CPUs or NUMA nodes of a known node are others; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
 
@@ -103,7 +103,8 @@ class NUMANodes:
         if row is not None:
             wire = self._cluster.table.nodes[row]
             assert wire is not None, "a known name has a node"
-            self._fill(row, wire, node)
+            if self._fill(row, wire, node):
+                self._cluster.announce(NUMA_CHANGED, None, row)
         elif new is None:
             del self._by_name[name]
 
@@ -116,8 +117,11 @@ class NUMANodes:
             annotations[kinds.CPU_TOPOLOGY] = self._topology_texts.setdefault(text, text)
 
     def _node_changed(self, row: int, wire: core.Node) -> None:
+        new = row not in self._name_of
         self._name_of[row] = wire.metadata.name
-        self._fill(row, wire, self._by_name.setdefault(wire.metadata.name, NUMANode()))
+        changed = self._fill(row, wire, self._by_name.setdefault(wire.metadata.name, NUMANode()))
+        if changed and not new:  # that a node was added is announced when its pods are on it
+            self._cluster.announce(NUMA_CHANGED, None, row)
 
     def _node_removed(self, row: int) -> None:
         name = self._name_of.pop(row)
@@ -130,8 +134,8 @@ class NUMANodes:
     def _warn(self, wire: core.Node, message: str) -> None:
         self._events.event(NODES, wire.metadata, WARNING, "InvalidNodeTopology", message[:1024])
 
-    def _fill(self, row: int, wire: core.Node, node: NUMANode) -> None:
-        """The columns of a row; says so if anything changed."""
+    def _fill(self, row: int, wire: core.Node, node: NUMANode) -> bool:
+        """The columns of a row; whether anything changed."""
         labels, annotations = wire.metadata.labels, wire.metadata.annotations
         given = (
             row,
@@ -143,7 +147,7 @@ class NUMANodes:
             annotations.get(kinds.AMPLIFICATION_RATIO, ""),
         )
         if given == node.given:
-            return
+            return False
         node.given = given
         _, _, options, numa, bind, strategy, ratio_text = given
         if options.problems and options.problems != node.report_problems:
@@ -175,7 +179,7 @@ class NUMANodes:
             node.ratios, node.zones = node_ratios, amplified(options.zones, node_ratios)
         self._store(row, node, node_ratios.get("cpu", 0.0), malformed=malformed)
         self._cluster.table.touch(row, self.columns.facets)
-        self._cluster.announce(NUMA_CHANGED, None, row)
+        return True
 
     def _store(self, row: int, node: NUMANode, node_ratio: float, *, malformed: bool) -> None:
         columns, options = self.columns, node.options

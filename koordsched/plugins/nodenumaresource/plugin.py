@@ -135,10 +135,6 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 found[at] = codes
         return found if found.any() else None
 
-    def one_by_one(self, shape: PodShape) -> bool:
-        """Which NUMA nodes a pod uses depends on the machine: no column says it of pods."""
-        return self.compiled.request(shape).exclusive_numa
-
     def _by_mode(self, rows: Rows) -> Iterator[tuple[Mode, Any, RowArray]]:
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
         every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -305,18 +301,23 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Picks CPUs and amounts of NUMA nodes."""
-        request = self.compiled.request(pod.shape)
+        given = self._given(pod.shape, row)
+        if isinstance(given, Status):
+            return given
+        if given is not None:
+            cycle.state[self.name] = given
+            self._cluster.allocate(pod, self.columns.allocation, given.allocation)
+        return SUCCESS
+
+    def _given(self, shape: PodShape, row: int) -> Given | Status | None:
+        """What a pod would get on a row, None if that is nothing, or why it cannot get it."""
+        request = self.compiled.request(shape)
         if request.status is not None:
-            return SUCCESS
+            return None
         mode = MODES[self.columns.mode.data.item(row)]
         demand = demand_on(request, mode)
-        allocation = self._allocate(pod.shape, demand, mode, row)
-        if isinstance(allocation, Status):
-            return allocation
-        if allocation is not None:
-            cycle.state[self.name] = Given(allocation, demand)
-            self._cluster.allocate(pod, self.columns.allocation, allocation)
-        return SUCCESS
+        allocation = self._allocate(shape, demand, mode, row)
+        return Given(allocation, demand) if isinstance(allocation, Allocation) else allocation
 
     def _allocate(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> Allocation | Status | None:
         """What a pod gets on a row; None: nothing is to be given there."""
@@ -398,9 +399,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now."""
+        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room, if they will do
+        now."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
-        grown = ActionType.UPDATE_NODE_ALLOCATABLE
+        grown = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return [
             HintRegistration(self.name, NUMA_CHANGED, self._after_numa_change, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(ASSIGNED_POD, freed), self._after_pod_left, Scope.SHAPE),
@@ -419,8 +421,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
 
     def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
+        """Reserve refuses some pods that pass the filter: those have to get something, too."""
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
-        return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+        return QueueingHint.SKIP if refused or isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
 
 
 def _shows_allocation(pod: Pod) -> bool:

@@ -45,6 +45,12 @@ class NUMATopologySpec(msgspec.Struct, frozen=True, omit_defaults=True):
     numa_topology_policy: str = msgspec.field(default="", name="numaTopologyPolicy")
     single_numa_node_exclusive: str = msgspec.field(default="", name="singleNUMANodeExclusive")
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether the pod may not share a NUMA node with pods that use several, or the other way round."""
+        wanted = self.single_numa_node_exclusive
+        return wanted == "Required" or (not wanted and bool(self.numa_topology_policy))
+
 
 _resource_specs = msgspec.json.Decoder(ResourceSpec)
 _numa_topology_specs = msgspec.json.Decoder(NUMATopologySpec)
@@ -84,6 +90,12 @@ def resource_spec_of(shape: PodShape) -> ResourceSpec:
     return _resource_specs.decode(text) if text is not None else ResourceSpec()
 
 
+def numa_topology_spec_of(shape: PodShape) -> NUMATopologySpec:
+    """The annotation about NUMA nodes. Raises msgspec.MsgspecError if it cannot be read."""
+    text = shape.meta.annotations.get(NUMA_TOPOLOGY_SPEC)
+    return _numa_topology_specs.decode(text) if text is not None else NUMATopologySpec()
+
+
 def exclusive_policy_of(shape: PodShape) -> ExclusivePolicy:
     """What a pod with CPUs of its own would rather not share; nothing if that cannot be read."""
     try:
@@ -99,8 +111,7 @@ def pod_request(shape: PodShape, names: list[str], default: BindPolicy) -> PodRe
     try:
         spec = resource_spec_of(shape)
         annotation = NUMA_TOPOLOGY_SPEC
-        text = shape.meta.annotations.get(annotation)
-        numa = _numa_topology_specs.decode(text) if text is not None else NUMATopologySpec()
+        numa = numa_topology_spec_of(shape)
     except (msgspec.MsgspecError, RecursionError) as error:
         return PodRequest(Status(Code.ERROR, (f"annotation {annotation}: {error}",)))
     requests = tuple((names[index], amount) for index, amount in shape.requests.amounts if amount)
@@ -117,8 +128,7 @@ def pod_request(shape: PodShape, names: list[str], default: BindPolicy) -> PodRe
         requests,
         shape.requests.get(CPU),
         numa=NUMA_POLICIES.get(numa.numa_topology_policy),
-        exclusive_numa=numa.single_numa_node_exclusive == "Required"
-        or (not numa.single_numa_node_exclusive and bool(numa.numa_topology_policy)),
+        exclusive_numa=numa.exclusive,
         designated=designated if designated != allocation.NOTHING else None,
     )
     if shape.meta.labels.get(QOS_CLASS) not in _QOS_WITH_CPUS or priority_class(shape) is not PriorityClass.PROD:

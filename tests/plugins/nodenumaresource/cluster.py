@@ -27,6 +27,11 @@ def configuration(args=None):
     return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
 
+def resolved(document):
+    """The configuration as the scheduler reads it."""
+    return _resolved(json.dumps(document))
+
+
 @lru_cache(maxsize=16)
 def _resolved(text):
     return config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
@@ -36,8 +41,8 @@ class Cluster:
     """The scheduler's state, as watches leave it."""
 
     def __init__(self, *objects, args=None):
-        resolved = _resolved(json.dumps(configuration(args)))
-        self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=StoppedClock(), rng=Random(1))
+        document = resolved(configuration(args))
+        self.offline = OfflineScheduler(document, IN_TREE, (), clock=StoppedClock(), rng=Random(1))
         self.state, self.table = self.offline.cluster, self.offline.cluster.table
         self.profile = self.offline.profiles["default-scheduler"]
         self.plugin = self.profile.plugins[NAME]

@@ -5,7 +5,7 @@ import json
 from contextlib import asynccontextmanager
 
 from tests.embedded import scheduler_on
-from tests.plugins.loadaware.running import api_server, remove, replace, where
+from tests.plugins.loadaware.running import api_server, remove, where
 from tests.plugins.nodenumaresource.world import complete, configuration, cpuset_of
 
 __all__ = ["api_server", "cluster", "condition_of", "cpus_of", "events_about", "put", "remove", "replace", "where"]
@@ -25,6 +25,16 @@ async def cluster(*objects, args=None, points=None, document=None, **more):
 def put(embedded, thing):
     """A new object."""
     embedded.insert(complete(thing))
+
+
+def replace(embedded, thing):
+    """Writes an object anew; its identity stays."""
+    resource = embedded.resource(thing["kind"], thing["apiVersion"])
+    namespace = thing["metadata"].get("namespace", "default") if resource.namespaced else None
+    record = embedded.registry.record(resource, namespace, thing["metadata"]["name"])
+    stored = record.obj()
+    metadata = {**stored["metadata"], **{k: thing["metadata"].get(k) or {} for k in ("labels", "annotations")}}
+    embedded.registry.replace_record(resource, record, {**stored, **thing, "metadata": metadata})
 
 
 def cpus_of(embedded, name):

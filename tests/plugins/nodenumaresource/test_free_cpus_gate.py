@@ -1,4 +1,4 @@
-"""With the feature gate NUMAResourceFilterByFreeCPUs no pod is sent to a node with too few CPUs, whatever its policy."""
+"""With the gate NUMAResourceFilterByFreeCPUs no pod is sent to a node with too few CPUs, whatever its policy."""
 
 import dataclasses
 

@@ -49,6 +49,11 @@ def configuration(args=None, **points):
     }
 
 
+def resolved(document):
+    """The configuration as the scheduler reads it."""
+    return _resolved(json.dumps(document))
+
+
 @lru_cache(maxsize=16)
 def _resolved(text):
     return config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)

@@ -92,8 +92,8 @@ def _head(shown: NodeReport) -> Iterator[Line]:
     )
     yield Line(", ".join(policies))
     for conflict in shown.conflicts:
-        which = f"CPU {conflict.cpus} is" if conflict.cpus.isdigit() else f"CPUs {conflict.cpus} are"
-        yield Line(f"CONFLICT: {which} held by {' and '.join(conflict.pods)}", bold=True)
+        twice = f"CPU {conflict.cpus} is held" if conflict.cpus.isdigit() else f"CPUs {conflict.cpus} are held"
+        yield Line(f"CONFLICT: {twice} by {' and '.join(conflict.pods)}", bold=True)
     for problem in shown.problems:
         yield Line(f"Problem: {problem}")
 

@@ -42,8 +42,8 @@ class Lockstep:
     """Dry runs on arrays of rows, for the pod of one cycle.
 
     `applies`: every filter that takes part has dry runs; otherwise none are made. That is so if
-    shape plugins read nothing that pods change but room, host ports and the columns of `ColumnAccountant`s, and none
-    asks for rows one by one.
+    shape plugins read nothing that pods change but room, host ports and the columns of `ColumnAccountant`s whose sums
+    decide.
     `any_one_by_one`: some rows may need a what-if each, see `apart`.
     """
 
@@ -53,13 +53,15 @@ class Lockstep:
         self._cycle = cycle
         self._chain = filtering.chain_dry_run(cycle, ())
         self._read = 0
-        filters = filtering.node_filters(cycle)
-        for plugin in filters:
+        for plugin in filtering.node_filters(cycle):
             self._read |= plugin.facets
         accountants = [accountant for accountant in cluster.accountants if accountant.facets & self._read]
         self._accountants = [each for each in accountants if isinstance(each, ColumnAccountant)]
-        one_by_one = any(plugin.one_by_one(cycle.pod.shape) for plugin in filters)
-        self.applies = self._chain is not None and len(self._accountants) == len(accountants) and not one_by_one
+        self.applies = (
+            self._chain is not None
+            and len(self._accountants) == len(accountants)
+            and all(each.sums_decide(cycle.pod.shape) for each in self._accountants)
+        )
         self.any_one_by_one = self._chain is not None and bool(self._chain.one_by_one)
 
     def apart(self, potential: PotentialVictims, kinds: PodKinds) -> Mask:

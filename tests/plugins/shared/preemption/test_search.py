@@ -133,8 +133,8 @@ def columns_of_large_tables(request, monkeypatch):
         monkeypatch.setattr(nodetable, "SMALL_TABLE", 0)
 
 
-def same_as_one_by_one(cluster, pod):
-    """Both ways, on all nodes; returns how many candidates there are."""
+def same_as_one_by_one(cluster, pod, lockstep=True):
+    """Both ways, on all nodes; returns how many candidates there are. `lockstep`: whether all are tried at once."""
     handle = cluster.profile.handle
     cycle = CycleState(pod)
     cluster.profile.filtering.filter(cycle)
@@ -142,7 +142,7 @@ def same_as_one_by_one(cluster, pod):
         return 0
     rows = np.flatnonzero(cluster.cluster.table.alive.data[: cluster.cluster.table.size])
     cluster.rng.shuffle(rows)
-    assert Lockstep(cluster.cluster, handle.filtering, cycle).applies
+    assert Lockstep(cluster.cluster, handle.filtering, cycle).applies is lockstep
     found, missing = cluster.search.of(cycle).on(rows)
     table = cluster.cluster.shared(VictimTable)
     one_by_one = DryRun(cluster.cluster, handle.filtering, cluster.cluster.shared(Budgets))
