@@ -36,6 +36,8 @@ def view_commands() -> dict[str, click.Command]:
 
 def _command(declared: Declaration, view: View) -> click.Command:
     def command(state: State, output: str, of: str | None = None) -> None:
+        if of == "" and view.detail is not None:
+            raise click.UsageError(f"{view.detail.argument} is empty")
         notes: list[str] = []
         try:
             answer = (

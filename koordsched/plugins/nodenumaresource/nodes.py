@@ -27,6 +27,13 @@ NUMA_CHANGED = ClusterEvent(
 """Announced when the CPUs or NUMA nodes of a known node are others; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
+
+_BIND_POLICIES = {
+    "None": BindPolicy.NONE,
+    "FullPCPUsOnly": BindPolicy.FULL_PCPUS,
+    "SpreadByPCPUs": BindPolicy.SPREAD_BY_PCPUS,
+}
+"""Values of the label of nodes."""
 _TEXTS_KEPT = 1024
 
 
@@ -157,6 +164,8 @@ class NUMANodes:
                 problems.append(f"annotation {kinds.AMPLIFICATION_RATIO}: {error}")
         if numa not in NUMA_POLICIES and numa != "None":
             problems.append(f"label {kinds.NUMA_TOPOLOGY_POLICY}: no policy {numa[:64]!r}, so none applies")
+        if bind and bind not in _BIND_POLICIES:
+            problems.append(f"label {kinds.CPU_BIND_POLICY}: no policy {bind[:64]!r}, so none applies")
         problem = "; ".join(problems)
         if problem and problem != node.node_problem:
             self._warn(wire, problem)
@@ -205,6 +214,4 @@ class NUMANodes:
 
 def _bind_policy(label: str, options: TopologyOptions) -> BindPolicy:
     """The kubelet's wish for whole cores comes before the label (nodenumaresource spec 2.4)."""
-    if label == "FullPCPUsOnly" or options.full_cores_only:
-        return BindPolicy.FULL_PCPUS
-    return BindPolicy.SPREAD_BY_PCPUS if label == "SpreadByPCPUs" else BindPolicy.NONE
+    return BindPolicy.FULL_PCPUS if options.full_cores_only else _BIND_POLICIES.get(label, BindPolicy.NONE)

@@ -179,6 +179,20 @@ def test_an_unknown_node(file):
     assert result.stderr == "error: there is no node m9, only a NodeResourceTopology of that name\n"
 
 
+def test_an_empty_name(file):
+    result = run("numa", "", "-f", file(*SMALL))
+    assert result.exit_code == 2
+    assert "NODE is empty" in result.stderr
+
+
+def test_a_bind_policy_that_does_not_exist(file):
+    answers = [run_json("numa", "m1", "-f", file(node(cpu_bind_policy=of)))[1] for of in ("FullPCPUs", "None", "")]
+    label = "node.koordinator.sh/cpu-bind-policy"
+    problems = [f"node: label {label}: no policy 'FullPCPUs', so none applies"], [], []
+    assert [(each["report"], each["bindPolicy"]) for each in answers] == [("invalid", ""), ("none", ""), ("none", "")]
+    assert [each["problems"] for each in answers] == list(problems)
+
+
 def test_a_node_without_a_report(file):
     assert shown("m1", "-f", file(node())) == (
         "Node m1: no NodeResourceTopology\n"

@@ -108,12 +108,12 @@ def _numa_nodes(shown: list[NUMANodeReport]) -> Table:
             numa.free or "-",
             f"{numa.free_cores}/{numa.cores}" if numa.cores else "-",
         )
-        for line in numa.resources:
-            numbers = (amount_text(line.resource, amount) for amount in (line.has, line.given, line.left))
-            rows.append((*place, line.resource, *numbers))
-            place = ("",) * len(place)  # type: ignore[assignment]  # of the same length
-        if not numa.resources:
-            rows.append((*place, "-", "", "", ""))
+        lines = [
+            (line.resource, *(amount_text(line.resource, amount) for amount in (line.has, line.given, line.left)))
+            for line in numa.resources
+            if line.has or line.given or line.resource in ("cpu", "memory")
+        ] or [("-", "", "", "")]
+        rows += [((*place, *line) if not number else ("",) * len(place) + line) for number, line in enumerate(lines)]
     figures = "HAS", "GIVEN", "LEFT"
     header = ("NUMA NODE", "SOCKET", "CPUS", "FREE CPUS", "FREE CORES", "RESOURCE", *figures)
     return Table(header, rows, numbers=("NUMA NODE", "SOCKET", "FREE CORES", *figures))
