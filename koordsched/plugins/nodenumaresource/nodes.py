@@ -119,6 +119,7 @@ class NUMANodes:
         labels, annotations = wire.metadata.labels, wire.metadata.annotations
         given = (
             row,
+            node.options is NO_OPTIONS,  # an empty report equals none, and means something else
             node.options,
             labels.get(kinds.NUMA_TOPOLOGY_POLICY, ""),
             labels.get(kinds.CPU_BIND_POLICY, ""),
@@ -128,7 +129,7 @@ class NUMANodes:
         if given == node.given:
             return False
         node.given = given
-        _, options, numa, bind, strategy, ratio_text = given
+        _, _, options, numa, bind, strategy, ratio_text = given
         if options.problems and options.problems != node.report_problems:
             self._warn(wire, f"NodeResourceTopology: {'; '.join(options.problems)}")
         node.report_problems = options.problems
