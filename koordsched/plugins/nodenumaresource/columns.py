@@ -6,7 +6,7 @@ matter which is seen first, and CPUs that are given to two pods are counted twic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -39,6 +39,21 @@ MAX_RESOURCES = 32
 
 MOST_OF_A_POD = 1 << 47
 """More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+
+_EXPECTED = (
+    "hugepages-2Mi",
+    "hugepages-1Gi",
+    "kubernetes.io/batch-cpu",
+    "kubernetes.io/batch-memory",
+    "kubernetes.io/mid-cpu",
+    "kubernetes.io/mid-memory",
+    "nvidia.com/gpu",
+    "koordinator.sh/gpu",
+    "koordinator.sh/gpu-core",
+    "koordinator.sh/gpu-memory",
+    "koordinator.sh/gpu-memory-ratio",
+)
+"""What agents report: there is room for it, whatever names users write into annotations of pods."""
 
 _CPUS_AT_FIRST = 64
 _REMEMBERED = 4096
@@ -141,7 +156,12 @@ class NUMAColumns(ColumnAccountant):
     def add_resource(self, name: str) -> int:
         """The same, after giving it one; -1 when there are too many."""
         index = self._index.get(name, -1)
-        if index < 0 and len(self.resources) < MAX_RESOURCES:
+        if index >= 0:
+            return index
+        room = MAX_RESOURCES - len(self.resources)
+        if name not in _EXPECTED:
+            room -= sum(expected not in self._index for expected in _EXPECTED)
+        if room > 0:
             index = self._index[name] = len(self.resources)
             self.resources.append(name)
             self.zones.widen((index + 1) * MAX_NUMA_NODES)
@@ -254,20 +274,29 @@ class NUMAColumns(ColumnAccountant):
         found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
         return found
 
+    def usable_in_all(self, rows: RowArray, required: BindPolicy) -> Counts:
+        """int64[rows]: the same of the whole machine, however many NUMA nodes it has."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        for at, _, counts in self._by_layout(rows, required, held=False):
+            found[at] = counts.sum(axis=1)
+        return found
+
     def _per_node(self, rows: RowArray, required: BindPolicy, *, held: bool) -> Counts:
         found = np.zeros((len(rows), MAX_NUMA_NODES), dtype=np.int64)
+        for at, layout, counts in self._by_layout(rows, required, held=held):
+            found[at[:, None], layout.nodes] = counts[:, : len(layout.nodes)]
+        return found
+
+    def _by_layout(
+        self, rows: RowArray, required: BindPolicy, *, held: bool
+    ) -> Iterator[tuple[RowArray, Layout, Counts]]:
+        """(positions, layout, int64[positions, its NUMA nodes]) of rows whose CPUs are known."""
         numbers = self.layouts.ids.data[rows]
         for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
             layout = self.layouts.values[number]
-            if layout is None:
-                continue
-            if len(rows) == 1:
-                found[0, layout.nodes] = self._on_nodes(rows, layout, required, held=held)[:, : len(layout.nodes)]
-            else:
+            if layout is not None:
                 at = np.flatnonzero(numbers == number)
-                counts = self._on_nodes(rows[at], layout, required, held=held)[:, : len(layout.nodes)]
-                found[at[:, None], layout.nodes] = counts
-        return found
+                yield at, layout, self._on_nodes(rows[at], layout, required, held=held)
 
     def _on_nodes(self, rows: RowArray, layout: Layout, required: BindPolicy, *, held: bool) -> Counts:
         topology = layout.topology

@@ -196,7 +196,7 @@ class NUMAHintProvider:
         demand = self._demand(shape, rows)
         if demand.binds is None:
             return None
-        short = self._numa.columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
+        short = self._numa.columns.usable_in_all(rows, demand.cap) < demand.request.cpus
         return short * np.int32(self._not_enough_cpus) if short.any() else None
 
     def _demand(self, shape: PodShape, rows: RowArray) -> Demand:

@@ -167,7 +167,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                     verdicts.refuse(partly, self._codes[NOT_WHOLE_CORES])
                 if demand.numa is NUMAPolicy.NONE:
                     if len(verdicts.rows):
-                        usable = self.columns.usable(verdicts.rows, required).sum(axis=1)
+                        usable = self.columns.usable_in_all(verdicts.rows, required)
                         verdicts.refuse(usable < request.cpus, self._codes[NOT_ENOUGH_CPUS])
                     return verdicts.codes
         if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
@@ -235,7 +235,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         failed = np.zeros(len(rows), dtype=np.bool_)
         on_node = self._score_nodes(demand, table, rows, allocated=True)
         if demand.binds is not None:
-            failed |= columns.usable(rows, demand.cap).sum(axis=1) < demand.request.cpus
+            failed |= columns.usable_in_all(rows, demand.cap) < demand.request.cpus
         if mask == NO_AFFINITY:
             return np.where(failed, 0, on_node)
         supply = self._numa.supply(wanted, demand, rows, columns.zone_count.data.item(rows[0]))

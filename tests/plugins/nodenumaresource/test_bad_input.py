@@ -465,6 +465,19 @@ def test_pods_that_share_a_cpu():
         assert world.columns.free(0, world.columns.layout(0)) == sum(1 << cpu for cpu in range(16) if cpu not in taken)
 
 
+def test_names_that_users_invent_take_no_room_from_what_agents_report():
+    """There are only so many kinds of resources of NUMA nodes. The pods are seen first."""
+    invented = [bound(f"s{at}", status(numa=[(0, {f"example.com/{at}": "1"})])) for at in range(100)]
+    batch = "kubernetes.io/batch-cpu"
+    zones = [zone(f"node-{at}", resources=[{"name": batch, "allocatable": "4000"}]) for at in range(2)]
+    holding = on(pod("h", cpu=None, memory=None, qos="BE", priority=5500, **{batch: "3000"}), "m1")
+    holding["metadata"]["annotations"] = {RESOURCE_STATUS: status(numa=[(0, {batch: "3000"})])}
+    world = World(node(numa_topology_policy="SingleNUMANode"), *invented, report(zones=zones), holding)
+    wanted = pod("wanted", cpu=None, memory=None, qos="BE", priority=5500, **{batch: "2000"})
+    assert world.numa(wanted) == {1: {batch: "2k"}}
+    assert "example.com/0" in world.columns.resources
+
+
 def random_status(rng):
     if rng.random() < 0.4:
         return json.dumps(random_json(rng))
