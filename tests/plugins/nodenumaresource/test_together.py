@@ -355,6 +355,79 @@ def test_a_pod_that_is_deleted_while_it_waits_gives_its_cpus_back():
     assert run(scenario()) == (4, set())
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_a_node_that_goes_while_a_pod_waits_on_it(back):
+    """Another node gets its row: what is given back does not come off that one's books."""
+
+    async def scenario():
+        async with cluster(node(), topology(T1), plugins=[Hold]) as (embedded, running):
+            put(embedded, lsr("held"))
+            await asyncio.sleep(2)
+            remove(embedded, node())
+            await asyncio.sleep(1)
+            put(embedded, named(topology(T1), "m2"))
+            put(embedded, named(node(), "m2"))
+            if back:
+                put(embedded, node())
+            await asyncio.sleep(1)
+            put(embedded, lsr("other", cpu="6"))
+            await asyncio.sleep(2)
+            place = where(embedded, "other")
+            for waiting in list(running.scheduler.profiles["default-scheduler"].plugins["Hold"].handle.waiting):
+                waiting.reject("Hold", "let go")
+            await asyncio.sleep(5)
+            names = sorted(running.scheduler.cluster.table.row_of)
+            return place, {name: len(held(running, name)[0]) for name in names}, cpus_of(embedded, "held")
+
+    place, books, given = run(scenario())
+    assert given is None
+    assert books == {name: 6 if name == place else 0 for name in books}
+    assert place in books
+
+
+def test_a_report_that_goes_while_a_pod_waits():
+    """It is bound with what it was given: the CPUs are there, though nothing says so any more."""
+
+    async def scenario():
+        async with cluster(node(), topology(T1), plugins=[Hold]) as (embedded, running):
+            put(embedded, lsr("held"))
+            await asyncio.sleep(2)
+            remove(embedded, topology(T1))
+            await asyncio.sleep(1)
+            (waiting,) = running.scheduler.profiles["default-scheduler"].plugins["Hold"].handle.waiting
+            waiting.allow("Hold")
+            await asyncio.sleep(2)
+            put(embedded, topology(T1))
+            put(embedded, lsr("other"))
+            await asyncio.sleep(2)
+            return cpus_of(embedded, "held"), cpus_of(embedded, "other")
+
+    assert run(scenario()) == ("0-3", "8-11")
+
+
+def test_a_policy_that_comes_later():
+    """Pods that were placed without one have no amounts of NUMA nodes; their CPUs count all the same."""
+
+    async def scenario():
+        async with cluster(node(cpu="16"), topology(T1, ZONES)) as (embedded, running):
+            put(embedded, lsr("before", cpu="6", memory="1Gi"))
+            await asyncio.sleep(2)
+            replace(embedded, node(cpu="16", numa_topology_policy="SingleNUMANode"))
+            await asyncio.sleep(1)
+            for name in ("first", "second"):
+                put(embedded, lsr(name, cpu="4", memory="1Gi"))
+                await asyncio.sleep(2)
+            seen = [cpus_of(embedded, name) for name in ("before", "first", "second")]
+            replace(embedded, node(cpu="16"))
+            put(embedded, lsr("third", cpu="2", memory="1Gi"))
+            await asyncio.sleep(2)
+            return seen, cpus_of(embedded, "third"), len(held(running)[0])
+
+    seen, third, count = run(scenario())
+    assert seen == ["0-5", "8-11", "12-15"]
+    assert (third, count) == ("6-7", 16)
+
+
 # --- resizes, nominations --------------------------------------------------------------------------------------
 
 
