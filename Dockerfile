@@ -11,6 +11,7 @@ RUN sed '/^# --- to develop/,$d' requirements.lock > run.lock && pip install --r
 COPY pyproject.toml README.md LICENSE ./
 COPY koordsched koordsched
 COPY config config
+COPY manifests/crds manifests/crds
 RUN pip install --no-deps --no-build-isolation . \
     && pip uninstall --yes setuptools pip \
     && /opt/koordsched/bin/python -m compileall -q /opt/koordsched/lib

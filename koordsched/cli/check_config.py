@@ -23,6 +23,7 @@ from koordsched.config import (
     configz,
     load,
     resolve,
+    unimplemented,
     warnings,
 )
 from koordsched.config.loading import read_file
@@ -41,7 +42,7 @@ def build_check_config(
     `attempt` makes what the scheduler makes of its configuration; it raises ConfigError if that cannot be done.
     """
 
-    def run(file: str, output: str, feature_gates: tuple[str, ...]) -> None:
+    def run(file: str, output: str, feature_gates: tuple[str, ...], *, strict: bool) -> None:
         catalog, built = plugins()
         try:
             gates = FeatureGates.parse(feature_gates)
@@ -55,10 +56,13 @@ def build_check_config(
             click.echo(f"error: {error}", err=True)
             raise click.exceptions.Exit(1) from error
         notes = warnings(resolved, catalog, built)
+        missing = unimplemented(resolved, built)
         if output == "table":
-            _print_table(resolved, notes)
+            _print_table(resolved, notes, missing)
         else:
-            _print(_report(resolved, notes), output)
+            _print({**_report(resolved, notes), "unimplemented": sorted(missing)}, output)
+        if strict and notes:
+            raise click.exceptions.Exit(1)
 
     return click.Command(
         "check-config",
@@ -70,6 +74,7 @@ def build_check_config(
                 ["-o", "--output"], type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
             ),
             click.Option(["--feature-gates"], multiple=True, help="Name=true,Other=false, as given to `run`."),
+            click.Option(["--strict"], is_flag=True, help="Exit with 1 if there is any warning."),
         ],
     )
 
@@ -123,13 +128,13 @@ def _print(report: dict[str, Any], output: str) -> None:
         click.echo(yaml.safe_dump(report, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _print_table(resolved: Resolved, notes: list[str]) -> None:
+def _print_table(resolved: Resolved, notes: list[str], missing: Collection[str]) -> None:
     for label, text in _settings(resolved.source, resolved):
         _row(label, text)
     for profile in resolved.profiles:
         click.echo(f"\nprofile {profile.scheduler_name}")
         for point in _POINTS:
-            if names := _names(profile, point):
+            if names := _names(profile, point, missing):
                 _row(f"  {point.value}", names)
     for note in notes:
         click.echo(f"\nwarning: {note}" if note is notes[0] else f"warning: {note}", err=True)
@@ -152,10 +157,15 @@ def _settings(source: Configuration, resolved: Resolved) -> list[tuple[str, str]
     return rows
 
 
-def _names(profile: Profile, point: ExtensionPoint) -> str:
+def _names(profile: Profile, point: ExtensionPoint, missing: Collection[str]) -> str:
     if point in _WEIGHTED:
-        return ", ".join(f"{name} {weight}" for name, weight in getattr(profile.plugins, point.attribute))
-    return ", ".join(profile.plugins.at(point))
+        weighted = getattr(profile.plugins, point.attribute)
+        return ", ".join(f"{_marked(name, missing)} {weight}" for name, weight in weighted)
+    return ", ".join(_marked(name, missing) for name in profile.plugins.at(point))
+
+
+def _marked(name: str, missing: Collection[str]) -> str:
+    return f"{name} (not implemented)" if name in missing else name
 
 
 def _row(label: str, text: str) -> None:

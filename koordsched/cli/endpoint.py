@@ -24,10 +24,18 @@ TIMEOUT = 30.0
 """Seconds an answer may take."""
 
 _LONGEST_EXCERPT = 2000
+_UNKNOWN_PATH = "404 page not found"
 
 
 class EndpointError(Exception):
-    """The scheduler cannot be asked; the message is ready for the user."""
+    """The scheduler cannot be asked; the message is ready for the user.
+
+    `missing`: what it says does not exist, if it knows the path and found nothing there.
+    """
+
+    def __init__(self, message: str, missing: str = "") -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class _Status(msgspec.Struct):
@@ -101,8 +109,10 @@ class Endpoint:
                 return body
         except urllib.error.HTTPError as error:
             text = error.read(_LONGEST_EXCERPT).decode("utf-8", "replace").strip()
+            known = error.code == 404 and error.headers.get_content_type() == "text/plain" and text != _UNKNOWN_PATH
             raise EndpointError(
-                f"{self.server}{path}: {error.code} {error.reason}{self._hint(error.code, text)}"
+                f"{self.server}{path}: {error.code} {error.reason}{self._hint(error.code, text)}",
+                missing=text if known else "",
             ) from error
         except (urllib.error.URLError, OSError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error

@@ -32,6 +32,8 @@ def run(options: Options) -> None:
         if options.write_config_to:
             _write_config(configuration, options.write_config_to)
             return
+        if not options.allow_unimplemented_plugins:
+            _refuse_unimplemented(resolved)
     except (config.ConfigError, OSError) as error:
         raise SystemExit(f"koordsched: {error}") from error
     log_options = LogOptions(
@@ -48,6 +50,17 @@ def run(options: Options) -> None:
     finally:
         log_control.close()
     raise SystemExit(code)
+
+
+def _refuse_unimplemented(resolved: config.Resolved) -> None:
+    """Raises ConfigError if a profile enables a plugin that is not implemented."""
+    missing = config.unimplemented(resolved, IN_TREE.keys())
+    if missing:
+        named = ", ".join(f"{name} (profiles: {', '.join(profiles)})" for name, profiles in missing.items())
+        raise config.ConfigError(
+            f"plugins that are not implemented: {named}; remove them from the configuration, or start with "
+            "--allow-unimplemented-plugins: then pods that need them wait"
+        )
 
 
 def _write_config(configuration: KubeSchedulerConfiguration, path: str) -> None:

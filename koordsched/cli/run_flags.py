@@ -113,6 +113,12 @@ _FLAGS: tuple[_Decorator, ...] = (
         boolean,
         "Of pods of equal priority, try one of each namespace in turn instead of the oldest first.",
     ),
+    _flag(
+        "--allow-unimplemented-plugins",
+        "allow_unimplemented_plugins",
+        boolean,
+        "Start although the configuration enables plugins that are not implemented; pods that need them wait.",
+    ),
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),
     _flag("--leader-elect-lease-duration", "leader_election.lease_duration", duration, "How long a lease is valid."),

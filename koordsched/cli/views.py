@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from inspect import cleandoc
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -15,48 +16,59 @@ from koordsched.cli.offline import load_config, prepare
 from koordsched.cli.output import console, fail, output_option, print_blocks, print_json
 from koordsched.cli.state_options import State, state_options
 from koordsched.config.wire import API_VERSION, KIND
-from koordsched.framework.declaration import Declaration, View
+from koordsched.framework.declaration import Declaration, NotFound, View
 from koordsched.plugins import CATALOG, DECLARED
 
 
 def view_commands() -> dict[str, click.Command]:
-    """The groups of commands by name."""
-    groups: dict[str, click.Command] = {}
+    """The groups of commands, and the commands that are no group's, by name."""
+    found: dict[str, click.Command] = {}
     for declared in DECLARED:
         for view in declared.views:
-            group = groups.setdefault(view.group, click.Group(view.group, help=view.group_help))
+            if not view.name:
+                found[view.group] = _command(declared, view)
+                continue
+            group = found.setdefault(view.group, click.Group(view.group, help=view.group_help))
             assert isinstance(group, click.Group)
             group.add_command(_command(declared, view))
-    return groups
+    return found
 
 
 def _command(declared: Declaration, view: View) -> click.Command:
-    @click.command(view.name, help=cleandoc(view.help))
-    @state_options
-    @output_option
-    def command(state: State, output: str) -> None:
+    def command(state: State, output: str, of: str | None = None) -> None:
         notes: list[str] = []
         try:
             answer = (
-                _offline(declared, view, state, notes) if state.filenames else _asked(declared, view, state.endpoint())
+                _offline(declared, view, of, state, notes)
+                if state.filenames
+                else _asked(declared, view, of, state.endpoint())
             )
-        except (InputError, EndpointError) as error:
+        except (InputError, EndpointError, NotFound) as error:
             fail(error)
         if output == "json":
             print_json(answer)
             return
         for note in notes:
             click.echo(f"note: {note}", err=True)
-        print_blocks(console(), view.show(answer))
+        detail = view.detail if of is not None else None
+        print_blocks(console(), (detail or view).show(answer))
 
-    return command
+    wrapped = output_option(state_options(command))
+    if view.detail is not None:
+        wrapped = click.argument("of", metavar=f"[{view.detail.argument}]", required=False)(wrapped)
+    short = None if view.name else view.group_help
+    return click.command(view.name or view.group, help=cleandoc(view.help), short_help=short)(wrapped)
 
 
-def _asked(declared: Declaration, view: View, endpoint: Endpoint) -> Any:
+def _asked(declared: Declaration, view: View, of: str | None, endpoint: Endpoint) -> Any:
     """What the running scheduler says. Raises EndpointError."""
+    detail = view.detail if of is not None else None
+    shown = detail or view
     try:
-        return endpoint.ask(view.page, {}, view.type, view.title)
+        return endpoint.ask(shown.page.replace("{name}", quote(of or "", safe="")), {}, shown.type, shown.title)
     except EndpointError as error:
+        if error.missing:
+            raise EndpointError(error.missing) from error
         if ": 404 " in str(error):
             plain = ", or this is its plain port, which has no reports" if endpoint.server.startswith("http://") else ""
             no_profile = f"no profile of this scheduler enables {declared.name}"
@@ -64,8 +76,8 @@ def _asked(declared: Declaration, view: View, endpoint: Endpoint) -> Any:
         raise
 
 
-def _offline(declared: Declaration, view: View, state: State, notes: list[str]) -> Any:
-    """The report on the objects in files as the scheduler would make it. Raises InputError."""
+def _offline(declared: Declaration, view: View, of: str | None, state: State, notes: list[str]) -> Any:
+    """The report on the objects in files as the scheduler would make it. Raises InputError, NotFound."""
     if state.config_file is None:
         # The default configuration lacks the plugin.
         enabled = {"plugins": {"multiPoint": {"enabled": [{"name": declared.name}]}}}
@@ -79,4 +91,4 @@ def _offline(declared: Declaration, view: View, state: State, notes: list[str]) 
     if plugin is None:
         raise InputError(f"{state.config_file}: no profile enables {declared.name}")
     notes += offline.notes
-    return view.report(plugin)
+    return view.detail.report(plugin, of) if of is not None and view.detail is not None else view.report(plugin)

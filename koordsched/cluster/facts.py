@@ -31,7 +31,7 @@ _VALUES_KEPT = 1 << 16
 class ShapeFacts:
     """The labels, annotations and owner facts that are part of a shape."""
 
-    __slots__ = ("_annotations", "_labels", "_owner_kinds", "_read", "_sealed")
+    __slots__ = ("_annotations", "_conditional", "_labels", "_owner_kinds", "_read", "_sealed")
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
@@ -39,7 +39,16 @@ class ShapeFacts:
         self._labels: dict[str, None] = {}
         self._annotations: dict[str, None] = {}
         self._owner_kinds: frozenset[str] = frozenset()
+        self._conditional: dict[str, Callable[[ObjectMeta], bool]] = {}
         self._sealed = False
+
+    def declare_if(self, annotation: str, holds: Callable[[ObjectMeta], bool]) -> None:
+        """A plugin reads this annotation of a pod through its shape, but only of pods for which `holds`.
+
+        For one that nearly every pod has another value of, and few pods are asked about.
+        """
+        self.declare(annotations=[annotation])
+        self._conditional[annotation] = holds
 
     def declare(
         self, *, labels: Iterable[str] = (), annotations: Iterable[str] = (), owner_kinds: Iterable[str] = ()
@@ -61,9 +70,13 @@ class ShapeFacts:
         self._sealed = True
         if not (self._labels or self._annotations or self._owner_kinds):
             return NO_SHAPE_META
+        annotations = {key: meta.annotations[key] for key in self._annotations if key in meta.annotations}
+        for key, holds in self._conditional.items():
+            if key in annotations and not holds(meta):
+                del annotations[key]
         return ShapeMeta(
             {key: meta.labels[key] for key in self._labels if key in meta.labels},
-            {key: meta.annotations[key] for key in self._annotations if key in meta.annotations},
+            annotations,
             tuple(sorted(self._owner_kinds.intersection(owner.kind for owner in meta.owner_references)))
             if meta.owner_references
             else (),

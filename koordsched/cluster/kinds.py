@@ -51,11 +51,12 @@ class Kind(Generic[T]):
     """A kind of object: where the API serves it, its wire type, and what it means to the scheduler.
 
     `type` bears the name of the kind. `event` is the event resource of its changes, None for kinds whose changes wake
-    no pod by themselves. `verbs` are the scheduler's requests besides list and watch: subresource ("" for the object
-    itself) -> verbs of RBAC. `need`: what waits while the API server does not let us read the kind.
+    no pod by themselves. `packed`: there are many large objects that are hardly read again, so they are kept encoded
+    (`cluster.objects.PackedStore`). `verbs` are the scheduler's requests besides list and watch: subresource ("" for
+    the object itself) -> verbs of RBAC. `need`: what waits while the API server does not let us read the kind.
     """
 
-    __slots__ = ("api_version", "event", "namespaced", "need", "plural", "type", "verbs")
+    __slots__ = ("api_version", "event", "namespaced", "need", "packed", "plural", "type", "verbs")
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Kind(Generic[T]):
         namespaced: bool = True,
         verbs: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         need: Need = NOTHING_WAITS,
+        packed: bool = False,
     ) -> None:
         """Registers the kind. Raises ValueError if there is one at the same path."""
         self.api_version = api_version
@@ -76,6 +78,7 @@ class Kind(Generic[T]):
         self.namespaced = namespaced
         self.verbs = verbs
         self.need = need
+        self.packed = packed
         if self.path in _registered:
             raise ValueError(f"{self.path} is defined twice")
         _registered[self.path] = self

@@ -7,9 +7,11 @@ store that no plugin asked for stays empty: the scheduler watches only kinds tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from koordsched.api.meta import HasMetadata
+import msgspec
+
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
 
 T = TypeVar("T", bound=HasMetadata)
@@ -47,6 +49,19 @@ class Store(Generic[T]):
     def __len__(self) -> int:
         return sum(map(len, self._by_namespace.values()))
 
+    def metadata_of(self, namespace: str, name: str) -> ObjectMeta | None:
+        """The metadata of an object, if there is one."""
+        found = self.get(namespace, name)
+        return found.metadata if found is not None else None
+
+    def metadata(self) -> list[ObjectMeta]:
+        """The metadata of all objects."""
+        return [thing.metadata for thing in self]
+
+    def as_of_now(self) -> Iterator[T]:
+        """All objects as they are now, however much changes while the caller goes through them."""
+        return iter(list(self))
+
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Calls it for every object there is and for every later change."""
         self._subscribers.append(subscriber)
@@ -78,6 +93,82 @@ class Store(Generic[T]):
             subscriber(old, new)
 
 
+class _Packed(NamedTuple):
+    metadata: ObjectMeta
+    data: bytes
+
+
+class PackedStore(Store[T]):
+    """A store that keeps its objects encoded: every read decodes.
+
+    Of an object that changes, neither subscribers nor callers of `upsert` get the one before.
+    """
+
+    __slots__ = ("_decode", "_encode", "_kept")
+
+    def __init__(self, kind: Kind[T]) -> None:
+        super().__init__(kind)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(kind.type).decode
+        self._kept: dict[str, dict[str, _Packed | T]] = {}
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """See Store."""
+        kept = self._kept.get(namespace, {}).get(name)
+        return self._read(kept) if kept is not None else None
+
+    def in_namespace(self, namespace: str) -> Collection[T]:
+        """See Store."""
+        return [self._read(kept) for kept in self._kept.get(namespace, {}).values()]
+
+    def __iter__(self) -> Iterator[T]:
+        for objects in self._kept.values():
+            yield from map(self._read, objects.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    def metadata_of(self, namespace: str, name: str) -> ObjectMeta | None:
+        """See Store."""
+        kept = self._kept.get(namespace, {}).get(name)
+        return kept.metadata if kept is not None else None
+
+    def metadata(self) -> list[ObjectMeta]:
+        """See Store."""
+        return [kept.metadata for objects in self._kept.values() for kept in objects.values()]
+
+    def as_of_now(self) -> Iterator[T]:
+        """See Store."""
+        return map(self._read, [kept for objects in self._kept.values() for kept in objects.values()])
+
+    def upsert(self, thing: T) -> None:
+        """An object appeared or changed."""
+        meta = thing.metadata
+        self._kept.setdefault(meta.namespace, {})[meta.name] = self._pack(thing)
+        self._tell(None, thing)
+
+    def delete(self, namespace: str, name: str) -> T | None:
+        """See Store."""
+        objects = self._kept.get(namespace, {})
+        kept = objects.pop(name, None)
+        if kept is None:
+            return None
+        if not objects:
+            del self._kept[namespace]
+        before = self._read(kept)
+        self._tell(before, None)
+        return before
+
+    def _pack(self, thing: T) -> _Packed | T:
+        try:
+            return _Packed(thing.metadata, self._encode(thing))
+        except (OverflowError, ValueError):
+            return thing  # numbers or texts that no encoding has: rare enough to be kept as it is
+
+    def _read(self, kept: _Packed | T) -> T:
+        return self._decode(kept.data) if isinstance(kept, _Packed) else kept
+
+
 class Objects:
     """The stores of all kinds that an enabled plugin wants."""
 
@@ -90,7 +181,8 @@ class Objects:
         """The store of a kind. Asking for it is what makes the scheduler watch the kind."""
         store = self._stores.get(kind.path)
         if store is None:
-            store = self._stores[kind.path] = Store(kind)  # type: ignore[arg-type]  # stores are kept by kind
+            made = PackedStore(kind) if kind.packed else Store(kind)
+            store = self._stores[kind.path] = made  # type: ignore[assignment]  # stores are kept by kind
         return store  # type: ignore[return-value]  # keyed by kind, so the types agree
 
     def at(self, path: str) -> Store[HasMetadata] | None:

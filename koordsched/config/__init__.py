@@ -4,7 +4,7 @@
 what in it has no effect. Everything returned is immutable; everything wrong is a `ConfigError`.
 """
 
-from koordsched.config.advice import warnings
+from koordsched.config.advice import unimplemented, warnings
 from koordsched.config.catalog import IN_TREE, ArgsKind, PluginCatalog, PluginEntry, entry
 from koordsched.config.dumping import configz, dump
 from koordsched.config.duration import Duration
@@ -36,5 +36,6 @@ __all__ = [
     "entry",
     "load",
     "resolve",
+    "unimplemented",
     "warnings",
 ]

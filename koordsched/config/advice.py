@@ -18,7 +18,11 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
     """One text per finding. `built` names the plugins that have code behind them; None = all in the catalog."""
     found = list(_settings(resolved.source))
     if built is not None:
-        found += _not_built(resolved, built)
+        found += [
+            f'plugin "{name}" is not implemented and will be ignored; pods that need it wait '
+            f"(profiles: {', '.join(profiles)})"
+            for name, profiles in unimplemented(resolved, built).items()
+        ]
     found += _outvoted(resolved)
     for i, profile in enumerate(resolved.source.profiles):
         found += _unused_args(profile, f"profiles[{i}]", resolved.profiles[i].plugins.names(), catalog)
@@ -41,11 +45,13 @@ def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
         yield f'clientConnection: content type "{unknown}" has no effect: objects come as protobuf or as JSON'
 
 
-def _not_built(resolved: Resolved, built: Collection[str]) -> Iterator[str]:
+def unimplemented(resolved: Resolved, built: Collection[str]) -> dict[str, list[str]]:
+    """Plugins that are enabled and have no code behind them, with the profiles that enable them."""
     missing = {name for profile in resolved.profiles for name in profile.plugins.names()} - set(built)
-    for name in sorted(missing):
-        users = [profile.scheduler_name for profile in resolved.profiles if name in profile.plugins.names()]
-        yield f'plugin "{name}" is not built yet: it is accepted and does nothing (profiles: {", ".join(users)})'
+    return {
+        name: [profile.scheduler_name for profile in resolved.profiles if name in profile.plugins.names()]
+        for name in sorted(missing)
+    }
 
 
 def _outvoted(resolved: Resolved) -> Iterator[str]:

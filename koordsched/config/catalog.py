@@ -1,7 +1,7 @@
 """Which plugins exist, where each one runs, and what its arguments are: one table entry per plugin.
 
-Here are kube-scheduler's, and those of Koordinator that are not built. Others bring their entry with their declaration
-(`framework.declaration`); `koordsched.plugins.CATALOG` has all.
+Here are kube-scheduler's, and those of Koordinator that are not implemented. Others bring their entry with their
+declaration (`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -97,7 +97,7 @@ def entry(points: str, kind: ArgsKind | None = None, *, needs_pre_score: bool = 
 
 
 def accepted(points: str) -> PluginEntry:
-    """A table entry of a plugin that is not built yet, whose arguments are therefore taken as they are."""
+    """A table entry of a plugin that is not implemented, whose arguments are therefore taken as they are."""
     return PluginEntry(frozenset(map(ExtensionPoint, points.split())), any_args=True)
 
 
@@ -148,7 +148,7 @@ IN_TREE = PluginCatalog(
         "GangScheduling": entry("preEnqueue permit"),
         "TopologyPlacementGenerator": entry("placementGenerate"),
         "PodGroupPodsCount": entry("placementScore"),
-        # Koordinator's own, not built yet.
+        # Koordinator's own that are not implemented.
         "Coscheduling": accepted(
             "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
         ),

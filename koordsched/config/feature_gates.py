@@ -75,6 +75,8 @@ KNOWN_GATES: Mapping[str, Gate] = {
         ElasticQuotaImmediateIgnoreTerminatingPod MultiQuotaTree
         """,
     ),
+    # Our own: NodeNUMAResource counts free CPUs in Filter for every pod that gets some (nodenumaresource spec 6.7).
+    **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }
 
 

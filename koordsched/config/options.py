@@ -129,6 +129,7 @@ class Options:
     pod_max_in_unschedulable_pods_duration: Duration = _FIVE_MINUTES
     max_pods_binding: int = 256
     fair_namespaces: bool = False
+    allow_unimplemented_plugins: bool = False
     feature_gates: FeatureGates
     secure_serving: SecureServing = SecureServing()
     insecure_serving: InsecureServing = InsecureServing()

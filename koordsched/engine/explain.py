@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -127,12 +128,13 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
 
 
 def _add_details(nodes: list[NodeVerdict], profile: Profile, cluster: ClusterState, pod: Pod) -> None:
-    explaining = [plugin for plugin in profile.plugins.values() if isinstance(plugin, ExplainsNodes)]
-    for node in nodes if explaining else ():
-        row = cluster.table.row_of[node.name]
-        for plugin in explaining:
-            if (node.feasible or node.plugin == plugin.name) and (lines := plugin.explain_node(pod.shape, row)):
-                node.details[plugin.name] = lines
+    for plugin in profile.plugins.values():
+        if isinstance(plugin, ExplainsNodes):
+            asked = [node for node in nodes if node.feasible or node.plugin == plugin.name]
+            rows = np.array([cluster.table.row_of[node.name] for node in asked], dtype=np.intp)
+            for node, lines in zip(asked, plugin.explain_nodes(pod.shape, rows) if asked else (), strict=True):
+                if lines:
+                    node.details[plugin.name] = lines
 
 
 def _score(result: Explanation, attempt: Attempt) -> None:

@@ -35,11 +35,28 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Detail:
+    """What a view shows of one thing, which an argument of its command names.
+
+    `argument`: what the help calls it. `page`: as for a view, with `{name}` where the name goes. `report(plugin, name)`
+    may raise NotFound, as the page does.
+    """
+
+    argument: str
+    title: str
+    page: str
+    type: type[Any]
+    report: Callable[[Any, str], Any]
+    show: Callable[[Any], Iterable[Line | Table]]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """A command, `koordsched <group> <name>`, that shows a report: of a running scheduler, or on objects in files.
 
     `page`: where a running scheduler has the report, as JSON of `type`. `report(plugin)` makes it; `show` says how it
-    looks. `title` completes "the answer is not ...".
+    looks. `title` completes "the answer is not ...". `detail`: what is shown instead if the command gets an argument.
+    Without `name` the command is `koordsched <group>` itself, and the group has no others.
     """
 
     group: str
@@ -51,6 +68,7 @@ class View:
     type: type[Any]
     report: Callable[[Any], Any]
     show: Callable[[Any], Iterable[Line | Table]]
+    detail: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)

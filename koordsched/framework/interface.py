@@ -266,8 +266,8 @@ class ExplainsNodes(Plugin):
     """Can say more about a node than that it refuses it, or what it scores."""
 
     @abstractmethod
-    def explain_node(self, shape: PodShape, row: int) -> list[str]:
-        """The numbers that decide, in lines of text. Changes nothing."""
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
+        """For each row the numbers that decide, in lines of text. Changes nothing."""
 
     @abstractmethod
     def remedy(self, shape: PodShape, row: int) -> str:

@@ -34,6 +34,9 @@ _OF_ONE_SHAPE = BUDGET // 4
 _ANSWER_BYTES = 150
 """What an answer takes besides the bytes of its key: two objects, and a place in a dict."""
 
+Ask = Callable[[PodShape, NodeTable, RowArray], npt.NDArray[np.int64]]
+"""What a plugin says about rows of different keys."""
+
 _MIXER = 0x9E3779B97F4A7C15
 _HALF = np.uint64(32)
 
@@ -55,7 +58,7 @@ class KeyedFilter(Keyed, ShapeFilter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._verdicts = _Answers(self.evaluate_one)
+        self._verdicts = Answers(_each(self.evaluate_one))
 
     @abstractmethod
     def evaluate_one(self, shape: PodShape, table: NodeTable, row: int) -> int:
@@ -67,8 +70,10 @@ class KeyedFilter(Keyed, ShapeFilter):
         """See `ShapeFilter`."""
         keys = self.key(shape, table, rows)
         if len(keys) == 1:
-            code = self._verdicts.of_one(shape, keys, table, rows)
+            code: int = self._verdicts.of_one(shape, keys, table, rows)
             return None if code == PASS else np.array((code,), dtype=np.int32)
+        if not len(keys):
+            return None
         codes = self._verdicts.of(shape, keys, table, rows)
         return codes.astype(np.int32) if codes.any() else None
 
@@ -78,7 +83,7 @@ class KeyedScore(Keyed, ShapeScore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._scores = _Answers(self.score_one)
+        self._scores = Answers(_each(self.score_one))
 
     @abstractmethod
     def score_one(self, shape: PodShape, table: NodeTable, row: int) -> int:
@@ -88,8 +93,18 @@ class KeyedScore(Keyed, ShapeScore):
         """See `ShapeScore`."""
         keys = self.key(shape, table, rows)
         if len(keys) == 1:
-            return self._scores.of_one(shape, keys, table, rows)
-        return self._scores.of(shape, keys, table, rows)
+            score: int = self._scores.of_one(shape, keys, table, rows)
+            return score
+        return self._scores.of(shape, keys, table, rows) if len(keys) else np.zeros(0, dtype=np.int64)
+
+
+def _each(ask: Callable[[PodShape, NodeTable, int], int]) -> Ask:
+    """Asks about one row after the other."""
+
+    def ask_all(shape: PodShape, table: NodeTable, rows: RowArray) -> npt.NDArray[np.int64]:
+        return np.array([ask(shape, table, row) for row in rows.tolist()], dtype=np.int64)
+
+    return ask_all
 
 
 class _OfShape:
@@ -98,49 +113,47 @@ class _OfShape:
     __slots__ = ("answers", "nbytes")
 
     def __init__(self, shape: PodShape) -> None:
-        self.answers: dict[bytes, int] = {}
+        self.answers: dict[bytes, Any] = {}
         self.nbytes = SHAPE_BYTES
 
 
-class _Answers:
-    """What `ask` says about rows, asked once per shape and key."""
+class Answers:
+    """What `ask` says about rows: int64[rows] or [rows, width]. It is asked once per shape and key."""
 
-    def __init__(self, ask: Callable[[PodShape, NodeTable, int], int]) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._kept = ShapeCache(_OfShape, BUDGET)
 
-    def of_one(self, shape: PodShape, keys: Keys, table: NodeTable, rows: Rows) -> int:
-        """The answer about the only row."""
+    def of_one(self, shape: PodShape, keys: Keys, table: NodeTable, rows: Rows) -> Any:
+        """The answer about the only row: a number, or a list of them."""
         kept = self._kept.of(shape)
         key = keys.astype(np.int64, copy=False).tobytes()
         answer = kept.answers.get(key)
         if answer is None:
-            answer = self._ask(shape, table, rows.start if isinstance(rows, slice) else int(rows[0]))
+            row = rows.start if isinstance(rows, slice) else int(rows[0])
+            answer = self._ask(shape, table, np.array((row,), dtype=np.intp)).tolist()[0]
             self._keep(kept, {key: answer})
         return answer
 
     def of(self, shape: PodShape, keys: Keys, table: NodeTable, rows: Rows) -> npt.NDArray[np.int64]:
-        """An answer per row."""
-        if not len(keys):
-            return np.zeros(0, dtype=np.int64)
+        """An answer per row, of which there must be one."""
         keys = np.ascontiguousarray(keys, dtype=np.int64).reshape(len(keys), -1)
         examples, groups = grouped(keys)
         width = keys.itemsize * keys.shape[1]
-        distinct = keys[examples].tobytes()
-        asked = (examples + rows.start if isinstance(rows, slice) else rows[examples]).tolist()
+        text = keys[examples].tobytes()
+        distinct = [text[start : start + width] for start in range(0, len(text), width)]
         kept = self._kept.of(shape)
-        new: dict[bytes, int] = {}
-        answers = []
-        for i, row in enumerate(asked):
-            key = distinct[i * width : (i + 1) * width]
-            answer = kept.answers.get(key)
-            if answer is None:
-                answer = new[key] = self._ask(shape, table, row)
-            answers.append(answer)
+        asked = [at for at, key in enumerate(distinct) if key not in kept.answers]
+        new: dict[bytes, Any] = {}
+        if asked:
+            positions = examples[asked]
+            found = self._ask(shape, table, positions + rows.start if isinstance(rows, slice) else rows[positions])
+            new = {distinct[at]: answer for at, answer in zip(asked, found.tolist(), strict=True)}
+        answers = [new[key] if key in new else kept.answers[key] for key in distinct]
         self._keep(kept, new)
         return np.array(answers, dtype=np.int64)[groups]
 
-    def _keep(self, kept: _OfShape, new: dict[bytes, int]) -> None:
+    def _keep(self, kept: _OfShape, new: dict[bytes, Any]) -> None:
         if not new:
             return
         before = kept.nbytes

@@ -34,6 +34,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
+from koordsched.framework.unimplemented import Unimplemented
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
@@ -74,10 +75,12 @@ class Profile:
         self.name = spec.name
         self.handle = handle
         self.plugins: dict[str, Plugin] = {}
+        missing: list[str] = []
         for name in dict.fromkeys(name for names in spec.points.values() for name in names):
             factory = registry.get(name)
             if factory is None:
-                continue  # known, but not built yet: loading the configuration warns about it
+                missing.append(name)
+                continue
             try:
                 self.plugins[name] = factory(spec.args.get(name), handle)
             except ValueError as error:
@@ -99,7 +102,7 @@ class Profile:
             if not built and (named := spec.points.get(point)):
                 raise ProfileError(
                     "initializing profiles: creating profile for scheduler name "
-                    f'{spec.name}: {point} plugin "{named[0]}" is not built yet, and nothing else {purpose}'
+                    f'{spec.name}: {point} plugin "{named[0]}" is not implemented, and nothing else {purpose}'
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
         self.chains = Chains(
@@ -111,7 +114,10 @@ class Profile:
             ),
             pre_scores=spec.points.get("preScore", ()),
         )
-        self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
+        before = [plugin for plugin in self.plugins.values() if isinstance(plugin, BeforePreFilter)]
+        if missing:
+            before.insert(0, Unimplemented(missing, handle.cluster.table.resource_names.names))
+        self.before_pre_filter_plugins = tuple(before)
         self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
         self.filtering = Filtering(

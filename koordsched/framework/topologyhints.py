@@ -6,6 +6,7 @@ have the same number of NUMA nodes, and over the subsets of these.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -40,8 +41,8 @@ class Subsets:
     `by_size`: per size, where its subsets begin and end, and the members of each, int[subsets of the size, size].
     """
 
-    def __init__(self, count: int, largest: int) -> None:
-        of_size = [list(combinations(range(count), size)) for size in range(1, largest + 1)]
+    def __init__(self, count: int, sizes: Iterable[int]) -> None:
+        of_size = [list(combinations(range(count), size)) for size in sizes]
         every = [subset for subsets in of_size for subset in subsets]
         self.count = count
         self.masks = np.array([sum(1 << node for node in subset) for subset in every], dtype=np.int64)
@@ -61,13 +62,13 @@ class Subsets:
 @cache
 def subsets_of(count: int) -> Subsets:
     """All subsets but the empty one."""
-    return Subsets(count, count)
+    return Subsets(count, range(1, count + 1))
 
 
 @cache
-def singles_of(count: int) -> Subsets:
-    """The subsets of one NUMA node."""
-    return Subsets(count, 1)
+def subsets_of_size(count: int, size: int) -> Subsets:
+    """The subsets of so many NUMA nodes."""
+    return Subsets(count, (size,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ class ResourceHints:
 
 class TopologyHintProvider(Protocol):
     """Registered in `Handle.topology_hint_providers` of its profile, in the order of the configuration."""
+
+    def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
+        """int64[rows, width]: all that the answers for a pod of the shape depend on, as for `framework.keyed`."""
 
     def hints(
         self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy

@@ -40,7 +40,8 @@ def admit(
     """The choice for each of so many rows, by a policy that insists on preferred hints.
 
     `statuses`: int[rows, NUMA nodes], the status of each for a pod that must not share NUMA nodes with pods of the
-    other kind; None for pods that may. With SingleNUMANode, subsets of one NUMA node are enough.
+    other kind; None for pods that may. Subsets of one size are enough, if those of smaller sizes were tried before:
+    the narrowest choice wins.
     """
     everything = (1 << subsets.count) - 1
     applies = np.zeros(rows, dtype=np.bool_)

@@ -36,7 +36,7 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
     """
     table = cluster.table
     nodes = [(row, node) for row, node in enumerate(table.nodes) if node is not None]
-    others = [(store.kind, list(store)) for store in cluster.objects.wanted()]
+    others = [(store.kind, store.as_of_now()) for store in cluster.objects.wanted()]
     bound = list(cluster.assigned.values())
     waiting = [pod for pod in pending if pod.uid not in cluster.assigned]
     for row, node in nodes:

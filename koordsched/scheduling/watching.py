@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
-from koordsched.api.meta import HasMetadata
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.api.protobuf.decoding import ProtobufDecoder
 from koordsched.api.protobuf.fields import MEDIA_TYPE, definition_of
 from koordsched.client.clock import Clock
@@ -65,17 +65,17 @@ class ObjectSink(Generic[T]):
         )
 
     def upsert(self, obj: T) -> None:
-        known = self._store.get(obj.metadata.namespace, obj.metadata.name)
-        if known is not None and is_same_version(known.metadata, obj.metadata):
+        known = self._store.metadata_of(obj.metadata.namespace, obj.metadata.name)
+        if known is not None and is_same_version(known, obj.metadata):
             return
         before = self._store.upsert(obj)
-        if before is None:
+        if known is None:
             self._tell(ActionType.ADD, None, obj)
-        elif before.metadata.resource_version != obj.metadata.resource_version:
+        elif known.resource_version != obj.metadata.resource_version:
             self._tell(ActionType.UPDATE, before, obj)
 
     def delete(self, obj: T) -> None:
-        self.delete_key(_key_of(obj))
+        self.delete_key(_key_of(obj.metadata))
 
     def delete_key(self, key: ObjectKey) -> None:
         before = self._store.delete(key.namespace, key.name)
@@ -83,8 +83,8 @@ class ObjectSink(Generic[T]):
             self._tell(ActionType.DELETE, before, None)
 
     def known(self) -> Iterator[ObjectKey]:
-        held = list(self._store)
-        return (_key_of(obj) for obj in held)
+        held = self._store.metadata()
+        return (_key_of(meta) for meta in held)
 
     def _tell(self, action: ActionType, old: T | None, new: T | None) -> None:
         event = self._events.get(action)
@@ -92,8 +92,7 @@ class ObjectSink(Generic[T]):
             self._queue.move_all(event, old, new)
 
 
-def _key_of(obj: HasMetadata) -> ObjectKey:
-    meta = obj.metadata
+def _key_of(meta: ObjectMeta) -> ObjectKey:
     return ObjectKey(meta.namespace, meta.name, meta.uid)
 
 

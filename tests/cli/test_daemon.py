@@ -162,7 +162,7 @@ CANNOT_START = [
 def test_what_keeps_it_from_starting_is_one_line(flags, expected):
     connection = [] if any("kubeconfig" in flag or "master" in flag for flag in flags) else ["--master=127.0.0.1:1"]
     code, lines = refused(*options(free_port()), *connection, *flags)
-    said = [line for line in lines if "not built yet" not in line]
+    said = [line for line in lines if "not implemented" not in line]
     assert code == 1
     assert len(said) == 1, said
     assert expected in said[0]
@@ -185,11 +185,26 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
     profile = {"schedulerName": "koord-scheduler", "plugins": {"queueSort": queue_sort}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
-    code, lines = refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}")
+    flags = ["--master=127.0.0.1:1", f"--config={config}", "--allow-unimplemented-plugins"]
+    code, lines = refused(*options(free_port()), *flags)
     assert (code, lines[-1]) == (
         1,
         "koordsched: initializing profiles: creating profile for scheduler name koord-scheduler: "
-        'queueSort plugin "Coscheduling" is not built yet, and nothing else orders the queue',
+        'queueSort plugin "Coscheduling" is not implemented, and nothing else orders the queue',
+    )
+
+
+def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
+    config = tmp_path / "config.yaml"
+    profile = {"schedulerName": "gpus", "plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(json.dumps({**kind, "profiles": [profile]}))
+    assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
+        1,
+        [
+            "koordsched: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
+            "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
+        ],
     )
 
 

@@ -44,9 +44,24 @@ def test_outcome_is_the_expected_one() -> None:
     assert re.fullmatch(
         r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
     )
-    assert last[1] == "257 pods placed, 4 pending, each for the reason expected."
+    assert last[1] == "266 pods placed, 6 pending, each for the reason expected."
     for pid in re.findall(r"process (\d+)", done.stdout):
         assert not alive(int(pid))
+    shown = done.stdout.partition("busy-0 looks empty: ")[2].splitlines()
+    assert shown[0] == "pods request 0.05 CPUs. By its report it is not; load-aware avoids it:"
+    # After the report: total, measured, estimated for recent pods, use, threshold, that for production.
+    cells = [re.split(r", \d+ s", line)[1].split(maxsplit=7) for line in shown[2:5]]
+    assert [line.split()[0] for line in shown[2:5]] == ["busy-0", "quiet-0", "quiet-1"]
+    assert cells[0] == ["cpu", "8.0", "6.0", "0.0", "76%", "65%", "-", "refuses pods"]
+    assert [each[:3] for each in cells[1:]] == [["cpu", "8.0", "0.2"]] * 2
+    assert shown[6].startswith("  cpu 81% of 8 (threshold 65%): 6 measured + ")
+    cpus = done.stdout.partition("large-2 gives pods CPUs of their own:\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in map(str.rstrip, cpus[1:4])] == [
+        ["demo/ledger", "0-3,32-35"],
+        ["demo/stream", "16-31"],
+        ["demo/statements", "shares 4-15,36-63"],
+    ]
+    assert cpus[4] == "demo/model wants 26 CPUs in whole cores. 40 CPUs are free, 24 of them in whole cores."
 
 
 @contextmanager
@@ -113,6 +128,9 @@ def test_what_it_suggests_works(tmp_path: Path) -> None:
             "0/100 nodes are available: 6 node(s) had untolerated taint(s), 94 Insufficient"
         )
         assert (live["advice"]["verdict"], len(live["nodes"])) == ("never", 100)
+        (load,) = (line.split() for line in log.read_text().splitlines() if "koordsched load nodes" in line)
+        report = orjson.loads(subprocess.check_output([sys.executable, "-m", *load, "-o", "json"], timeout=DEADLINE))
+        assert [node["node"] for node in report["nodes"] if node["refuses"]] == ["busy-0"]
         server = explain[explain.index("--server") + 1]
         snapshot = tmp_path / "snapshot.json"
         with urlopen(f"{server}/debug/snapshot", context=ssl._create_unverified_context()) as answer:

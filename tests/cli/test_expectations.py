@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cli.demo.expectations import Expectations, differences, load_expectations
 from koordsched.cli.demo.observation import Observation, Tally
+from koordsched.plugins.loadaware.kinds import NODE_METRICS
 from tests.cli.clusters import run_json
+from tests.plugins.nodenumaresource.machines import detail, topology
 
 EXAMPLES = Path(__file__).parents[2] / "config" / "examples"
 
@@ -79,13 +82,31 @@ def test_a_typing_error_is_found(tmp_path: Path) -> None:
         load_expectations(tmp_path / "e.yaml")
 
 
-def test_the_data_agrees_with_an_offline_simulation() -> None:
+def reports(*nodes: tuple[str, str]) -> list[dict[str, Any]]:
+    """NodeMetrics of nodes that use so many CPUs."""
+    return [
+        {
+            "apiVersion": NODE_METRICS.api_version,
+            "kind": NODE_METRICS.name,
+            "metadata": {"name": name},
+            "status": {
+                "updateTime": "2026-01-01T00:00:00Z",
+                "nodeMetric": {"nodeUsage": {"resources": {"cpu": cpu, "memory": "1Gi"}}},
+            },
+        }
+        for name, cpu in nodes
+    ]
+
+
+def test_the_data_agrees_with_an_offline_simulation(tmp_path: Path) -> None:
     """The scheduler alone, without time and API server, leaves the same pods pending for the same reasons."""
+    (tmp_path / "metrics.yaml").write_text(yaml.dump_all(reports(("busy-0", "6"), ("quiet-0", "0"), ("quiet-1", "0"))))
+    cpus = topology(detail(sockets=2, numa_per_socket=1, cores=16, apart=True))
+    (tmp_path / "topology.yaml").write_text(yaml.dump(cpus | {"metadata": cpus["metadata"] | {"name": "large-2"}}))
     expected = load_expectations(EXAMPLES / "expected.yaml")
     template = EXAMPLES / "node-templates" / "demo.yaml"
-    _, report = run_json(
-        "simulate", "-f", str(EXAMPLES / "workloads"), "--nodes", "100", "--node-template", str(template)
-    )
+    objects = "-f", str(EXAMPLES / "workloads"), "-f", str(tmp_path), "--config", str(EXAMPLES / "demo-scheduler.yaml")
+    _, report = run_json("simulate", *objects, "--nodes", "100", "--node-template", str(template))
     placed = Counter(entry["workload"] for entry in report["pods"] if "node" in entry)
     pending = Counter((entry["workload"], entry["message"]) for entry in report["pods"] if "node" not in entry)
     for workload in expected.workloads:
@@ -100,12 +121,12 @@ def test_the_data_agrees_with_an_offline_simulation() -> None:
 # --- what is observed --------------------------------------------------------------------------------------------
 
 
-def pod(uid: str, node: str = "", phase: str = "Pending", message: str = "") -> core.Pod:
+def pod(uid: str, node: str = "", phase: str = "Pending", message: str = "", cpu: str = "0") -> core.Pod:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "R", "message": message}] if message else []
     return convert(
         {
             "metadata": {"name": uid, "namespace": "ns", "uid": uid},
-            "spec": {"nodeName": node},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
             "status": {"phase": phase, "conditions": conditions},
         },
         core.Pod,
@@ -130,6 +151,12 @@ def test_observation() -> None:
     assert seen.tallies()["Pod ns/z"] == Tally(succeeded=1, nodes={"n2"})
     seen.delete(pod("z"))
     assert sorted(key.name for key in seen.known()) == ["x", "y"]
+    seen.upsert(pod("v", "n1", "Running", cpu="250m"))
+    seen.upsert(pod("w", "n1", cpu="1"))
+    seen.upsert(pod("u", "n1", "Failed", cpu="1"))
+    seen.upsert(pod("t", "n2", "Running", cpu="1"))
+    assert (seen.requested_cpu("n1"), seen.requested_cpu("n3")) == (1.25, 0.0)
+    assert (seen.requested_by("ns/v"), seen.requested_by("ns/q")) == (0.25, 0.0)
     for key in seen.known():
         seen.delete_key(key)
     assert seen.tallies() == {}

@@ -28,7 +28,13 @@ def without_reports():
 
 
 @pytest.mark.parametrize(
-    ("command", "plugin"), [(["quota", "tree"], "ElasticQuota"), (["load", "nodes"], "LoadAwareScheduling")]
+    ("command", "plugin"),
+    [
+        (["quota", "tree"], "ElasticQuota"),
+        (["load", "nodes"], "LoadAwareScheduling"),
+        (["numa"], "NodeNUMAResource"),
+        (["numa", "n"], "NodeNUMAResource"),
+    ],
 )
 def test_a_scheduler_without_the_report_or_its_plain_port(without_reports, command, plugin):
     result = CliRunner().invoke(main, [*command, "--server", without_reports])

@@ -26,12 +26,12 @@ extender            http://e (filter)
 
 profile tiny
   queueSort         PrioritySort
-  preFilter         NodeResourcesFit
-  filter            NodeResourcesFit
-  preScore          NodeResourcesFit
-  score             NodeResourcesFit 2
+  preFilter         NodeResourcesFit (not implemented)
+  filter            NodeResourcesFit (not implemented)
+  preScore          NodeResourcesFit (not implemented)
+  score             NodeResourcesFit (not implemented) 2
   bind              DefaultBinder
-  placementScore    NodeResourcesFit 2
+  placementScore    NodeResourcesFit (not implemented) 2
 """
 TINY = document(
     leaderElection={"leaderElect": False},
@@ -61,7 +61,8 @@ def test_table() -> None:
     assert result.exit_code == 0
     assert result.stdout == TABLE
     assert result.stderr == (
-        '\nwarning: plugin "NodeResourcesFit" is not built yet: it is accepted and does nothing (profiles: tiny)\n'
+        '\nwarning: plugin "NodeResourcesFit" is not implemented and will be ignored; pods that need it wait '
+        "(profiles: tiny)\n"
     )
 
 
@@ -123,7 +124,18 @@ def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     path.write_text(document(profiles=[profile]))
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
-    assert 'plugin "DeviceShare" is not built yet: it is accepted and does nothing' in result.output
+    assert 'plugin "DeviceShare" is not implemented and will be ignored; pods that need it wait' in result.output
+
+
+def test_strict_is_about_warnings(tmp_path: Path) -> None:
+    profile = {"plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    text = document(profiles=[profile])
+    result = CliRunner().invoke(check_config, ["-", "--strict"], input=text)
+    assert result.exit_code == 1
+    assert "DeviceShare (not implemented)" in " ".join(result.stdout.split())
+    result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
+    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["DeviceShare"])
+    assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -137,5 +149,5 @@ def test_what_the_scheduler_would_not_start_with_is_refused(point: str, plugin: 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
-        f'{point} plugin "{plugin}" is not built yet, and nothing else {purpose}\n'
+        f'{point} plugin "{plugin}" is not implemented, and nothing else {purpose}\n'
     )

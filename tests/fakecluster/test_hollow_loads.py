@@ -116,6 +116,37 @@ def test_aggregates_are_empty_while_samples_span_less_than_half_of_the_duration(
     assert [min(times) for times in filled.values()] == [120, 300, 900]
 
 
+def test_a_node_with_a_history_reports_at_once_and_goes_on_at_its_time():
+    cpu = {"mean": "2", "amplitude": "1", "period": "5m"}
+    usage = {"system": {"cpu": cpu}, "reportInterval": "30s"}
+    cluster = LoadCluster(nodes=20, template=template(usage={**usage, "history": "10m"}))
+    cluster.run(1)
+    assert all(len(cluster.times(name)) == 1 for name in map("node-{:02}".format, range(20)))
+    first = cluster.last("node-00")["nodeMetric"]
+    assert cluster.node_cpu("node-00") == 2000
+    by_duration = {each["duration"]: each["usage"]["p99"] for each in first["aggregatedNodeUsages"]}
+    assert [bool(by_duration[duration]) for duration in ("5m0s", "10m0s", "30m0s")] == [True, True, False]
+    cluster.run(46)
+    seconds = Counter(int(at) for reports in cluster.reports.values() for at, *_ in reports[1:2])
+    assert (sum(seconds.values()), max(seconds.values())) == (20, 1)
+
+
+def test_a_history_holds_what_pods_used():
+    cluster = LoadCluster(defined=False, template=template(usage={"system": {"cpu": "1"}, "history": "10m"}))
+    cluster.create(pod("a", {"cpu": "2"}))
+    cluster.run(60)
+    cluster.define()
+    cluster.run(1)
+    assert cluster.pods_cpu() == {"a": 2000}
+    assert 1000 < cluster.node_cpu() < 2000
+
+
+def test_a_node_that_has_failed_does_not_report_its_history():
+    cluster = LoadCluster(template=template(usage={"history": "10m"}, annotations={FAIL: "true"}))
+    cluster.run(100)
+    assert cluster.times() == []
+
+
 def test_a_node_uses_no_more_cpu_than_it_has():
     cluster = LoadCluster(template=template("2", usage={"system": {"cpu": "500m"}}))
     for name in ("a", "b"):

@@ -164,6 +164,9 @@ NODES = [
     ('{"reportInterval": "29s"}', "reportInterval: '29s' is not from 30s to 24h"),
     ('{"reportInterval": "25h"}', "reportInterval: '25h' is not from 30s to 24h"),
     ('{"reportInterval": "60"}', "reportInterval: '60' is not a duration"),
+    ('{"history": "14s"}', "history: '14s' is not from 15s to 2h"),
+    ('{"history": "121m"}', "history: '121m' is not from 15s to 2h"),
+    ('{"history": "soon"}', "history: 'soon' is not a duration"),
     ('{"cpu": 1}', "unknown field `cpu`"),
 ]
 

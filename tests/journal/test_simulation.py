@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from koordsched.journal.header import Setting
-from koordsched.journal.records import Consulted
+from koordsched.journal.records import Consulted, encode
 from koordsched.scheduling.scheduler import Scheduler
 from tests.depth import quick_first
 from tests.journal.recording import ListJournal, repeat
@@ -78,6 +78,20 @@ def test_what_extenders_said_is_heard_again(seeds, monkeypatch):
             decisions += sum(repetition.tally.decisions for repetition in repetitions(journal, seed))
     assert decisions > 50
     assert consulted > 10
+
+
+NUMA = [(6, 10), (4, 17, 26, 46, 58, 63, 68)]
+"""Worlds whose nodes report CPUs and NUMA nodes."""
+
+
+@pytest.mark.parametrize("seeds", quick_first(NUMA, 1))
+def test_what_pods_were_given_is_given_again(seeds, monkeypatch):
+    given = 0
+    for seed in seeds:
+        for journal in journals_of(seed, monkeypatch)[1]:
+            given += sum(b"resource-status" in encode(record) for record in journal.records())
+            list(repetitions(journal, seed))
+    assert given > 5
 
 
 def test_recording_changes_nothing(monkeypatch):

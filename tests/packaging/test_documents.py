@@ -50,9 +50,8 @@ def test_cases_of_the_deviations_exist() -> None:
 
 def test_the_readme_names_the_commands_there_are() -> None:
     text = (ROOT / "README.md").read_text()
-    named = re.findall(
-        r"koordsched (run|demo|simulate|explain|replay|quota|load|breaker|quarantine|check-config|fakecluster)\b", text
-    )
+    names = "run|demo|simulate|explain|replay|quota|load|numa|breaker|quarantine|check-config|fakecluster"
+    named = re.findall(rf"koordsched ({names})\b", text)
     assert set(named) == set(COMMANDS)
 
 

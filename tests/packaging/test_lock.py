@@ -59,7 +59,8 @@ def test_the_image_takes_the_sections_that_run_and_build() -> None:
     assert list(sections()) == ["run", "build", "develop"]
 
 
-def test_the_examples_are_part_of_the_package() -> None:
+def test_the_examples_and_the_definitions_are_part_of_the_package() -> None:
     examples = ROOT / "koordsched" / "cli" / "data" / "examples"
     assert examples.resolve() == ROOT / "config" / "examples"
+    assert examples.with_name("crds").resolve() == ROOT / "manifests" / "crds"
     assert "cli/data/**/*" in PROJECT["tool"]["setuptools"]["package-data"]["koordsched"]

@@ -32,7 +32,7 @@ TARGETS = [
     for target in panel.get("targets", ())
 ]
 Series = dict[str, list[dict[str, str]]]
-OPTIONAL = ("LoadAwareScheduling", "NodeCircuitBreaker", "WorkloadQuarantine")
+OPTIONAL = ("LoadAwareScheduling", "NodeCircuitBreaker", "NodeNUMAResource", "WorkloadQuarantine")
 """Plugins that are off by default and have rules of their own."""
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -121,8 +121,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
     port = free_port()
     with api_server(folder) as kubeconfig, (folder / "scheduler.log").open("w") as log:
         server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        definition = yaml.safe_load((ROOT / "manifests" / "crds" / "nodemetrics.yaml").read_text())
-        post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        for kind in ("nodemetrics", "noderesourcetopologies"):
+            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
+            post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
         command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
         command += ["--kubeconfig", kubeconfig, "--secure-port", "0"]

@@ -74,7 +74,8 @@ class Client:
 
     def __init__(self, session, secure, plain):
         self._session = session
-        self._bases = {False: f"https://127.0.0.1:{secure}", True: f"http://127.0.0.1:{plain}"}
+        self.server = f"https://127.0.0.1:{secure}"
+        self._bases = {False: self.server, True: f"http://127.0.0.1:{plain}"}
 
     async def get(self, path, token="alice", *, plain=False, method="GET", tls=None, **more):
         """(status, text)."""

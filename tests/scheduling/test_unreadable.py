@@ -248,17 +248,22 @@ def test_pods_under_quotas_wait_for_quotas_that_must_not_be_read():
     run(main())
 
 
-def test_pods_wait_for_reports_on_loads_that_must_not_be_read():
-    configuration = config.load(ROOT / "config" / "examples" / "load" / "scheduler.yaml", catalog=CATALOG)
+@pytest.mark.parametrize(
+    "example, kind",
+    [("load", "nodemetrics.slo.koordinator.sh"), ("numa", "noderesourcetopologies.topology.node.k8s.io")],
+)
+def test_pods_wait_for_reports_on_nodes_that_must_not_be_read(example, kind):
+    configuration = config.load(ROOT / "config" / "examples" / example / "scheduler.yaml", catalog=CATALOG)
 
     async def main():
         embedded = world()
-        embedded.insert(yaml.safe_load((ROOT / "manifests" / "crds" / "nodemetrics.yaml").read_text()))
-        embedded.server.forbidden.add("nodemetrics.slo.koordinator.sh")
+        definition = (ROOT / "manifests" / "crds" / f"{kind.partition('.')[0]}.yaml").read_text()
+        embedded.insert(yaml.safe_load(definition))
+        embedded.server.forbidden.add(kind)
         async with scheduling(embedded, yaml_of(configuration)):
             embedded.insert(pod("p", container(cpu="1")))
             await asyncio.sleep(10)
-            assert refused(embedded, "p") == WAITS + "nodemetrics.slo.koordinator.sh"
+            assert refused(embedded, "p") == WAITS + kind
             embedded.server.forbidden.clear()
             await asyncio.sleep(60)
             assert node_of(embedded, "p") == "alder"

@@ -18,6 +18,9 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
+BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
+NUMA = "NodeNUMAResource"
+NUMA_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
@@ -39,7 +42,7 @@ PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 
 def controllers(plan):
     """What runs beside scheduling."""
-    return CONTROLLERS if "quotas" in plan.features else {}
+    return CONTROLLERS if {"quotas", "breakers"} & set(plan.features) else {}
 
 
 @lru_cache
@@ -63,6 +66,16 @@ def _document(plan):
         plugins["reserve"] = {"enabled": [*plugins.get("reserve", {"enabled": []})["enabled"], own]}
         kind = {"apiVersion": API_VERSION, "kind": f"{LOADS}Args"}
         args.append({**own, "args": {**kind, **load_args(plan)}})
+    if "breakers" in plan.features:
+        plugins["multiPoint"] = {"enabled": [{"name": BREAKER}, {"name": QUARANTINE}]}
+        for name, own_args in ((BREAKER, breaker_args(plan)), (QUARANTINE, quarantine_args(plan))):
+            args.append({"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **own_args}})
+    if "numa" in plan.features:
+        own = {"name": NUMA}
+        for point in NUMA_POINTS:
+            plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
+        kind = {"apiVersion": API_VERSION, "kind": f"{NUMA}Args"}
+        args.append({**own, "args": {**kind, **numa_args(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -81,6 +94,48 @@ def load_args(plan):
     if rng.random() < 0.3:
         statistic = {"usageAggregationType": "p95", "usageAggregatedDuration": rng.choice(["0s", "5m0s"])}
         args["aggregated"] = {"usageThresholds": {"cpu": 60}, **statistic, "scoreAggregationType": "p50"}
+    return args
+
+
+def breaker_args(plan):
+    """The arguments of NodeCircuitBreaker: all that takes minutes takes seconds."""
+    rng = Random(f"{plan.seed} breaker args")
+    failures = rng.choice([2, 3])
+    return {
+        "window": rng.choice(["60s", "300s"]),
+        "failures": failures,
+        "distinctOwners": rng.choice([1, 2]),
+        "ownerNodes": rng.choice([1, 2, 3]),
+        "quickCrash": "1s",
+        "sandboxTimeout": "3s",
+        "coolDown": rng.choice(["2s", "6s"]),
+        "maxCoolDown": "16s",
+        "probation": rng.choice(["2s", "5s"]),
+        "probeTimeout": rng.choice(["15s", "60s"]),
+        "maxOpenPercentage": rng.choice([10, 40, 70]),
+    }
+
+
+def quarantine_args(plan):
+    """The arguments of WorkloadQuarantine: in a cluster of few nodes less evidence has to do."""
+    rng = Random(f"{plan.seed} quarantine args")
+    cool_down = rng.choice(["8s", "7200s"])
+    return {"soonAfter": rng.choice(["10s", "600s"]), "significance": 0.3, "coolDown": cool_down}
+
+
+def seconds(text):
+    """The number in a duration such as 10s."""
+    return int(text.removesuffix("s"))
+
+
+def numa_args(plan):
+    """The arguments of NodeNUMAResource."""
+    rng = Random(f"{plan.seed} numa args")
+    args = {"defaultCPUBindPolicy": rng.choice(["FullPCPUs", "FullPCPUs", "SpreadByPCPUs", ""])}
+    for key in ("scoringStrategy", "numaScoringStrategy"):
+        if rng.random() < 0.4:
+            resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
+            args[key] = {"type": rng.choice(["LeastAllocated", "MostAllocated"]), "resources": resources}
     return args
 
 

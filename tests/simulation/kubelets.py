@@ -12,6 +12,7 @@ class Kubelets:
 
     def __init__(self, simulation):
         self.server = simulation.server
+        self._faults = simulation.faults
         self.rng = Random(f"{simulation.plan.seed} kubelets")
         self._stranded = {}
         self.server.registry.subscribe_changes(self.server.resource("Pod"), self._changed)
@@ -38,9 +39,17 @@ class Kubelets:
     def _start(self, namespace, name, uid):
         def make(thing):
             if thing["metadata"]["uid"] == uid and not is_finished(thing):
-                thing["status"] |= {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
+                if self._faults is not None:
+                    self._faults.start(thing)
+                    self._faults.started(thing)
+                else:
+                    thing["status"] |= {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
 
         self.server.change("Pod", name, make, namespace)
+
+    def start_later(self, thing):
+        """Tries to start a pod, perhaps once more."""
+        self._later(self.rng.uniform(0.05, 2), self._start, thing)
 
     async def collect_garbage(self):
         """Deletes pods whose node is gone for a while. Until cancelled."""

@@ -44,6 +44,9 @@ FAULTS = {
     "kind gone": r"the quota kinds are gone$",
     "extender gone": r"asks extender to \w+: refused$",
     "extender failing": r"asks extender to \w+: (500|garbage|late|lost before|lost after)$",
+    "node broken": r" is broken: ",
+    "node felled by a pod": r" felled by ",
+    "breaker or quarantine written by hand": r" by hand: ",
 }
 """Name -> how the trace tells of it."""
 
@@ -66,11 +69,19 @@ NOTICED = {
 }
 """Name -> what the scheduler logs of it."""
 
+TOLD = {
+    "breaker opened": r" CircuitBreakerOpened by ",
+    "breaker held closed": r" CircuitBreakerHeld by ",
+    "breaker closed by a probe that runs": r" CircuitBreakerClosed by ",
+    "workload quarantined": r" WorkloadQuarantined by ",
+}
+"""Name -> the Event, in the trace, by which the scheduler says what it makes of it."""
+
 MET = {"stale_events": "old event left out", "failures": "request of a reflector failed"}
 """Counter of the reflectors, told at the end of every process -> name."""
 
 DELETED_IN_THE_MIDDLE = "pod deleted while it was being bound"
-KINDS = (*FAULTS, *NOTICED, *MET.values(), DELETED_IN_THE_MIDDLE)
+KINDS = (*FAULTS, *NOTICED, *TOLD, *MET.values(), DELETED_IN_THE_MIDDLE)
 
 _PLACED = re.compile(r" places \S+ (\S+) on (?!nowhere)")
 _DELETED_UNBOUND = re.compile(r" DELETED \S+ (\S+) v\d+ node= ")
@@ -80,7 +91,7 @@ _MET = re.compile(r" met (\w+): (\d+)$")
 def count(seed):
     """Name -> how often, in one run."""
     outcome = simulation.run(seed, trace_length=None, log_level=logging.DEBUG)
-    found, placed = _matches(FAULTS, outcome.trace) + _matches(NOTICED, outcome.log), set()
+    found, placed = _matches(FAULTS | TOLD, outcome.trace) + _matches(NOTICED, outcome.log), set()
     for line in outcome.trace:
         if (pod := _PLACED.search(line)) is not None:
             placed.add(pod[1])

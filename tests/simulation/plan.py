@@ -1,11 +1,11 @@
 """What a seed decides before anything runs: how large, how long, how bad the weather."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, and "loads". Nearly half of all worlds have none, so that runs stay
-short."""
+"""What a world may have beside pods and nodes, "loads", "breakers" and "numa". Nearly half of all worlds have none, so
+that runs stay short."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Plan:
         rng = Random(f"{seed} plan")
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
-        return cls(
+        plan = cls(
             seed=str(seed),
             nodes=rng.randint(2, 7),
             pods=rng.randint(4, 15),
@@ -70,18 +70,31 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(Random(f"{seed} features"), Random(f"{seed} loads")),
+            **_more(
+                Random(f"{seed} features"),
+                Random(f"{seed} loads"),
+                Random(f"{seed} breakers"),
+                Random(f"{seed} numa"),
+            ),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
+        if "breakers" not in plan.features:
+            return plan
+        # Breakers open and close in their own time, and a share of very few nodes is none.
+        return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
 
 
-def _more(rng, of_loads):
+def _more(rng, of_loads, of_breakers, of_numa):
     """What came later has a generator of its own: worlds without it stay what they were."""
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
     if of_loads.random() < 0.2:
         features += ("loads",)
+    if of_breakers.random() < 0.2:
+        features += ("breakers",)
+    if of_numa.random() < 0.2:
+        features += ("numa",)
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

@@ -5,8 +5,11 @@ from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
+from tests.simulation.breakerinvariants import workload_of
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
+from tests.simulation.numareckoning import refused_by_reserve, with_numa
+from tests.simulation.numausers import believed as believed_numa
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
 from tests.simulation.quotausers import is_readable
@@ -15,7 +18,7 @@ from tests.simulation.quotausers import is_readable
 class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
-    def __init__(self, server, broken, quotas=None, storage=(), loads=None):
+    def __init__(self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ()), numa=None):
         self.server = server
         self.broken = broken
         """uids of pods that cannot be understood."""
@@ -25,12 +28,17 @@ class Reckoning:
         """Claims, volumes, classes and drivers."""
         self.loads = loads
         """`LoadUsers`, None where nodes report no loads."""
+        self._quarantined, self._closed = set_apart
+        self.numa = numa
+        """`NumaUsers`, None where nodes report no CPUs."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
         profile, world = Profile(self.loads.profile() if self.loads is not None else {}), self._world()
+        if self.numa is not None:
+            profile = with_numa(profile, self.numa.args)
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
         nominated = _nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
@@ -39,11 +47,13 @@ class Reckoning:
             name = _name(thing)
             if self._quota_refuses(thing):
                 continue
-            places = evaluate(thing, world, profile, nominated).feasible
+            if self.numa is not None and refused_by_reserve(thing):
+                continue
+            places = set(evaluate(thing, world, profile, nominated).feasible).difference(self._closed)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
             elif not _never_preempts(thing):
-                places = self._could_make_room(thing, world, profile, lasting)
+                places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
         return found
@@ -72,6 +82,8 @@ class Reckoning:
             world.now = self.loads.now()
             for report in self.loads.objects():
                 world.add(report)
+        for report in self.numa.objects() if self.numa is not None else ():
+            world.add(report)
         return world
 
     def _waits(self, thing):
@@ -82,6 +94,7 @@ class Reckoning:
             or spec["schedulerName"] != "default-scheduler"
             or thing["metadata"]["uid"] in self.broken
             or is_gone(thing)
+            or workload_of(thing) in self._quarantined
         )
 
     def _could_make_room(self, thing, world, profile, lasting):
@@ -180,6 +193,7 @@ def belief(scheduler):
         "verdicts": _verdicts(scheduler),
         "quota": believed_quotas(scheduler),
         "load of": believed_loads(scheduler),
+        "CPUs of": believed_numa(scheduler),
     }
 
 

@@ -122,6 +122,8 @@ class Process:
             reflector._page_size = self.plan.page_size
         self._words = LastWords(self.scheduler)
         self._watch_decisions()
+        if self.simulation.breaker_checks is not None:
+            self.simulation.breaker_checks.watch(self)
         permits = self.scheduler.profiles[configuration.PROFILE].plugins.get(Gatekeeper.name)
         if permits is not None:
             permits.waiting = self.scheduler.waiting
@@ -213,6 +215,8 @@ class Process:
             outcome = take(attempt, queued, row, started)
             if isinstance(outcome, AssumedPod):
                 self._check_promises(queued.pod, outcome, promises.get(outcome.node, ()))
+                if self.simulation.breaker_checks is not None:
+                    self.simulation.breaker_checks.taken(self, queued.pod, outcome.node, decision)
             return outcome
 
         async def observed(queued):

@@ -5,11 +5,15 @@ import logging
 from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
+from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
 from tests.simulation.extenders import Extender
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.nodefaults import NodeFaults
+from tests.simulation.numainvariants import TOPOLOGIES, NumaInvariants
+from tests.simulation.numausers import NumaUsers
 from tests.simulation.permits import PermitInvariants
 from tests.simulation.plan import Plan
 from tests.simulation.quotainvariants import QUOTAS, QuotaInvariants
@@ -69,6 +73,9 @@ class Simulation:
         self.quotas = QuotaUsers(self) if "quotas" in features else None
         self.volumes = VolumeUsers(self) if "volumes" in features else None
         self.loads = LoadUsers(self) if "loads" in features else None
+        self.faults = NodeFaults(self) if "breakers" in features else None
+        self.breaker_checks = BreakerInvariants(self) if self.faults is not None else None
+        self.numa = NumaUsers(self) if "numa" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -77,7 +84,9 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        more = (self.permits, self.extender, self._volume_checks, self._quota_checks)
+        more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
+        if self.numa is not None:
+            more.append(NumaInvariants(self.invariants, self.server, self.numa))
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
@@ -88,7 +97,15 @@ class Simulation:
     def compacted(self):
         """Paths of what is compacted beside pods and nodes."""
         quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
-        return quotas + ([CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else [])
+        volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
+        reports = [TOPOLOGIES] if self.numa is not None else []
+        return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
+
+    def leader(self):
+        """The process that acts, None while there is none."""
+        running = [replica.process for replica in self.replicas if not replica.process.main.done()]
+        leading = [process for process in running if process.may_write() and process.synced.is_set()]
+        return leading[0] if leading else None
 
     async def run(self):
         """The whole course; returns at the first violation."""
@@ -117,7 +134,10 @@ class Simulation:
             self.trace("faults end")
             self.weather.clear()
             self.users.tidy_up()
-            await asyncio.sleep(SETTLED)
+            stages = [self.faults.stage(self.breaker_checks)] if self.faults is not None else []
+            await asyncio.gather(asyncio.sleep(SETTLED), *stages)
+            if self.faults is not None:
+                await self.faults.quiet()
             await self._reckon()
         finally:
             for task in [*trouble, *lasting]:
@@ -129,7 +149,7 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads)
+        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
@@ -141,11 +161,22 @@ class Simulation:
             fail(text)
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
-            more = [*wrong_tables(process.scheduler), *process.unread()]
+            more = [*wrong_tables(process.scheduler), *process.unread(), *self._wrong_breakers(process)]
             for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)
+        for text in self._wrong_breakers(fresh):
+            fail(text)
         fresh.terminate()
         await asyncio.wait([fresh.main])
+
+    def _set_apart(self):
+        """(workloads that are quarantined, nodes on which no pod can start)."""
+        if self.faults is None:
+            return (), ()
+        return self.breaker_checks.quarantined(), (self.faults.lasting,)
+
+    def _wrong_breakers(self, process):
+        return self.breaker_checks.wrong_states(process, self.faults.lasting) if self.faults is not None else ()
 
     def _wrong_with_quotas(self, quotas, fresh):
         if quotas is None:

@@ -12,7 +12,8 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-ROLES = ("base", "components/elastic-quota", "components/load-aware")
+COMPONENTS = ("elastic-quota", "load-aware", "numa", "node-circuit-breaker", "workload-quarantine")
+ROLES = ("base", *(f"components/{name}" for name in COMPONENTS))
 RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)
 
 ELSEWHERE = {
@@ -31,9 +32,12 @@ ELSEWHERE = {
 REVOKES = 67
 """A seed in which pods are evicted because their quota uses too much."""
 
+REFUSES = 19
+"""One in which a node is broken and a workload quarantined."""
+
 GROUPS = (
     *("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io"),
-    *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh"),
+    *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh", "topology.node.k8s.io"),
 )
 """Those whose objects there are in a simulation."""
 
@@ -66,7 +70,7 @@ def used(seed):
 
 @pytest.mark.parametrize("seeds", quick_first([5, 20], 1))
 def test_roles_are_enough_and_no_more(seeds):
-    needed = set().union(*(used(seed) for seed in (*range(seeds), REVOKES)))
+    needed = set().union(*(used(seed) for seed in (*range(seeds), REVOKES, REFUSES)))
     assert needed - granted() == set(), "not granted"
     assert {right for right in granted() if right[0] in GROUPS} - needed - ELSEWHERE == set(), "granted for nothing"
 

@@ -31,6 +31,8 @@ class Users:
         self.extender = simulation.extender
         self.volumes = simulation.volumes
         self.loads = simulation.loads
+        self.faults = simulation.faults
+        self.numa = simulation.numa
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -49,15 +51,19 @@ class Users:
             self.quotas.settle_in()
         if self.loads is not None:
             self.loads.settle_in()
+        if self.faults is not None:
+            self.faults.settle_in()
+        if self.numa is not None:
+            self.numa.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
-            self._create()
+            self.create()
 
     async def run(self):
         """Until cancelled."""
         actions = [
-            (10, self._create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
+            (10, self.create), (4, self._burst), (7, self._delete), (2, self._replace), (3, self._relabel),
             (3, self._open_gate), (4, self._finish), (1, self._foreign_pod), (1, self._steal),
             (2.5, self._add_node), (2, self._remove_node), (1.5, self._flap_node), (3, self._change_node),
             (1, self._heartbeat), (0.7, self._malformed_pod), (0.4, self._malformed_node),
@@ -68,6 +74,10 @@ class Users:
             actions += self.volumes.actions()
         if self.loads is not None:
             actions += self.loads.actions()
+        if self.faults is not None:
+            actions += self.faults.actions()
+        if self.numa is not None:
+            actions += self.numa.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -91,6 +101,10 @@ class Users:
             self.volumes.tidy_up()
         if self.loads is not None:
             self.loads.tidy_up()
+        if self.faults is not None:
+            self.faults.tidy_up()
+        if self.numa is not None:
+            self.numa.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -137,6 +151,10 @@ class Users:
         uses = self.volumes.uses() if self.volumes is not None else []
         return app, amounts, ports, spec, uses
 
+    def new_pod(self, app, amounts):
+        """A pod of an app that requests these amounts, and nothing else."""
+        return self._pod((app, amounts, [], {"priority": 0}, []))
+
     def _pod(self, template, **more):
         app, amounts, ports, spec, uses = template
         self.names += 1
@@ -152,29 +170,34 @@ class Users:
         )
         if self.quotas is not None:
             made["metadata"]["labels"] |= self.quotas.labels()
+        if self.numa is not None:
+            self.numa.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
+        if self.faults is not None and template in self.templates:
+            self.faults.equip(made, self.templates.index(template))
         return made
 
-    def _insert(self, made):
+    def insert(self, made):
+        """A pod comes into being."""
         record = self.server.insert(made)
         if self.volumes is not None:
             self.volumes.created(record)
         return record
 
-    def _room(self):
+    def room(self):
         """How many more pods there may be."""
         return self.plan.most_pods - len(self.server.objects("Pod"))
 
-    def _create(self):
-        if self._room() > 0:
-            self._insert(self._pod(self.rng.choice(self.templates)))
+    def create(self):
+        if self.room() > 0:
+            self.insert(self._pod(self.rng.choice(self.templates)))
 
     def _burst(self):
         template = self.rng.choice(self.templates)
-        for _ in range(min(self.rng.randint(2, 8), self._room())):
-            self._insert(self._pod(template))
+        for _ in range(min(self.rng.randint(2, 8), self.room())):
+            self.insert(self._pod(template))
 
     def _some_pod(self, wanted=lambda thing: True):
         found = [thing for thing in self.server.objects("Pod") if wanted(thing)]
@@ -198,7 +221,7 @@ class Users:
         self.server.remove("Pod", meta["name"], meta["namespace"])
         made = self._pod(self.rng.choice(self.templates))
         made["metadata"] |= {"name": meta["name"], "namespace": meta["namespace"]}
-        self._insert(made)
+        self.insert(made)
 
     def _relabel(self):
         thing = self._some_pod()
@@ -229,9 +252,9 @@ class Users:
         if names and self.rng.random() < 0.7:
             made = self._pod(self.rng.choice(self.templates), nodeName=self.rng.choice(names))
             made["spec"].pop("schedulingGates", None)
-            self._insert(made)
+            self.insert(made)
         else:
-            self._insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
+            self.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
 
     def _steal(self):
         """Somebody else binds a pod of ours."""
@@ -247,7 +270,8 @@ class Users:
     def _malformed_pod(self):
         made = self._pod(self.rng.choice(self.templates))
         made["spec"] |= self.rng.choice(MALFORMED)
-        record = self._insert(made)
+        made["metadata"].pop("ownerReferences", None)  # the controller of DaemonSets reads affinities
+        record = self.insert(made)
         self.broken[record.uid] = record.name
 
     # --- nodes -------------------------------------------------------------------------------------
@@ -262,6 +286,10 @@ class Users:
             made["metadata"]["labels"][GATE] = "closed"
         if rng.random() < 0.15:
             made["spec"]["taints"] = [taint("spot")]
+        if self.faults is not None:
+            self.faults.place(made)
+        if self.numa is not None:
+            self.numa.equip_node(made)
         return made
 
     def _some_node(self):

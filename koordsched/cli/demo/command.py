@@ -17,11 +17,13 @@ from rich.console import Console
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
+from koordsched.cli.demo import cpus, loads
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
 from koordsched.cli.demo.expectations import Expectations, differences, load_expectations
 from koordsched.cli.demo.observation import Observation, Tally
+from koordsched.cli.endpoint import EndpointError
 from koordsched.cli.objectfiles import InputError, Sourced, read_objects
 from koordsched.cli.output import console, fail
 from koordsched.client.clock import SystemClock
@@ -31,6 +33,7 @@ from koordsched.client.reflector import Reflector
 from koordsched.client.transport import Transport
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "examples"
+DEFINITIONS = EXAMPLES.parent / "crds"
 
 NOT_AS_EXPECTED = 4
 """Exit code when everything worked but the outcome is another."""
@@ -72,7 +75,7 @@ def demo(**flags: object) -> None:
     folder = Path(tempfile.mkdtemp(prefix="koordsched-demo-"))
     try:
         code = asyncio.run(_interruptible(_Demo(options, folder, console())))
-    except (ChildFailed, InputError, ClientError) as error:
+    except (ChildFailed, InputError, ClientError, EndpointError) as error:
         fail(f"{error}\n(logs: {folder})")
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -103,6 +106,9 @@ class _Demo:
         self._folder = folder
         self._out = out
         self._kubeconfig = folder / "kubeconfig"
+        self._loads: loads.Loads | None = None
+        self._requested = 0.0
+        self._cpus: cpus.Node | None = None
         self.outcome: int | None = None
 
     async def run(self) -> int:
@@ -111,14 +117,22 @@ class _Demo:
         expected = load_expectations(EXAMPLES / "expected.yaml")
         async with Children(self._folder) as children:
             with Progress(self._out) as progress:
-                serving = await self._start(children, progress)
+                await self._start_cluster(children, progress)
                 transport = await NetworkTransport.open(SystemClock(), kubeconfig=str(self._kubeconfig))
                 try:
                     applier = Applier(transport)
-                    observation = Observation(loop.time, await applier.zones())
+                    zones = await applier.zones()
+                    observation = Observation(loop.time, zones)
+                    definitions = ("nodemetrics.yaml", "noderesourcetopologies.yaml")
+                    await applier.create(read_objects([str(DEFINITIONS / name) for name in definitions]))
+                    if loads.BUSY in zones:
+                        await loads.until_reported(transport, READY_WITHIN)
+                    if cpus.NODE in zones:
+                        await cpus.until_reported(transport, READY_WITHIN)
+                    serving = await self._start_scheduler(children, progress)
                     watching = loop.create_task(_reflector(transport, observation).run())
                     try:
-                        found = await self._play(children, progress, applier, observation, expected)
+                        found = await self._play(children, progress, applier, observation, expected, serving)
                     finally:
                         watching.cancel()
                 finally:
@@ -129,8 +143,7 @@ class _Demo:
                 await self._keep(children, serving)
         return self.outcome
 
-    async def _start(self, children: Children, progress: Progress) -> str:
-        """Starts both processes; returns where the scheduler serves its endpoints."""
+    async def _start_cluster(self, children: Children, progress: Progress) -> None:
         template = EXAMPLES / "node-templates" / "demo.yaml"
         cluster = await children.start(
             "fakecluster",
@@ -139,10 +152,14 @@ class _Demo:
         )
         await cluster.until(lambda: _has_content(self._kubeconfig), READY_WITHIN, "being ready")
         progress.step(f"cluster    {self._options.nodes} hollow nodes, an API server in process {cluster.process.pid}")
+
+    async def _start_scheduler(self, children: Children, progress: Progress) -> str:
+        """Returns where it serves its endpoints."""
         port = _free_port()
         scheduler = await children.start(
             "scheduler",
-            *("run", "--kubeconfig", str(self._kubeconfig), "--bind-address", "127.0.0.1", "--secure-port", str(port)),
+            *("run", "--kubeconfig", str(self._kubeconfig), "--config", str(EXAMPLES / "demo-scheduler.yaml")),
+            *("--bind-address", "127.0.0.1", "--secure-port", str(port)),
         )
         progress.step(f"scheduler  koordsched run, process {scheduler.process.pid}")
         return f"https://127.0.0.1:{port}"
@@ -154,6 +171,7 @@ class _Demo:
         applier: Applier,
         observation: Observation,
         expected: Expectations,
+        serving: str,
     ) -> list[str]:
         """Applies the workloads, waits for the outcome, then the burst; returns what is not as expected."""
         count = await applier.create(read_objects([str(EXAMPLES / "workloads")]))
@@ -166,6 +184,10 @@ class _Demo:
 
         await self._watch(children, progress, observation, settled)
         found = differences(expected, observation.tallies()) if checked else []
+        if checked and not found:
+            self._loads = await asyncio.to_thread(loads.ask, serving, str(self._kubeconfig))
+            self._requested = observation.requested_cpu(loads.BUSY)
+            self._cpus = await asyncio.to_thread(cpus.ask, serving, str(self._kubeconfig))
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
             # Until they run, so that the tables show a cluster at rest; what is measured ends with the last binding.
@@ -198,6 +220,12 @@ class _Demo:
         out.print(placements(tallies))
         out.print()
         print_pending(out, tallies)
+        if self._loads is not None:
+            out.print()
+            loads.print_loads(out, self._loads, self._requested)
+        if self._cpus is not None:
+            out.print()
+            cpus.print_cpus(out, self._cpus, observation.requested_by(cpus.REFUSED))
         out.print()
         placed, seconds = observation.placing(BURST)
         if placed:
@@ -221,7 +249,8 @@ class _Demo:
             f"  {kubectl} describe pod impossible -n demo\n"
             f"  {kubectl} uncordon large-0; {kubectl} scale -n demo deployment/web --replicas 30\n"
             f"  koordsched explain demo/impossible --server {serving} --kubeconfig {self._kubeconfig} "
-            f"--insecure-skip-tls-verify",
+            f"--insecure-skip-tls-verify\n"
+            f"  koordsched load nodes --server {serving} --kubeconfig {self._kubeconfig} --insecure-skip-tls-verify",
             soft_wrap=True,
         )
         while True:

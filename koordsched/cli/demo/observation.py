@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from koordsched.api import core
 from koordsched.api.meta import controller_of
+from koordsched.api.quantity import NANO
 from koordsched.cli.workloads import workload_of
 from koordsched.client.sink import ObjectKey
+from koordsched.cluster.pod import TERMINAL
+from koordsched.cluster.resources import effective_requests
 
 
 @dataclass(slots=True)
@@ -83,6 +86,15 @@ class Observation:
             _count(found.setdefault(_workload(pod), Tally()), pod, self._zones)
         return found
 
+    def requested_cpu(self, node: str) -> float:
+        """CPUs that the pods on a node request which have not ended."""
+        held = [pod for pod in self._pods.values() if pod.spec.node_name == node and pod.status.phase not in TERMINAL]
+        return sum(map(_cpu, held))
+
+    def requested_by(self, name: str) -> float:
+        """CPUs that a pod requests, which is known by namespace/name; 0 without such a pod."""
+        return sum(_cpu(pod) for pod in self._pods.values() if f"{pod.metadata.namespace}/{pod.metadata.name}" == name)
+
     def placing(self, workload: str) -> tuple[int, float]:
         """How many pods of the workload were placed, and the seconds from its first pod to its last placement."""
         uids = [uid for uid, pod in self._pods.items() if _workload(pod) == workload]
@@ -90,6 +102,10 @@ class Observation:
         if not placed:
             return 0, 0.0
         return len(placed), max(placed) - min(self._seen[uid] for uid in uids)
+
+
+def _cpu(pod: core.Pod) -> float:
+    return effective_requests(pod.spec).get("cpu", 0) / NANO
 
 
 def _workload(pod: core.Pod) -> str:

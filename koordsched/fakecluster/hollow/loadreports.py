@@ -38,7 +38,19 @@ _FINISHED = ("Succeeded", "Failed")
 class _Reporter:
     """One node that reports."""
 
-    __slots__ = ("annotation", "due", "interval", "load", "node", "phase", "policy", "shapes", "share", "version")
+    __slots__ = (
+        "annotation",
+        "due",
+        "history",
+        "interval",
+        "load",
+        "node",
+        "phase",
+        "policy",
+        "shapes",
+        "share",
+        "version",
+    )
 
     def __init__(self, node: HollowNode, load: NodeLoad, phase: float) -> None:
         self.node = node
@@ -52,6 +64,8 @@ class _Reporter:
         self.annotation: str | None = None
         self.share: Share | None = None
         self.interval: int | None = None
+        self.history = 0.0
+        """Seconds for which the node is taken to have been measured when it appears."""
         self.shapes: dict[str, tuple[Any, Usage]] = {}
         """By pod uid: what the pod's usage was read from, and the usage."""
 
@@ -90,6 +104,7 @@ class LoadReports:
         reporter = _Reporter(node, load, self._added * _GOLDEN_RATIO % 1)
         self._reporters[node.name] = reporter
         self.follow(node, obj)
+        load.predate(reporter.history)
         # Later, and so in batches: many nodes may come at once, with all their pods.
         self._timers.after(0.0, self._provide, reporter)
 
@@ -118,6 +133,7 @@ class LoadReports:
         reporter.load.system = system
         reporter.share = usage.share
         reporter.interval = usage.interval_seconds()
+        reporter.history = usage.history_seconds()
         if reporter.due:
             self._read_pods(reporter)
 
@@ -169,6 +185,8 @@ class LoadReports:
         if not reporter.due:
             self._read_pods(reporter)
             self._arm(reporter, SAMPLE_SECONDS + reporter.phase * reporter.policy.interval)
+            if reporter.history:
+                self._write(reporter)
 
     def _withdraw(self, name: str) -> None:
         if self._served.resource is not None:
@@ -258,15 +276,20 @@ class LoadReports:
         self._timers.after(delay, self._report, reporter, reporter.due)
 
     def _report(self, reporter: _Reporter, due: float) -> None:
-        name, resource = reporter.node.name, self._served.resource
-        if resource is None or self._reporters.get(name) is not reporter or reporter.due != due:
+        name = reporter.node.name
+        if self._served.resource is None or self._reporters.get(name) is not reporter or reporter.due != due:
             return
-        now, interval = self._registry.clock.now(), reporter.policy.interval
+        late, interval = self._registry.clock.now() - due, reporter.policy.interval
         # From when it was due, not from now: the nodes stay spread.
-        self._arm(reporter, interval - (now - due) % interval)
+        self._arm(reporter, interval - late % interval)
+        self._write(reporter)
+
+    def _write(self, reporter: _Reporter) -> None:
+        name, resource = reporter.node.name, self._served.resource
+        assert resource is not None, "asked while it is served"
         if reporter.node.health is Health.SILENT:
             return
-        status = reporter.load.status(now, reporter.policy)
+        status = reporter.load.status(self._registry.clock.now(), reporter.policy)
         if status is None:
             return
         try:

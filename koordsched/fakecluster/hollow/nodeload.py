@@ -115,6 +115,12 @@ class NodeLoad:
         """Measures from now on, after a time without."""
         self._begin = self._sampled = now
 
+    def predate(self, seconds: float) -> None:
+        """Measures as if the node had been there for so many seconds already."""
+        self._since -= seconds
+        self._begin -= seconds
+        self._sampled = self._begin
+
     def status(self, now: float, policy: CollectPolicy) -> Object | None:
         """The status of the NodeMetric; None if there has been no time for a sample."""
         pods = self._measure(now, policy.window)

@@ -20,6 +20,7 @@ templates:
       system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
       share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
       reportInterval: 60s
+      history: 10m                   # as if measured for so long when the node appears: it reports at once
     faults: {startError: CreateContainerError}   # no pod starts there; FailedCreatePodSandBox: not even its sandbox
     objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
 """

@@ -30,6 +30,8 @@ _LONGEST_TEXT = 4096
 HIGHEST_PERCENT = 1000
 _LEAST_INTERVAL, _LONGEST_INTERVAL = 30, 86400
 """Seconds; koordlet's floor, and a day."""
+_LEAST_HISTORY, _LONGEST_HISTORY = 15, 7200
+"""Seconds: the time between two samples, and that for which they are kept."""
 
 
 class _Sine(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,16 +122,24 @@ class NodeUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     """Of the pods of this node; None for the cluster's."""
     report_interval: str = ""
     """`spec.metricCollectPolicy.reportIntervalSeconds` of the NodeMetric that is made for the node, as a duration."""
+    history: str = ""
+    """For how long the node is taken to have been measured when it appears, as a duration: it can report at once."""
 
     def __post_init__(self) -> None:
         if self.report_interval:
             seconds = _seconds("reportInterval", self.report_interval)
             if not _LEAST_INTERVAL <= seconds <= _LONGEST_INTERVAL:
                 raise ValueError(f"reportInterval: {self.report_interval!r} is not from 30s to 24h")
+        if self.history and not _LEAST_HISTORY <= _seconds("history", self.history) <= _LONGEST_HISTORY:
+            raise ValueError(f"history: {self.history!r} is not from 15s to 2h")
 
     def interval_seconds(self) -> int | None:
         """The interval in whole seconds, None if it is not stated."""
         return round(parse_duration(self.report_interval)) if self.report_interval else None
+
+    def history_seconds(self) -> float:
+        """The history in seconds, 0 for none."""
+        return parse_duration(self.history) if self.history else 0.0
 
 
 @lru_cache(maxsize=4096)

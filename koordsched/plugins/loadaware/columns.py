@@ -53,19 +53,20 @@ class LoadColumns:
         self.aggregated = table.column(np.bool_, width=2)
         self._table = table
         self._room = tuple(slice(kind * width, (kind + 1) * width) for kind in (PLAIN, PROD))
+        self._rooms = slice(2 * width)
         self._left = tuple(slice((2 + kind) * width, (3 + kind) * width) for kind in (PLAIN, PROD))
         self._amounts: dict[Vector, npt.NDArray[np.int64]] = {}
 
     def write(self, row: int, total: Vector, views: tuple[View, View]) -> None:
         """Stores what a node is like."""
-        slack: list[int] = []
-        for view in views:
-            slack += _room(view, total)
-        for view in views:
-            used = view.scored
-            slack += [-_ENDLESS] * len(total) if used is None else [a - b for a, b in zip(total, used, strict=True)]
+        plain, prod = views
+        room, left = _room(plain, total), _left(plain, total)
+        if prod is plain:
+            slack = [*room, *room, *left, *left]
+        else:
+            slack = [*room, *_room(prod, total), *left, *_left(prod, total)]
         self.total.data[row] = total
-        self.slack.data[row] = [max(-_ENDLESS, min(_ENDLESS, amount)) for amount in slack]
+        self.slack.data[row] = slack
         self.gate.data[row] = [view.gate for view in views]
         self.aggregated.data[row] = [view.aggregated for view in views]
         self._table.touch(row, self.facet)
@@ -83,6 +84,11 @@ class LoadColumns:
     def room(self, row: int, kind: int) -> list[int]:
         """How much pods of a class may use on a row, by resource: one that is expected to use more is refused."""
         room: list[int] = self.slack.data[row, self._room[kind]].tolist()
+        return room
+
+    def both_rooms(self, row: int) -> list[int]:
+        """The room for pods of either class, PLAIN first, by resource."""
+        room: list[int] = self.slack.data[row, self._rooms].tolist()
         return room
 
     def rooms(self, rows: slice | npt.NDArray[np.intp], kind: int) -> npt.NDArray[np.int64]:
@@ -106,7 +112,16 @@ def _room(view: View, total: Vector) -> list[int]:
         return [-_ENDLESS] * len(total)
     if view.gate == PASSES:
         return [_ENDLESS] * len(total)
-    return [most - used for most, used in zip(room_for(view.limits, total), view.used, strict=True)]
+    return [
+        max(-_ENDLESS, min(_ENDLESS, most - used))
+        for most, used in zip(room_for(view.limits, total), view.used, strict=True)
+    ]
+
+
+def _left(view: View, total: Vector) -> list[int]:
+    if view.scored is None:
+        return [-_ENDLESS] * len(total)
+    return [max(-_ENDLESS, min(_ENDLESS, whole - used)) for whole, used in zip(total, view.scored, strict=True)]
 
 
 def room_for(limits: Vector, total: Vector) -> list[int]:

@@ -40,20 +40,20 @@ def deadline(estimate: Estimate, placed: float, initialized: int) -> float:
 
 
 def contribution(
-    measurement: Measurement, namespace: str, name: str, estimate: Estimate, placed: float, initialized: int
+    measurement: Measurement, key: str, estimate: Estimate, placed: float, initialized: int
 ) -> Contribution:
-    """What a pod that was placed at this time adds, given the newest report about its node."""
-    reported = measurement.reports(namespace, name)
+    """What the pod of this key (`namespace/name`), placed at this time, adds, given the newest report of its node."""
+    reported = measurement.reports(key)
     prod_usage: Vector | None = None
-    if estimate.prod and measurement.reports_as_prod(namespace, name):
-        prod_usage = measurement.of_pod(namespace, name)
+    if estimate.prod and measurement.reports_as_prod(key):
+        prod_usage = measurement.of_pod(key)
     amounts = estimate.amounts
     if amounts is None or not any(amounts):
         return Contribution(prod_usage=prod_usage) if prod_usage is not None else NOTHING
     fresh = not reported or measurement.since < placed or deadline(estimate, placed, initialized) > measurement.at
     node_delta = prod_delta = None
     if fresh:
-        node_delta = _beyond(amounts, measurement.of_pod(namespace, name))
+        node_delta = _beyond(amounts, measurement.of_pod(key))
     if estimate.prod:
         if reported and prod_usage is None:
             prod_delta = amounts  # its usage is not that of production, whatever it is

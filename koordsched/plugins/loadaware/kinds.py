@@ -87,4 +87,5 @@ NODE_METRICS = Kind(
     NodeMetric,
     namespaced=False,
     need=Need(("LoadAwareScheduling",), every_pod, "pods of profiles with LoadAwareScheduling wait"),
+    packed=True,
 )

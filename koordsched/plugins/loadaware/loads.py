@@ -6,7 +6,8 @@ the report comes, so estimates do not change with time; a report that expires ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import gt
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.loadaware import kinds, reportstates
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, PLAIN, PROD, LoadColumns, View
+from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, LoadColumns, View
 from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
@@ -40,6 +41,7 @@ class NodeLoad:
         "added",
         "counts_all",
         "given",
+        "latest",
         "measurement",
         "name",
         "problem",
@@ -47,6 +49,7 @@ class NodeLoad:
         "shown",
         "thresholds",
         "total",
+        "young",
     )
 
     def __init__(self, name: str, row: int, thresholds: Thresholds, total: Vector) -> None:
@@ -56,6 +59,10 @@ class NodeLoad:
         self.added: dict[str, Contribution] = {}
         self.counts_all = False
         """Whether pods count in more ways than by what they add to the measured usage."""
+        self.young: dict[str, None] | None = None
+        """The uids of pods that may count beside the measurement, and of some that do not; None if not known."""
+        self.latest = 0.0
+        """No other pod was placed later."""
         self.thresholds = thresholds
         self.total = total
         self.given: tuple[object, ...] = ()
@@ -64,6 +71,14 @@ class NodeLoad:
         """What is wrong with the node's annotations."""
         self.shown: tuple[Vector, tuple[View, View]] | None = None
         """What the columns hold, None if it has to be read there."""
+
+    def meet(self, pod: Pod, times: PlacementTimes | None) -> None:
+        """A pod came to the node, or has changed there."""
+        if self.young is None or pod.uid in self.young:
+            return
+        is_old = times is not None and 0 < times.placed <= self.latest
+        if not is_old or self.measurement is None or not self.measurement.reports(pod.key):
+            self.young[pod.uid] = None
 
 
 class Easing(NamedTuple):
@@ -116,7 +131,8 @@ class Loads:
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._node_removed)
         cluster.add_observer(self)
-        cluster.objects.of(kinds.NODE_METRICS).subscribe(self._reported)
+        self._reports = cluster.objects.of(kinds.NODE_METRICS)
+        self._reports.subscribe(self._reported)
 
     # --- what others read --------------------------------------------------------------------------
 
@@ -137,7 +153,7 @@ class Loads:
         estimate = self.estimator.of(pod.shape)
         if load.measurement is None or not estimate.counted:
             return NOTHING
-        return contribution(load.measurement, pod.namespace, pod.name, estimate, *self.times_of(pod))
+        return contribution(load.measurement, pod.key, estimate, *self.times_of(pod))
 
     def times_of(self, pod: Pod) -> tuple[float, int]:
         """When the pod was placed, and when it was initialized (0: not that we know)."""
@@ -151,7 +167,10 @@ class Loads:
 
     def sums(self, load: NodeLoad) -> Sums:
         """What the pods of a node add up to, worked out anew."""
-        return self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+        sums = self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+        if load.measurement is not None:
+            load.measurement.settle()
+        return sums
 
     def expires_at(self, load: NodeLoad) -> float | None:
         """When the newest report expires, in seconds since the epoch; None if it has no time, or there is none."""
@@ -186,7 +205,7 @@ class Loads:
         given = row, thresholds, raw, node.status.allocatable
         if given == load.given:
             return
-        load.row, load.given = row, given
+        load.row, load.given, load.young = row, given, None
         self._by_row[row] = load
         load.thresholds, problem = self._thresholds.of(thresholds)
         allocatable = node.status.allocatable
@@ -211,10 +230,15 @@ class Loads:
         metric = new if new is not None else old
         assert metric is not None, "one of them is there"
         load = self._load(metric.metadata.name)
-        load.measurement = Measurement(new, self.resources, load.measurement) if new is not None else None
+        before = load.measurement
+        load.measurement = Measurement(self._reports, new, self.resources, before) if new is not None else None
+        if load.measurement is None or before is None or not load.measurement.reports_all_of(before):
+            load.young = None
         self.states.taken += new is not None
         self.refresh(load)
-        if new is None and load.row < 0:
+        if load.measurement is not None:
+            load.measurement.settle()
+        elif load.row < 0:
             del self._by_name[load.name]
 
     # --- pods ------------------------------------------------------------------------------------
@@ -229,9 +253,11 @@ class Loads:
         else:
             self._first_seen.setdefault(pod.uid, self._clock.wall())
         load, before = self._by_name.get(pod.node), self._load_of.get(pod.uid)
+        if load is not None:
+            load.meet(pod, times)
         if before is not None and before is not load:
             self.refresh(before)
-        if load is None or load.measurement is None or load.row < 0:
+        if load is None or load.measurement is None or load.row < 0 or self._is_measured(load, pod):
             return
         if self._counted(load, self.contribution_of(load, pod)) != load.added.get(pod.uid, NOTHING):
             self.refresh(load)
@@ -249,12 +275,13 @@ class Loads:
         load = self._by_name.get(pod.node)
         if load is None or load.measurement is None or load.row < 0:
             return
+        load.meet(pod, None)
         if load.counts_all:
             self.refresh(load)
             return
         estimate = self.estimator.of(pod.shape)
         added = estimate.amounts if estimate.counted else None
-        if load.measurement.reports(pod.namespace, pod.name):  # as that of a pod of the same name
+        if load.measurement.reports(pod.key):  # as that of a pod of the same name
             added = self.contribution_of(load, pod).node_delta
         if added is not None and any(added):
             load.added[pod.uid] = Contribution(added)
@@ -274,7 +301,7 @@ class Loads:
             return
         self._set_deadline(load)
         before = load.shown
-        rooms = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
+        rooms = self.columns.both_rooms(load.row)
         load.counts_all = load.measurement is not None and self._counts_all(load)
         if load.measurement is None:
             added, sums = {}, self._no_sums
@@ -291,22 +318,41 @@ class Loads:
         if load.shown == before:
             return
         self.columns.write(load.row, *load.shown)
-        after = [self.columns.room(load.row, kind) for kind in (PLAIN, PROD)]
-        if any(new > old for kind in (PLAIN, PROD) for old, new in zip(rooms[kind], after[kind], strict=True)):
-            self._cluster.announce(LOAD_EASED, None, Easing(self, rooms, after))
+        after = self.columns.both_rooms(load.row)
+        if any(map(gt, after, rooms)):
+            self._cluster.announce(LOAD_EASED, None, Easing(self, self._by_class(rooms), self._by_class(after)))
+
+    def _by_class(self, rooms: list[int]) -> list[list[int]]:
+        width = len(self.resources)
+        return [rooms[:width], rooms[width:]]
+
+    def _is_measured(self, load: NodeLoad, pod: Pod) -> bool:
+        """Whether a pod on the node is known to add nothing."""
+        if load.counts_all or load.young is None or self.estimator.has_windows:
+            return False
+        return pod.uid not in load.young
 
     def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
         """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
-        added = {}
-        times_of, since, reports = self._times.of, measurement.since, measurement.reports
-        windows = self.estimator.has_windows
-        for uid, pod in self._cluster.pods_on(load.row).items():
-            times = times_of(pod)
-            if times is not None and 0 < times.placed <= since and not windows and reports(pod.namespace, pod.name):
+        added: dict[str, Contribution] = {}
+        pods, since, windows = self._cluster.pods_on(load.row), measurement.since, self.estimator.has_windows
+        if load.young is None or load.latest > since or windows:
+            load.young, load.latest = dict.fromkeys(pods), 0.0
+        times_of, reports = self._times.of, measurement.reports
+        young: dict[str, None] = {}
+        for uid in load.young:
+            pod = pods.get(uid)
+            if pod is None:
                 continue
+            times = times_of(pod)
+            if times is not None and 0 < times.placed <= since and not windows and reports(pod.key):
+                load.latest = max(load.latest, times.placed)
+                continue
+            young[uid] = None
             each = self.contribution_of(load, pod)
             if each.node_delta is not None:
                 added[uid] = Contribution(each.node_delta)
+        load.young = young
         return added
 
     def _set_deadline(self, load: NodeLoad) -> None:
@@ -326,6 +372,8 @@ class Loads:
                 self.refresh(load)
 
     def _replace_added(self, load: NodeLoad, added: dict[str, Contribution]) -> None:
+        if not added and not load.added:
+            return
         for uid in load.added.keys() - added.keys():
             if self._load_of.get(uid) is load:
                 del self._load_of[uid]
@@ -333,9 +381,12 @@ class Loads:
         for uid in added:
             self._load_of[uid] = load
 
-    def _sums(self, load: NodeLoad, added: Iterable[Contribution]) -> Sums:
+    def _sums(self, load: NodeLoad, added: Collection[Contribution]) -> Sums:
+        includes_sys = self._args.prod_usage_include_sys and load.measurement is not None
+        if not added and not includes_sys:
+            return self._no_sums
         sums = [list(self._nothing) for _ in Sums._fields]
-        if self._args.prod_usage_include_sys and load.measurement is not None:
+        if includes_sys and load.measurement is not None:
             sums[Sums._fields.index("prod_usage")] = list(load.measurement.system_usage())
         for each in added:
             for total, part in zip(sums, each, strict=True):

@@ -5,11 +5,13 @@ Amounts below zero or that cannot be read count as 0, absurd ones are clamped: t
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime
 from typing import NamedTuple
 
 from koordsched.api.core import Quantities
 from koordsched.api.quantity import QuantityError, measured_milli_value, measured_value
+from koordsched.cluster.objects import Store
 from koordsched.config.duration import Duration
 from koordsched.plugins.loadaware.estimation import Vector
 from koordsched.plugins.loadaware.kinds import PROD, NodeMetric, PodMetric
@@ -49,20 +51,39 @@ def read_time(text: str | None) -> float | None:
 
 
 class Measurement:
-    """One report.
+    """One report. Pods are known by `namespace/name`.
 
     `updated`: when it was made, None if it does not say. `since`: pods placed later than this may not be in it
     (the time of the report or, without one, that of the report before; minus the interval). `usage`: of the whole node,
-    None while nothing was measured.
+    None while nothing was measured. The report is one of `store`, where it is read again after `settle`.
     """
 
-    __slots__ = ("_metric", "_pods", "_resources", "_statistics", "_usages", "at", "since", "updated", "usage")
+    __slots__ = (
+        "_keys",
+        "_metadata",
+        "_metric",
+        "_pods",
+        "_resources",
+        "_statistics",
+        "_store",
+        "_system",
+        "_usages",
+        "at",
+        "since",
+        "updated",
+        "usage",
+    )
 
-    def __init__(self, metric: NodeMetric, resources: tuple[str, ...], before: Measurement | None) -> None:
-        self._metric = metric
+    def __init__(
+        self, store: Store[NodeMetric], metric: NodeMetric, resources: tuple[str, ...], before: Measurement | None
+    ) -> None:
+        self._store = store
+        self._metric: NodeMetric | None = metric
+        self._metadata = metric.metadata
         self._resources = resources
+        self._system: Vector | None = None
         self._statistics: dict[Statistic, Vector | None] = {}
-        self._usages: dict[tuple[str, str], Vector] = {}
+        self._usages: dict[str, Vector] = {}
         self.updated: float | None = read_time(metric.status.update_time)
         self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
         policy = metric.spec.metric_collect_policy
@@ -70,31 +91,57 @@ class Measurement:
         self.since = self.at - (max(0, min(_LONGEST, interval)) if interval is not None else _DEFAULT_INTERVAL)
         node = metric.status.node_metric
         self.usage = read_vector(node.node_usage.resources, resources) if node is not None else None
-        self._pods: dict[tuple[str, str], PodMetric] = {
-            (pod.namespace, pod.name): pod for pod in metric.status.pods_metric if pod.pod_usage.resources
-        }
+        self._pods: dict[str, PodMetric] | None = _by_key(metric)
+        self._keys: Set[str] = self._pods.keys()
 
-    def of_pod(self, namespace: str, name: str) -> Vector | None:
+    def settle(self) -> None:
+        """Forgets what is seldom asked for and can be read again."""
+        if not isinstance(self._keys, frozenset):
+            self._keys = frozenset(self._keys)
+        self._pods = self._metric = None
+
+    def _read(self) -> NodeMetric:
+        if self._metric is None:
+            self._metric = self._store.get(self._metadata.namespace, self._metadata.name) or NodeMetric()
+        return self._metric
+
+    def _pod(self, key: str) -> PodMetric | None:
+        if key not in self._keys:
+            return None
+        if self._pods is None:
+            self._pods = _by_key(self._read())
+        return self._pods.get(key)
+
+    def of_pod(self, key: str) -> Vector | None:
         """What the pod uses, None if it is not in the report."""
-        key = namespace, name
         found = self._usages.get(key)
-        if found is None and (pod := self._pods.get(key)) is not None:
+        if found is None and (pod := self._pod(key)) is not None:
             found = self._usages[key] = read_vector(pod.pod_usage.resources, self._resources)
         return found
 
-    def reports(self, namespace: str, name: str) -> bool:
+    def reports(self, key: str) -> bool:
         """Whether the pod is in the report."""
-        return (namespace, name) in self._pods
+        return key in self._keys
 
-    def reports_as_prod(self, namespace: str, name: str) -> bool:
+    def reports_all_of(self, before: Measurement) -> bool:
+        """Whether all pods of another report are in this one, too."""
+        if not before._keys <= self._keys:
+            return False
+        if len(before._keys) == len(self._keys):
+            self._keys = before._keys  # the same ones, which are kept once
+        return True
+
+    def reports_as_prod(self, key: str) -> bool:
         """Whether the pod is in the report as one of production."""
-        pod = self._pods.get((namespace, name))
+        pod = self._pod(key)
         return pod is not None and pod.priority == PROD
 
     def system_usage(self) -> Vector:
         """What belongs to no pod."""
-        node = self._metric.status.node_metric
-        return read_vector(node.system_usage.resources if node is not None else {}, self._resources)
+        if self._system is None:
+            node = self._read().status.node_metric
+            self._system = read_vector(node.system_usage.resources if node is not None else {}, self._resources)
+        return self._system
 
     def statistic(self, wanted: Statistic) -> Vector | None:
         """A statistic of the node's usage; None if it is not reported."""
@@ -103,7 +150,7 @@ class Measurement:
         return self._statistics[wanted]
 
     def _read_statistic(self, wanted: Statistic) -> Vector | None:
-        node = self._metric.status.node_metric
+        node = self._read().status.node_metric
         found: Quantities | None = None
         longest = -1
         for period in node.aggregated_node_usages if node is not None else ():
@@ -114,6 +161,10 @@ class Measurement:
             if duration == wanted.duration or (not wanted.duration and duration > longest):
                 longest, found = duration, usage.resources
         return read_vector(found, self._resources) if found is not None else None
+
+
+def _by_key(metric: NodeMetric) -> dict[str, PodMetric]:
+    return {f"{pod.namespace}/{pod.name}": pod for pod in metric.status.pods_metric if pod.pod_usage.resources}
 
 
 def _duration(text: str) -> int | None:

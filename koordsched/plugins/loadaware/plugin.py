@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -151,9 +152,9 @@ class LoadAwareScheduling(ShapePreFilter, MeasuringFilter, ShapeScore, Reserve, 
 
     # --- explanations ------------------------------------------------------------------------------
 
-    def explain_node(self, shape: PodShape, row: int) -> list[str]:
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
         """What is measured and expected, and what is allowed."""
-        return self._explainer.explain(shape, self._names[row])
+        return [self._explainer.explain(shape, self._names[row]) for row in rows.tolist()]
 
     def refuses_idle(self, shape: PodShape, row: int) -> bool:
         """Whether the pod alone is expected to use more than the threshold."""

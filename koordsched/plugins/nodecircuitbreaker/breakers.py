@@ -226,7 +226,9 @@ class Breakers:
         if not self._suspects:
             return
         suspects, self._suspects = self._suspects, {}
-        restricted = Counter(self._zone(row) for row in self.records)
+        # A node that is cordoned gets no pod anyway, so no probe either: it must not keep others from being refused.
+        cordoned = self._table.unschedulable.data
+        restricted = Counter(self._zone(row) for row in self.records if not cordoned.item(row))
         for node in suspects:
             row = self._table.row_of.get(node, -1)
             case = self.evidence.case(node)
@@ -340,13 +342,17 @@ class Breakers:
             self.records[row] = record
             state = OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
             self.held.pop(self._table.names[row], None)
-        elif self.held:
-            # Others of the zone had to wait.
-            self._suspects |= dict.fromkeys(self.held)
-            self._look_soon()
+        else:
+            self._judge_held()
         if self.state.data.item(row) != state:
             self.state.data[row] = state
             self._table.touch(row, self.facet)
+
+    def _judge_held(self) -> None:
+        """A node is not restricted any more: others of its zone had to wait for that."""
+        if self.held:
+            self._suspects |= dict.fromkeys(self.held)
+            self._look_soon()
 
     # --- probes ----------------------------------------------------------------------------------------
 
@@ -428,6 +434,8 @@ class Breakers:
         if name in self.evidence and row not in self.records and name not in self._suspects:
             self._suspects[name] = None
             self._look_soon()
+        if node.spec.unschedulable and row in self.records:
+            self._judge_held()
         text = node.metadata.annotations.get(ANNOTATION, "")
         if text == self._shown.get(row, ""):
             return
@@ -444,8 +452,12 @@ class Breakers:
             self._adopt(row, node, text)
 
     def _adopt(self, row: int, node: Node, text: str) -> None:
-        """Another one decided: the replica that leads, or an operator."""
+        """Another one decided: the replica that leads, or an operator.
+
+        What we wanted written before is no echo any more: where it arrives after all, it is what counts.
+        """
         if not text:
+            self._echoes.pop(row, None)
             self._set(row, None)
             self.evidence.acquit(node.metadata.name)
             self._announce(row)
@@ -458,6 +470,7 @@ class Breakers:
             if row in self.records:
                 self.unwritten[node.metadata.name] = None
             return
+        self._echoes.pop(row, None)
         self._set(row, record)
         now, wall = self._clock.monotonic(), self._clock.wall()
         if record.is_open:
@@ -485,6 +498,8 @@ class Breakers:
         gone = [node for node in self.held if node not in self._table.row_of]
         for node in gone:
             del self.held[node]
+        if record is not None:
+            self._judge_held()
 
 
 def _with_tag(name: str) -> str:

@@ -51,6 +51,8 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """On a half-open node the pod is the probe."""
         if not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
+            # It changed while an extender was asked. The pod is tried again at once, because other nodes may do.
+            self._handle.activate((pod,))
             is_open = self.breakers.state.data.item(row) == OPEN
             return Status(Code.UNSCHEDULABLE, (IS_OPEN if is_open else IS_PROBED,))
         return SUCCESS

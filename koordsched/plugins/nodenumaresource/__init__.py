@@ -8,13 +8,18 @@
   `alignment` asks the topology manager; `scoring` rates nodes and NUMA nodes.
 * `plugin` filters and scores many nodes at once; for the one that is chosen, `allocator` works out what the pod gets,
   with `cpupick` CPU by CPU.
+* `explanation` has the numbers behind verdicts.
+* `reportstates` says what is known of nodes; `metrics` counts them, and CPUs.
+* `reports` has the pages of the HTTP server and the command `koordsched numa`.
 """
 
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.framework.declaration import Declaration
 from koordsched.plugins.nodenumaresource.args import NodeNUMAResourceArgs, advise, validate, with_defaults
+from koordsched.plugins.nodenumaresource.metrics import observe_numa
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.nodenumaresource.reports.pages import PAGES
+from koordsched.plugins.nodenumaresource.reports.tables import VIEW
 
 DECLARATION = Declaration(
     name=NodeNUMAResource.name,
@@ -23,5 +28,7 @@ DECLARATION = Declaration(
         "preFilter filter preScore score reserve preBind",
         ArgsKind(NodeNUMAResourceArgs, with_defaults, validate, by_constructor=True, advise=advise),
     ),
+    observe=observe_numa,
     pages=PAGES,
+    views=(VIEW,),
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.status import Code, Status
@@ -16,11 +18,13 @@ from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.alignment import numa_nodes
 from koordsched.plugins.nodenumaresource.allocation import Allocation, NUMAAmounts
 from koordsched.plugins.nodenumaresource.columns import Layout, NUMAColumns
-from koordsched.plugins.nodenumaresource.cpupick import Taken, take
+from koordsched.plugins.nodenumaresource.cpupick import Taken, take_preferring
 from koordsched.plugins.nodenumaresource.demand import Demand
-from koordsched.plugins.nodenumaresource.hints import NOT_ENOUGH_CPUS, NUMASupply, Wanted
+from koordsched.plugins.nodenumaresource.hints import NUMASupply, Wanted
 from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
-from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.reasons import NOT_ENOUGH_CPUS
+from koordsched.plugins.nodenumaresource.supply import order_of
 
 
 class Given(NamedTuple):
@@ -41,31 +45,56 @@ class Allocator:
     def allocate(
         self, wanted: Wanted, demand: Demand, row: int, mask: int, strategy: AllocateStrategy
     ) -> Allocation | Status:
-        """`mask`: the NUMA nodes to be used, 0 for any."""
+        """`mask`: the NUMA nodes to be used, 0 for any.
+
+        A pod with a designated allocation gets its amounts from these NUMA nodes, as far as they are left there, and
+        exactly its CPUs, if they are free (upstream does not look whether others hold them: nodenumaresource spec 6.5).
+        """
         amounts = self._amounts(wanted, demand, row, mask) if mask else ()
         if isinstance(amounts, Status):
             return amounts
-        if demand.binds is None:
-            return Allocation(0, amounts)
-        cpus = self._cpus(demand, row, amounts, strategy)
-        return cpus if isinstance(cpus, Status) else Allocation(cpuset.of(cpus), amounts)
+        cpus = self._cpus(demand, row, amounts, strategy) if demand.binds is not None else []
+        if isinstance(cpus, Status):
+            return cpus
+        allocation = Allocation(cpuset.of(cpus), amounts)
+        designated = demand.request.designated
+        if designated is not None and designated.cpus != allocation.cpus:
+            return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
+        return allocation
+
+    def is_free(self, designated: Allocation, rows: RowArray) -> npt.NDArray[np.bool_]:
+        """bool[rows]: where no pod holds any of the CPUs."""
+        holders, cpus = self._columns.holders.data, cpuset.ids(designated.cpus)
+        counted = [cpu for cpu in cpus if cpu < holders.shape[1]]
+        free: npt.NDArray[np.bool_] = (holders[rows][:, counted] == 0).all(axis=1)
+        return free
 
     def _amounts(self, wanted: Wanted, demand: Demand, row: int, mask: int) -> tuple[NUMAAmounts, ...] | Status:
-        rows = np.array([row], dtype=np.intp)
-        supply = self._numa.supply(wanted, demand, rows, self._columns.zone_count.data.item(row))
-        members = np.array([numa_nodes(mask)], dtype=np.intp)
-        parts = self._numa.split(wanted, demand, supply.available, rows, members)
-        has = supply.present[0].any(axis=1)
-        missing = parts.rest[0, :, 0]
-        short = [name for at, name in enumerate(wanted.names[: wanted.asked]) if has[at] and missing[at]]
-        if short:
-            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient NUMA {name}" for name in sorted(short)))
+        """As `supply.split`, for one row and one set of NUMA nodes, in plain numbers."""
+        columns, nodes = self._columns, numa_nodes(mask)
+        supply = self._numa.supply_on(wanted, demand, row)
+        left = supply.available
+        if demand.request.designated is not None:
+            left = _no_more(left, wanted, demand.request.designated)
+        layout = columns.layout(row)
+        cores = layout.topology.cpus_per_core if layout is not None and self._numa.whole_cores(demand) else 1
         found: dict[int, list[tuple[str, int]]] = {}
+        short = []
         for at in sorted(range(wanted.asked), key=wanted.names.__getitem__):
-            nodes, given = parts.nodes[0, at, :, 0].tolist(), parts.given[0, at, :, 0].tolist()
-            for node, amount in zip(nodes, given, strict=True):
+            name, rest = wanted.names[at], wanted.requested[at]
+            falls = sum(1 << i for i in range(len(nodes) - 1) if left[at][i + 1] < left[at][i])
+            for turn, place in enumerate(order_of(len(nodes), falls)):
+                share = rest // (len(nodes) - turn)
+                if name == "cpu" and demand.binds is not None:
+                    share = -(-rest // 1000) // cores // (len(nodes) - turn) * cores * 1000
+                amount = min(left[at][nodes[place]], share)
                 if amount:
-                    found.setdefault(node, []).append((wanted.names[at], amount))
+                    found.setdefault(nodes[place], []).append((name, amount))
+                    rest -= amount
+            if rest and supply.has(at):
+                short.append(f"Insufficient NUMA {name}")
+        if short:
+            return Status(Code.UNSCHEDULABLE, tuple(short))
         return tuple(NUMAAmounts(node, tuple(found[node])) for node in sorted(found))
 
     def _cpus(
@@ -76,24 +105,24 @@ class Allocator:
         assert demand.binds is not None, "asked for"
         topology, policy = layout.topology, demand.binds
         available = self._columns.free(row, layout)
-        if demand.required and policy is BindPolicy.FULL_PCPUS:
-            available = topology.full_cores(available)
-        elif demand.required:
-            available = topology.one_per_core(available)
+        available = layout.agreeing(available, demand.cap)
         count = demand.request.cpus
         if available.bit_count() < count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         exclusive, taken = demand.request.exclusive, self._taken(row, layout)
+        designated = demand.request.designated
+        preferred = designated.cpus if designated is not None else 0
         cpus: list[int] = []
         for node, of_node in amounts:
             there = available & topology.node_cpus.get(node, 0)
             wanted = min(there.bit_count(), dict(of_node).get("cpu", 0) // 1000)
-            cpus += take(topology, there, wanted, policy, exclusive, strategy, taken)
+            cpus += take_preferring(topology, there, wanted, policy, exclusive, strategy, taken, preferred)
         if amounts and len(cpus) != count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         if not amounts:
-            cpus = take(topology, available, count, policy, exclusive, strategy, taken)
-        if demand.required and not _keeps(policy, layout, cpuset.of(cpus)):
+            cpus = take_preferring(topology, available, count, policy, exclusive, strategy, taken, preferred)
+        given = cpuset.of(cpus)
+        if layout.agreeing(given, demand.cap) != given:
             reason = f"insufficient CPUs to satisfy required cpu bind policy {policy.value}"
             return Status(Code.UNSCHEDULABLE, (reason,))
         return cpus
@@ -115,12 +144,14 @@ class Allocator:
         )
 
 
+def _no_more(left: list[list[int]], wanted: Wanted, designated: Allocation) -> list[list[int]]:
+    """What is left of each resource on each NUMA node, but no more than is designated."""
+    most = {node: dict(amounts) for node, amounts in designated.numa}
+    return [
+        [min(amount, most.get(node, {}).get(name, 0)) for node, amount in enumerate(amounts)]
+        for name, amounts in zip(wanted.names, left, strict=True)
+    ]
+
+
 def _exclusive(pod: Pod) -> ExclusivePolicy:
     return pod.shape.compiled(exclusive_policy_of, exclusive_policy_of)
-
-
-def _keeps(policy: BindPolicy, layout: Layout, cpus: int) -> bool:
-    """Whether CPUs are whole cores, or one of each core."""
-    if policy is BindPolicy.FULL_PCPUS:
-        return layout.topology.full_cores(cpus) == cpus
-    return layout.topology.one_per_core(cpus) == cpus

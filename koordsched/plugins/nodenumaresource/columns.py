@@ -27,6 +27,8 @@ from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, Alloc
 from koordsched.plugins.nodenumaresource.podrequest import numa_topology_spec_of
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared.schedulinghint import ANNOTATIONS as HINTS
+from koordsched.plugins.shared.schedulinghint import concerns
 
 Counts = npt.NDArray[np.int64]
 
@@ -65,7 +67,7 @@ class Layout:
     `usable`: bool[CPUs], in the order of `topology.order`; `node_of`: NUMA node of each core, in the same order.
     """
 
-    __slots__ = ("bits", "nodes", "reserved", "topology", "usable")
+    __slots__ = ("_numa_nodes", "bits", "nodes", "reserved", "topology", "usable")
 
     def __init__(self, topology: CPUTopology, reserved: int) -> None:
         self.topology = topology
@@ -73,6 +75,23 @@ class Layout:
         self.bits = topology.cpus & ~reserved
         self.usable = np.array([self.bits >> cpu & 1 for cpu in topology.order.tolist()], dtype=np.bool_)
         self.nodes = np.array([node.id for node in topology.nodes if node.id < MAX_NUMA_NODES], dtype=np.intp)
+        self._numa_nodes: dict[int, list[int]] = {}
+
+    def numa_nodes_of(self, cpus: int) -> list[int]:
+        """The NUMA nodes on which any of these CPUs lies."""
+        found = self._numa_nodes.get(cpus)
+        if found is None:
+            if len(self._numa_nodes) >= _REMEMBERED:
+                self._numa_nodes.clear()
+            nodes = self.topology.numa_nodes_of(cpus)
+            found = self._numa_nodes[cpus] = [node for node in nodes if node < MAX_NUMA_NODES]
+        return found
+
+    def agreeing(self, cpus: int, policy: BindPolicy) -> int:
+        """Those of the CPUs that a pod may get that must keep the policy (nodenumaresource spec 3.5)."""
+        if policy is BindPolicy.FULL_PCPUS:
+            return self.topology.full_cores(cpus)
+        return self.topology.one_per_core(cpus) if policy is BindPolicy.SPREAD_BY_PCPUS else cpus
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and (self.topology, self.reserved) == (other.topology, other.reserved)
@@ -88,7 +107,7 @@ class Mode:
 
     def __init__(self, number: int) -> None:
         self.numa = NUMAPolicy(number & 3)
-        self.bind = _BINDS[number >> 2 & 3]
+        self.bind: BindPolicy = _BINDS[number >> 2 & 3]
         self.cpus = bool(number & 16)
         """There is a topology of CPUs."""
         self.zones = bool(number & 32)
@@ -117,9 +136,10 @@ def mode_number(
 class NUMAColumns(ColumnAccountant):
     """One for all profiles.
 
-    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `ratio`, `node_ratio`:
-    float64[rows], how much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`:
-    int8[rows], NUMA nodes with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
+    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `report`: int8[rows], 0 no
+    report, 1 one that can be used, 2 something that cannot (`reportstates`). `ratio`, `node_ratio`: float64[rows], how
+    much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`: int8[rows], NUMA nodes
+    with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
     int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as `zones`, what pods were given. `single`,
     `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in that NUMA node, and how many only some.
     """
@@ -129,6 +149,7 @@ class NUMAColumns(ColumnAccountant):
         self.facets = table.add_facet()
         self.mode = table.column(np.int16)
         self.layouts = table.value_column(_no_layout())
+        self.report = table.column(np.int8)
         self.ratio = table.column(np.float64)
         self.node_ratio = table.column(np.float64)
         self.zone_count = table.column(np.int8)
@@ -142,6 +163,8 @@ class NUMAColumns(ColumnAccountant):
         self._known: dict[Allocation, tuple[npt.NDArray[np.int16], Counts]] = {}
         self._cluster = cluster
         cluster.shape_facts.declare(annotations=[kinds.RESOURCE_SPEC, kinds.NUMA_TOPOLOGY_SPEC])
+        cluster.shape_facts.declare_if(kinds.RESOURCE_STATUS, lambda meta: concerns(meta, "NodeNUMAResource"))
+        cluster.read_annotations.update(HINTS)
         self.allocation: PodFact[Allocation] = cluster.pod_facts.declare(
             kinds.RESOURCE_STATUS, allocation.parse, allocation.text
         )
@@ -231,7 +254,7 @@ class NUMAColumns(ColumnAccountant):
         given, layout = self.allocation.of(pod), self.layout(row)
         if given is None or not given.cpus or layout is None:
             return
-        nodes = [node for node in layout.topology.numa_nodes_of(given.cpus) if node < MAX_NUMA_NODES]
+        nodes = layout.numa_nodes_of(given.cpus)
         (self.shared if len(nodes) > 1 else self.single).data[row, nodes] += sign
 
     def recount_sharing(self, row: int) -> None:
@@ -269,20 +292,49 @@ class NUMAColumns(ColumnAccountant):
         """int64[rows, NUMA nodes]: how many CPUs pods hold there; 0 where they are not known."""
         return self._per_node(rows, BindPolicy.NONE, held=True)
 
-    def bound_in_all(self, rows: RowArray) -> Counts:
-        """int64[rows]: how many CPUs pods hold."""
-        found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
-        return found
-
     def usable_in_all(self, rows: RowArray, required: BindPolicy) -> Counts:
-        """int64[rows]: the same of the whole machine, however many NUMA nodes it has."""
+        """int64[rows]: as `usable`, in the whole machine, however many NUMA nodes it has."""
         found = np.zeros(len(rows), dtype=np.int64)
+        if len(rows) == 1:
+            layout = self.layout(int(rows[0]))
+            if layout is not None:
+                found[0] = layout.agreeing(self.free(int(rows[0]), layout), required).bit_count()
+            return found
         for at, _, counts in self._by_layout(rows, required, held=False):
             found[at] = counts.sum(axis=1)
         return found
 
+    def cpus_per_core(self, rows: RowArray) -> Counts:
+        """int64[rows]; 1 where CPUs are not known."""
+        if len(rows) == 1:
+            layout = self.layout(int(rows[0]))
+            return np.array((layout.topology.cpus_per_core if layout is not None else 1,), dtype=np.int64)
+        numbers = self.layouts.ids.data[rows]
+        found = np.ones(len(rows), dtype=np.int64)
+        for number in np.unique(numbers).tolist():
+            layout = self.layouts.values[number]
+            if layout is not None:
+                found[numbers == number] = layout.topology.cpus_per_core
+        return found
+
+    def bound_in_all(self, rows: RowArray) -> Counts:
+        """int64[rows]: how many CPUs pods hold."""
+        if len(rows) == 1:
+            return np.array((self.held(int(rows[0])).bit_count(),), dtype=np.int64)
+        found: Counts = (self.holders.data[rows] > 0).sum(axis=1, dtype=np.int64)
+        return found
+
     def _per_node(self, rows: RowArray, required: BindPolicy, *, held: bool) -> Counts:
         found = np.zeros((len(rows), MAX_NUMA_NODES), dtype=np.int64)
+        if len(rows) == 1:
+            row = int(rows[0])
+            layout = self.layout(row)
+            if layout is not None:
+                cpus = self.held(row) if held else layout.agreeing(self.free(row, layout), required)
+                for node, of_node in layout.topology.node_cpus.items():
+                    if node < MAX_NUMA_NODES:
+                        found[0, node] = (cpus & of_node).bit_count()
+            return found
         for at, layout, counts in self._by_layout(rows, required, held=held):
             found[at[:, None], layout.nodes] = counts[:, : len(layout.nodes)]
         return found
@@ -292,7 +344,7 @@ class NUMAColumns(ColumnAccountant):
     ) -> Iterator[tuple[RowArray, Layout, Counts]]:
         """(positions, layout, int64[positions, its NUMA nodes]) of rows whose CPUs are known."""
         numbers = self.layouts.ids.data[rows]
-        for number in np.unique(numbers).tolist() if len(rows) > 1 else numbers.tolist():
+        for number in np.unique(numbers).tolist():
             layout = self.layouts.values[number]
             if layout is not None:
                 at = np.flatnonzero(numbers == number)

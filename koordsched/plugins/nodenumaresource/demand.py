@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from koordsched.framework.topologyhints import NUMAPolicy
 from koordsched.plugins.nodenumaresource.columns import Mode
-from koordsched.plugins.nodenumaresource.podrequest import NOT_INTEGER, PodRequest
+from koordsched.plugins.nodenumaresource.podrequest import PodRequest
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
-
-POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
+from koordsched.plugins.nodenumaresource.reasons import NOT_INTEGER, POLICY_MISMATCH
 
 
 class Demand(NamedTuple):

@@ -12,14 +12,14 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.status import Codes
 from koordsched.framework.topologyhints import Amounts, Flags, NUMAPolicy, ResourceHints, Subsets
-from koordsched.plugins.nodenumaresource.columns import CPU, MODES, NUMAColumns
+from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES
+from koordsched.plugins.nodenumaresource.columns import ABSENT, CPU, MODES, NUMAColumns
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
 from koordsched.plugins.nodenumaresource.podrequest import PodRequest, pod_request
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import Split, Supply, amplified, split, supply_of
-
-NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
+from koordsched.plugins.nodenumaresource.topologyoptions import amplify
 
 
 class Wanted(NamedTuple):
@@ -35,6 +35,21 @@ class Wanted(NamedTuple):
     scored: tuple[tuple[int, Weighed], ...]
     known: int
     """How many resources there were when this was worked out."""
+
+
+class RowSupply(NamedTuple):
+    """What the NUMA nodes of one row have, by resource and NUMA node; as `Supply`, ABSENT in `capacity` for what a NUMA
+    node does not have. `usable` is empty if CPUs were not counted.
+    """
+
+    capacity: list[list[int]]
+    available: list[list[int]]
+    used: list[list[int]]
+    usable: list[int]
+
+    def has(self, at: int) -> bool:
+        """Whether any NUMA node has the resource."""
+        return any(amount != ABSENT for amount in self.capacity[at])
 
 
 class NUMASupply:
@@ -65,6 +80,36 @@ class NUMASupply:
         binds = demand.binds is not None
         return supply_of(self.columns, rows, count, wanted.resources, cap=demand.cap, count_cpus=binds)
 
+    def supply_on(self, wanted: Wanted, demand: Demand, row: int) -> RowSupply:
+        """As `supply`, for one row in plain numbers."""
+        columns = self.columns
+        count, ratio = columns.zone_count.data.item(row), columns.ratio.data.item(row)
+        zones, given = columns.zones.data[row].tolist(), columns.used.data[row].tolist()
+        capacity, used, available = [], [], []
+        for resource in wanted.resources:
+            start = resource * MAX_NUMA_NODES
+            there, taken = zones[start : start + count], given[start : start + count]
+            if resource == CPU and ratio > 1:
+                bound = columns.bound(np.array([row], dtype=np.intp))[0].tolist()
+                for node in range(count):
+                    if any(given[node::MAX_NUMA_NODES]):
+                        taken[node] += amplify(bound[node] * 1000, ratio) - bound[node] * 1000
+            capacity.append(there)
+            used.append(taken)
+            available.append([max(0, amount - max(0, less)) for amount, less in zip(there, taken, strict=True)])
+        usable: list[int] = []
+        if demand.binds is not None or demand.cap is not BindPolicy.NONE:
+            usable = columns.usable(np.array([row], dtype=np.intp), demand.cap)[0].tolist()
+        if demand.cap is not BindPolicy.NONE:
+            available[CPU] = [min(amount, usable[node] * 1000) for node, amount in enumerate(available[CPU])]
+        return RowSupply(capacity, available, used, usable)
+
+    def request_on_row(self, demand: Demand, row: int, weighed: Weighed) -> int:
+        """As `request_on`, for one row."""
+        if weighed.resource == "cpu" and demand.binds is not None:
+            return amplify(weighed.request, self.columns.ratio.data.item(row))
+        return weighed.request
+
     def split(
         self, wanted: Wanted, demand: Demand, available: Amounts, rows: RowArray, members: npt.NDArray[np.intp]
     ) -> Split:
@@ -74,24 +119,13 @@ class NUMASupply:
             wanted.requested[: wanted.asked],
             members,
             whole=demand.binds is not None,
-            cores=self.cpus_per_core(rows) if self.whole_cores(demand) else None,
+            cores=self.columns.cpus_per_core(rows) if self.whole_cores(demand) else None,
         )
 
     @staticmethod
     def whole_cores(demand: Demand) -> bool:
         """Whether the pod must have whole cores."""
         return demand.required and demand.binds is BindPolicy.FULL_PCPUS
-
-    def cpus_per_core(self, rows: RowArray) -> Amounts:
-        """int64[rows]; 1 where CPUs are not known."""
-        layouts = self.columns.layouts
-        numbers = layouts.ids.data[rows]
-        found = np.ones(len(rows), dtype=np.int64)
-        for number in np.unique(numbers).tolist():
-            layout = layouts.values[number]
-            if layout is not None:
-                found[numbers == number] = layout.topology.cpus_per_core
-        return found
 
     def hints(self, wanted: Wanted, demand: Demand, rows: RowArray, subsets: Subsets) -> list[ResourceHints]:
         """The hints for all requested resources that some NUMA node of the row has."""
@@ -128,7 +162,7 @@ class NUMASupply:
         taken = np.minimum(there, parts.given[:, CPU] // 1000)
         fits: Flags = taken.sum(axis=1) == count
         if self.whole_cores(demand):
-            fits &= (taken % self.cpus_per_core(rows)[:, None, None] == 0).all(axis=1)
+            fits &= (taken % self.columns.cpus_per_core(rows)[:, None, None] == 0).all(axis=1)
         return fits
 
     def _scores(self, wanted: Wanted, demand: Demand, supply: Supply, rows: RowArray, subsets: Subsets) -> Amounts:
@@ -142,6 +176,15 @@ class NUMASupply:
         found = np.zeros((len(rows), len(subsets)), dtype=np.int64)
         found += self._score.mean(resources)
         return found
+
+    def score_on(self, wanted: Wanted, demand: Demand, supply: RowSupply, row: int, node: int) -> int:
+        """The score of the hint for one NUMA node of one row."""
+        resources = []
+        for at, weighed in wanted.scored:
+            capacity = max(0, supply.capacity[at][node])
+            used = capacity - supply.available[at][node] + self.request_on_row(demand, row, weighed)
+            resources.append((weighed, used, capacity))
+        return self._score.mean_of_one(resources)
 
     def request_on(self, demand: Demand, rows: RowArray, weighed: Weighed) -> Amounts:
         """int64[rows]: what a pod requests, CPUs of its own as much as they are worth there."""
@@ -184,6 +227,26 @@ class NUMAHintProvider:
         self._numa = numa
         self._compiled = compiled
         self._not_enough_cpus = not_enough_cpus
+
+    def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
+        """See TopologyHintProvider. CPUs count by their number: which ones they are matters to none of the answers."""
+        columns, demand = self._numa.columns, self._demand(shape, rows)
+        zones, ratios = columns.zones.data, columns.ratio.data[rows]
+        width = zones.shape[1]
+        keys = np.zeros((len(rows), 2 * width + 2 * MAX_NUMA_NODES + 5), dtype=np.int64)
+        keys[:, :width] = zones[rows]
+        keys[:, width : 2 * width] = columns.used.data[rows]
+        rest = keys[:, 2 * width :]
+        rest[:, -1] = columns.mode.data[rows]
+        rest[:, -2] = columns.zone_count.data[rows]
+        rest[:, -3] = ratios.view(np.int64)
+        if demand.binds is not None or demand.cap is not BindPolicy.NONE:
+            rest[:, :MAX_NUMA_NODES] = columns.usable(rows, demand.cap)
+            rest[:, -4] = columns.cpus_per_core(rows)
+            rest[:, -5] = columns.bound_in_all(rows)
+        if (len(rows) == 1 and ratios.item(0) > 1) or (len(rows) > 1 and (ratios > 1).any()):
+            rest[:, MAX_NUMA_NODES : 2 * MAX_NUMA_NODES] = columns.bound(rows)
+        return keys
 
     def hints(
         self, shape: PodShape, table: NodeTable, rows: RowArray, subsets: Subsets, policy: NUMAPolicy

@@ -18,6 +18,7 @@ from koordsched.plugins.nodenumaresource.columns import ABSENT, Layout, NUMAColu
 from koordsched.plugins.nodenumaresource.kinds import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
 from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICIES
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.reportstates import INVALID, NONE, STATES, VALID
 from koordsched.plugins.nodenumaresource.topologyoptions import Ratios, TopologyOptions, amplified, read, read_ratios
 
 NUMA_CHANGED = ClusterEvent(
@@ -26,6 +27,7 @@ NUMA_CHANGED = ClusterEvent(
 """Announced when the CPUs or NUMA nodes of a known node are others; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
+_TEXTS_KEPT = 1024
 
 
 class NUMANode:
@@ -58,6 +60,7 @@ class NUMANodes:
         self._by_name: dict[str, NUMANode] = {}
         self._name_of: dict[int, str] = {}
         """By row, as rows lose their names before they are removed."""
+        self._topology_texts: dict[str, str] = {}
         cluster.read_annotations.update((*kinds.OF_NODES, *kinds.OF_TOPOLOGIES))
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._node_removed)
@@ -86,6 +89,8 @@ class NUMANodes:
         assert report is not None, "one of them is there"
         name = report.metadata.name
         node = self._by_name.setdefault(name, NUMANode())
+        if new is not None:
+            self._share_topology(new.metadata.annotations)
         node.options = read(new) if new is not None else NO_OPTIONS
         row = self._cluster.table.row_of.get(name)
         if row is not None:
@@ -95,6 +100,14 @@ class NUMANodes:
                 self._cluster.announce(NUMA_CHANGED, None, row)
         elif new is None:
             del self._by_name[name]
+
+    def _share_topology(self, annotations: dict[str, str]) -> None:
+        """Machines of a model have equal topologies, which are the largest part of a report: one text is kept."""
+        text = annotations.get(kinds.CPU_TOPOLOGY)
+        if text is not None:
+            if len(self._topology_texts) >= _TEXTS_KEPT:
+                self._topology_texts.clear()
+            annotations[kinds.CPU_TOPOLOGY] = self._topology_texts.setdefault(text, text)
 
     def _node_changed(self, row: int, wire: core.Node) -> None:
         new = row not in self._name_of
@@ -119,7 +132,7 @@ class NUMANodes:
         labels, annotations = wire.metadata.labels, wire.metadata.annotations
         given = (
             row,
-            node.options is NO_OPTIONS,  # an empty report equals none, and means something else
+            node.options is NO_OPTIONS,  # a report that says nothing is equal, and is one
             node.options,
             labels.get(kinds.NUMA_TOPOLOGY_POLICY, ""),
             labels.get(kinds.CPU_BIND_POLICY, ""),
@@ -171,6 +184,9 @@ class NUMANodes:
             malformed=malformed,
             invalid=not valid and options is not NO_OPTIONS,
         )
+        reported = options is not NO_OPTIONS
+        wrong = bool(node.node_problem or options.problems) or (reported and not valid)
+        columns.report.data[row] = STATES.index(INVALID if wrong else VALID if reported else NONE)
         columns.ratio.data[row] = node.ratios.get("cpu", 0.0)
         columns.node_ratio.data[row] = node_ratio
         columns.zone_count.data[row] = len(node.zones)

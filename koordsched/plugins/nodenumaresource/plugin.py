@@ -16,6 +16,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
+    ExplainsNodes,
     PreBind,
     PreFilterResult,
     Reserve,
@@ -28,48 +29,41 @@ from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import Amounts, NUMAPolicy
 from koordsched.framework.topologymanager import NO_AFFINITY
 from koordsched.plugins.nodenumaresource import kinds
-from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
+from koordsched.plugins.nodenumaresource.alignment import NODE_SCORE, Alignment
 from koordsched.plugins.nodenumaresource.allocation import Allocation
 from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
 from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
-from koordsched.plugins.nodenumaresource.demand import POLICY_MISMATCH, Demand, demand_on
-from koordsched.plugins.nodenumaresource.hints import (
-    NOT_ENOUGH_CPUS,
-    CompiledRequests,
-    NUMAHintProvider,
-    NUMASupply,
-)
+from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
+from koordsched.plugins.nodenumaresource.explanation import Explainer
+from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
-from koordsched.plugins.nodenumaresource.podrequest import NOT_INTEGER, completed
+from koordsched.plugins.nodenumaresource.podrequest import completed
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
+from koordsched.plugins.nodenumaresource.reasons import (
+    CONFLICT,
+    INSUFFICIENT_AMPLIFIED,
+    INVALID_RATIO,
+    INVALID_TOPOLOGY,
+    NO_NUMA_RESOURCES,
+    NO_ZONES,
+    NOT_ENOUGH_CPUS,
+    NOT_WHOLE_CORES,
+    POLICY_MISMATCH,
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+)
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.shared.matching.rows import count_of, single
 from koordsched.plugins.shared.priorityclass import LABELS
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
-INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
-INVALID_RATIO = "node(s) invalid CPU amplification ratio"
-INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
-CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
-NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
-NO_ZONES = "node(s) missing NUMA resources"
-NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
-
-_UNSCHEDULABLE = (NOT_ENOUGH_CPUS, INSUFFICIENT_AMPLIFIED, NO_NUMA_RESOURCES)
-_UNRESOLVABLE = (
-    POLICY_MISMATCH,
-    NOT_INTEGER,
-    INVALID_TOPOLOGY,
-    INVALID_RATIO,
-    CONFLICT,
-    NOT_WHOLE_CORES,
-    NO_ZONES,
-)
+FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
+"""The feature gate with which Filter counts free CPUs for all pods that get some."""
 
 
-class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind):
+class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
     """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
@@ -91,13 +85,19 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self._numa, cluster.table.resource_names.names, BindPolicy(args.default_cpu_bind_policy or "")
         )
         self._strategy = AllocateStrategy(numa_type)
+        self._counts_free_cpus = FILTER_BY_FREE_CPUS in handle.features
+        """Upstream lets pods whose bind policy is only preferred onto nodes with too few CPUs: Reserve then refuses
+        them, and they are tried on the same node again and again."""
         intern = handle.reasons.intern
-        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in _UNSCHEDULABLE}
-        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in _UNRESOLVABLE}
+        self._codes = {text: intern(self.name, Code.UNSCHEDULABLE, text) for text in UNSCHEDULABLE}
+        self._codes |= {text: intern(self.name, Code.UNRESOLVABLE, text) for text in UNRESOLVABLE}
         self._reasons = handle.reasons
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
-        self.alignment = Alignment(self.name, columns, handle.topology_hint_providers, handle.reasons)
+        self.alignment = Alignment(
+            self.name, self._numa, self.compiled, self._score, handle.topology_hint_providers, handle.reasons
+        )
         self._allocator = Allocator(cluster, self._numa)
+        self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
 
     def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
         """The pods on a row that were given something, or might have been, with what they were given."""
@@ -105,6 +105,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             given = self.columns.allocation.of(pod)
             if given is not None:
                 yield pod, given
+
+    def strategy_on(self, row: int) -> AllocateStrategy:
+        """Which NUMA nodes of a row come first."""
+        node = self.nodes.of_row(row)
+        return node.strategy if node is not None and node.strategy is not None else self._strategy
 
     # --- filter ----------------------------------------------------------------------------------
 
@@ -148,6 +153,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         request = self.compiled.request(shape)
         demand = demand_on(request, mode)
         problem = demand.problem or self._problem(demand, mode)
+        if demand.request.designated is not None and demand.problem != POLICY_MISMATCH:
+            return self._filter_designated(shape, demand, demand.request.designated, mode, rows)
         if problem:
             return np.full(len(rows), self._codes[problem], dtype=np.int32)
         verdicts = _Verdicts(rows)
@@ -163,13 +170,16 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                     verdicts.refuse(True, self._codes[CONFLICT])
                     return verdicts.codes
                 if required is BindPolicy.FULL_PCPUS:
-                    partly = request.cpus % self._numa.cpus_per_core(verdicts.rows) != 0
+                    partly = request.cpus % self.columns.cpus_per_core(verdicts.rows) != 0
                     verdicts.refuse(partly, self._codes[NOT_WHOLE_CORES])
                 if demand.numa is NUMAPolicy.NONE:
                     if len(verdicts.rows):
                         usable = self.columns.usable_in_all(verdicts.rows, required)
                         verdicts.refuse(usable < request.cpus, self._codes[NOT_ENOUGH_CPUS])
                     return verdicts.codes
+            if self._counts_free_cpus and demand.numa <= NUMAPolicy.BEST_EFFORT and len(verdicts.rows):
+                few = self.columns.usable_in_all(verdicts.rows, demand.cap) < request.cpus
+                verdicts.refuse(few, self._codes[NOT_ENOUGH_CPUS])
         if demand.numa >= NUMAPolicy.RESTRICTED and len(verdicts.rows):
             if not mode.zones:
                 verdicts.refuse(True, self._codes[NO_ZONES])
@@ -177,8 +187,20 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
                 verdicts.refuse(True, self._codes[NO_NUMA_RESOURCES])
             else:
                 count = self.columns.zone_count.data.item(rows[0])
-                verdicts.refuse_by(self.alignment.of(shape, table, demand, verdicts.rows, count).codes)
+                codes = self.alignment.of(shape, table, demand, verdicts.rows, count).codes
+                verdicts.refuse_by(codes.astype(np.int32))
         return verdicts.codes
+
+    def _filter_designated(
+        self, shape: PodShape, demand: Demand, designated: Allocation, mode: Mode, rows: RowArray
+    ) -> Codes:
+        """Such pods mostly name their node, too. So each row is tried for itself, where the CPUs are free."""
+        codes = np.where(self._allocator.is_free(designated, rows), np.int32(PASS), self._codes[NOT_ENOUGH_CPUS])
+        for at in np.flatnonzero(codes == PASS).tolist():
+            status = self._allocate(shape, demand, mode, int(rows[at]))
+            if isinstance(status, Status):
+                codes[at] = self._reasons.intern(self.name, status.code, *status.reasons)
+        return codes.astype(np.int32)
 
     @staticmethod
     def _problem(demand: Demand, mode: Mode) -> str:
@@ -220,48 +242,28 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return np.zeros(len(rows), dtype=np.int64)
         if demand.numa is NUMAPolicy.NONE:
             return self._score_nodes(demand, table, rows, allocated=False)
-        masks = np.full(len(rows), NO_AFFINITY, dtype=np.int64)
         if demand.numa is not NUMAPolicy.BEST_EFFORT and mode.zones:
-            masks = self.alignment.of(shape, table, demand, rows, self.columns.zone_count.data.item(rows[0])).masks
-        found = np.zeros(len(rows), dtype=np.int64)
-        for mask in np.unique(masks).tolist() if len(rows) > 1 else masks.tolist():
-            at = np.flatnonzero(masks == mask)
-            found[at] = self._score_numa(shape, demand, table, rows[at], mask)
-        return found
-
-    def _score_numa(self, shape: PodShape, demand: Demand, table: NodeTable, rows: RowArray, mask: int) -> Amounts:
-        """The scores of rows where the pod would use the NUMA nodes of a mask, or any."""
-        columns, wanted = self.columns, self.compiled.wanted(shape)
-        failed = np.zeros(len(rows), dtype=np.bool_)
-        on_node = self._score_nodes(demand, table, rows, allocated=True)
-        if demand.binds is not None:
-            failed |= columns.usable_in_all(rows, demand.cap) < demand.request.cpus
-        if mask == NO_AFFINITY:
-            return np.where(failed, 0, on_node)
-        supply = self._numa.supply(wanted, demand, rows, columns.zone_count.data.item(rows[0]))
-        members = np.array([numa_nodes(mask)], dtype=np.intp)
-        parts = self._numa.split(wanted, demand, supply.available, rows, members)
-        failed |= ((parts.rest[:, :, 0] > 0) & supply.present[:, : wanted.asked].any(axis=2)).any(axis=1)
-        gives = np.zeros((len(rows), supply.capacity.shape[2]), dtype=np.bool_)
-        for at in range(wanted.asked):
-            given = parts.given[:, at, :, 0] > 0
-            for place in range(given.shape[1]):
-                gives[np.arange(len(rows)), parts.nodes[:, at, place, 0]] |= given[:, place]
-        resources = []
-        for at, weighed in wanted.scored:
-            used = (supply.used[:, at] * gives).sum(axis=1)
-            if weighed.resource == "cpu" and demand.binds is not None:
-                used = amplified(columns.bound_in_all(rows) * 1000, columns.ratio.data[rows])
-            capacity = (supply.capacity[:, at] * gives).sum(axis=1)
-            resources.append((weighed, used + self._numa.request_on(demand, rows, weighed), capacity))
-        scores = np.where(gives.any(axis=1), self._score.mean(resources), on_node)
-        return np.where(failed, 0, scores)
+            count = self.columns.zone_count.data.item(rows[0])
+            scores = self.alignment.of(shape, table, demand, rows, count).scores
+        else:
+            scores = np.full(len(rows), NODE_SCORE, dtype=np.int64)
+        of_node = np.flatnonzero(scores == NODE_SCORE)
+        if len(of_node):
+            rated = self._score_nodes(demand, table, rows[of_node], allocated=True)
+            if demand.binds is not None:
+                rated[self.columns.usable_in_all(rows[of_node], demand.cap) < demand.request.cpus] = 0
+            scores[of_node] = rated
+        return scores
 
     def _score_nodes(self, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
         """The scores of rows by what the whole node has. `allocated`: CPUs that pods hold are all the CPU in use, where
         the pod gets some, as upstream counts when it has tried to allocate."""
-        resources = []
         columns = self.columns
+        if len(rows) == 1 and columns.ratio.data.item(rows[0]) <= 1:
+            row = int(rows[0])
+            in_use = columns.held(row).bit_count() * 1000 if allocated and demand.binds is not None else -1
+            return np.array((self._score_node(demand, table, row, in_use),), dtype=np.int64)
+        resources = []
         ratios = columns.ratio.data[rows]
         for weighed in self._weighed(demand):
             index = table.resource_names.intern(weighed.resource)
@@ -278,6 +280,19 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         found = np.zeros(len(rows), dtype=np.int64)
         found += self._score.mean(resources)
         return found
+
+    def _score_node(self, demand: Demand, table: NodeTable, row: int, in_use: int) -> int:
+        """The same for one row whose CPU is not amplified; `in_use`: all the milli-CPU in use, -1 for what is
+        requested."""
+        resources = []
+        for weighed in self._weighed(demand):
+            index = table.resource_names.intern(weighed.resource)
+            table.ensure_resource(index)
+            used = table.requested[index].data.item(row)
+            if index == CPU and in_use >= 0 and demand.request.cpu:
+                used = in_use
+            resources.append((weighed, used + weighed.request, table.allocatable[index].data.item(row)))
+        return self._score.mean_of_one(resources)
 
     def _weighed(self, demand: Demand) -> Sequence[Weighed]:
         return self._score.weighed(dict(demand.request.requests))
@@ -301,6 +316,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return None
         mode = MODES[self.columns.mode.data.item(row)]
         demand = demand_on(request, mode)
+        allocation = self._allocate(shape, demand, mode, row)
+        return Given(allocation, demand) if isinstance(allocation, Allocation) else allocation
+
+    def _allocate(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> Allocation | Status | None:
+        """What a pod gets on a row; None: nothing is to be given there."""
         if demand.problem:
             return Status(Code.UNRESOLVABLE, (demand.problem,))
         if demand.binds is None and demand.numa is NUMAPolicy.NONE:
@@ -310,13 +330,15 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
-        node = self.nodes.of_row(row)
-        strategy = node.strategy if node is not None and node.strategy is not None else self._strategy
-        allocation = self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, strategy)
-        return allocation if isinstance(allocation, Status) else Given(allocation, demand)
+        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
+        designated = demand.request.designated
+        if designated is not None:
+            mask = sum(1 << numa.node for numa in designated.numa)
+            count = self.columns.zone_count.data.item(row)
+            return mask if mask < 1 << count else Status(Code.UNRESOLVABLE, (NO_ZONES,))
         if demand.numa is NUMAPolicy.NONE:
             return NO_AFFINITY
         if not mode.zones:
@@ -336,18 +358,43 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self._cluster.allocate(pod, self.columns.allocation, None)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """SKIP for pods that were given nothing."""
-        return SUCCESS if self.name in cycle.state else SKIP
+        """SKIP for pods that were given nothing, and say so."""
+        return SUCCESS if self.name in cycle.state or _shows_allocation(pod) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """Annotates the pod with what it was given, and with the policy that was kept."""
-        given: Given = cycle.state[self.name]
+        """Annotates the pod with what it was given, and with the policy that was kept.
+
+        What an earlier attempt in vain wrote, on another node, is taken away: the pod would be counted with it.
+        """
+        given: Given | None = cycle.state.get(self.name)
+        if given is None:
+            cycle.patch.annotate(kinds.RESOURCE_STATUS, None)
+            return SUCCESS
         cycle.patch.annotate(kinds.RESOURCE_STATUS, self.columns.allocation.text(given.allocation))
         if given.demand.binds is not None:
             spec = completed(pod.shape, given.demand.binds, required=given.demand.required)
             if spec is not None:
                 cycle.patch.annotate(kinds.RESOURCE_SPEC, spec)
         return SUCCESS
+
+    # --- explanations ------------------------------------------------------------------------------
+
+    def explain_nodes(self, shape: PodShape, rows: RowArray) -> list[list[str]]:
+        """What the pod wants of the nodes' CPUs and NUMA nodes, and what these have."""
+        found: list[list[str]] = [[]] * len(rows)
+        codes = self.filter_rows(shape, self.table, rows)
+        refused = (codes != PASS) if codes is not None else np.zeros(len(rows), dtype=np.bool_)
+        for _, at, of_mode in self._by_mode(rows):
+            texts = self._explainer.explain(shape, of_mode, refused[at])
+            for position, text in zip(np.arange(len(rows))[at].tolist(), texts, strict=True):
+                found[position] = text
+        return found
+
+    def remedy(self, shape: PodShape, row: int) -> str:
+        """What the NUMA nodes or CPUs lack, or which policy would have to be another."""
+        codes = self.filter_rows(shape, self.table, slice(row, row + 1))
+        reasons = self._reasons[codes.item(0)].texts if codes is not None else ()
+        return self._explainer.remedy(shape, row, reasons)
 
     # --- queueing hints ----------------------------------------------------------------------------
 
@@ -377,6 +424,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         """Reserve refuses some pods that pass the filter: those have to get something, too."""
         refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
         return QueueingHint.SKIP if refused or isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
+
+
+def _shows_allocation(pod: Pod) -> bool:
+    return pod.wire is not None and kinds.RESOURCE_STATUS in pod.wire.metadata.annotations
 
 
 class _Verdicts:

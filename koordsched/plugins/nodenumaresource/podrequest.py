@@ -10,11 +10,13 @@ from koordsched.cluster.resources import CPU
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.status import SKIP, Code, Status
 from koordsched.framework.topologyhints import NUMAPolicy
-from koordsched.plugins.nodenumaresource.kinds import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from koordsched.plugins.nodenumaresource import allocation
+from koordsched.plugins.nodenumaresource.allocation import Allocation
+from koordsched.plugins.nodenumaresource.kinds import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS
 from koordsched.plugins.nodenumaresource.policies import BindPolicy, ExclusivePolicy
+from koordsched.plugins.nodenumaresource.reasons import NOT_INTEGER
 from koordsched.plugins.shared.priorityclass import QOS_CLASS, PriorityClass, priority_class
 
-NOT_INTEGER = "the requested CPUs must be integer"
 DEFAULT = "Default"
 
 NUMA_POLICIES = {
@@ -23,6 +25,7 @@ NUMA_POLICIES = {
     "Restricted": NUMAPolicy.RESTRICTED,
     "SingleNUMANode": NUMAPolicy.SINGLE_NUMA_NODE,
 }
+NUMA_POLICY_NAMES = {policy: name for name, policy in NUMA_POLICIES.items()}
 _BIND_POLICIES = {policy.value: policy for policy in BindPolicy}
 _EXCLUSIVE_POLICIES = {policy.value: policy for policy in ExclusivePolicy}
 _QOS_WITH_CPUS = ("LSE", "LSR")
@@ -60,7 +63,8 @@ class PodRequest(NamedTuple):
     `status`: how PreFilter answers; without success the rest does not matter. `requests`: (resource, amount).
     `binds`: the pod is to have CPUs of its own wherever it goes; `required` and `preferred` say which, `exclusive` what
     it would rather not share. `numa`: the pod's own policy, None if it names an unknown one; `exclusive_numa`: it may
-    not share a NUMA node with pods that use several, or the other way round.
+    not share a NUMA node with pods that use several, or the other way round. `designated`: what it has to get, for a
+    scheduling hint says so.
     """
 
     status: Status | None
@@ -72,6 +76,7 @@ class PodRequest(NamedTuple):
     exclusive: ExclusivePolicy = ExclusivePolicy.NONE
     numa: NUMAPolicy | None = NUMAPolicy.NONE
     exclusive_numa: bool = False
+    designated: Allocation | None = None
 
     @property
     def cpus(self) -> int:
@@ -112,12 +117,19 @@ def pod_request(shape: PodShape, names: list[str], default: BindPolicy) -> PodRe
     requests = tuple((names[index], amount) for index, amount in shape.requests.amounts if amount)
     if not requests:
         return PodRequest(SKIP)
+    designated = None
+    if (text := shape.meta.annotations.get(RESOURCE_STATUS)) is not None:
+        try:
+            designated = allocation.parse(text)
+        except (ValueError, RecursionError) as error:
+            return PodRequest(Status(Code.UNRESOLVABLE, (f"annotation {RESOURCE_STATUS}: {error}",)))
     request = PodRequest(
         None,
         requests,
         shape.requests.get(CPU),
         numa=NUMA_POLICIES.get(numa.numa_topology_policy),
         exclusive_numa=numa.exclusive,
+        designated=designated if designated != allocation.NOTHING else None,
     )
     if shape.meta.labels.get(QOS_CLASS) not in _QOS_WITH_CPUS or priority_class(shape) is not PriorityClass.PROD:
         return request

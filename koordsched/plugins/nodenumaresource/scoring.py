@@ -10,7 +10,12 @@ import numpy as np
 from koordsched.config.qualified_names import is_scalar_resource
 from koordsched.framework.topologyhints import Amounts
 from koordsched.plugins.nodenumaresource.args import MOST_ALLOCATED, AllocationStrategy
-from koordsched.plugins.shared.allocation import least_allocated_rows, most_allocated_rows
+from koordsched.plugins.shared.allocation import (
+    least_allocated,
+    least_allocated_rows,
+    most_allocated,
+    most_allocated_rows,
+)
 
 
 class Weighed(NamedTuple):
@@ -26,6 +31,7 @@ class AllocationScore:
 
     def __init__(self, kind: str, resources: AllocationStrategy) -> None:
         self._of_many = most_allocated_rows if kind == MOST_ALLOCATED else least_allocated_rows
+        self._of_one = most_allocated if kind == MOST_ALLOCATED else least_allocated
         weights = {resource.name: resource.weight for resource in resources.resources}
         self._weights = tuple(weights.items())
 
@@ -36,6 +42,15 @@ class AllocationScore:
             for name, weight in self._weights
             if requests.get(name) or not is_scalar_resource(name)
         )
+
+    def mean_of_one(self, resources: Sequence[tuple[Weighed, int, int]]) -> int:
+        """As `mean`, for numbers."""
+        total = weights = 0
+        for weighed, used, capacity in resources:
+            if capacity > 0:
+                total += self._of_one(used, capacity) * weighed.weight
+                weights += weighed.weight
+        return total // weights if weights else 0
 
     def mean(self, resources: Sequence[tuple[Weighed, Amounts, Amounts]]) -> Amounts | int:
         """The score by (resource, what would be used, capacity); arrays of any equal shape. No capacity: left out."""

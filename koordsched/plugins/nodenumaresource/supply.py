@@ -122,13 +122,16 @@ def _orders(size: int) -> npt.NDArray[np.intp]:
 
     Its insertion sort compares what is at two positions, which do not change while the list is sorted.
     """
-    found = np.empty((1 << size - 1, size), dtype=np.intp)
-    for falls in range(1 << size - 1):
-        order = list(range(size))
-        for i in range(1, size):
-            at = i
-            while at > 0 and falls >> at - 1 & 1:
-                order[at - 1], order[at] = order[at], order[at - 1]
-                at -= 1
-        found[falls] = order
-    return found
+    return np.array([order_of(size, falls) for falls in range(1 << size - 1)], dtype=np.intp)
+
+
+@cache
+def order_of(size: int, falls: int) -> tuple[int, ...]:
+    """One row of `_orders`: positions in the list."""
+    order = list(range(size))
+    for i in range(1, size):
+        at = i
+        while at > 0 and falls >> at - 1 & 1:
+            order[at - 1], order[at] = order[at], order[at - 1]
+            at -= 1
+    return tuple(order)

@@ -14,7 +14,7 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import BeforePreFilter, CycleState, PreFilter, PreFilterResult
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.schedulinghint.args import SchedulingHintArgs
-from koordsched.plugins.schedulinghint.hint import ANNOTATIONS, HintError, annotation_of, hint_of
+from koordsched.plugins.shared.schedulinghint import ANNOTATIONS, HintError, annotation_of, hint_of
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 

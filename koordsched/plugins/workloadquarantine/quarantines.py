@@ -306,11 +306,13 @@ class Quarantines:
             self._events.event(
                 NAMESPACES, meta, WARNING, "InvalidAnnotation", f"ignored: annotation {key}: {error}", once=True
             )
+            self._write_again(meta.name, key)
             return
         workload = Workload(meta.name, record.kind, record.name)
         if key != key_of(workload):
             problem = f"ignored: annotation {key}: that of {record.kind} {record.name} is {key_of(workload)}"
             self._events.event(NAMESPACES, meta, WARNING, "InvalidAnnotation", problem, once=True)
+            self._write_again(meta.name, key)
             return
         current = self.held.get(workload)
         if current is not None and current.text() == text:
@@ -318,3 +320,7 @@ class Quarantines:
         now, wall = self._clock.monotonic(), self._clock.wall()
         until, longest = moment(record.until), self.args.cool_down.seconds
         self._hold(workload, record, now + (longest if until is None else min(max(until - wall, 0.0), longest)))
+
+    def _write_again(self, namespace: str, key: str) -> None:
+        """An annotation says nothing any more: if a quarantine is in force, it has to, for the next scheduler."""
+        self.unwritten |= {held: None for held in self.held if held.namespace == namespace and key_of(held) == key}

@@ -123,3 +123,54 @@ def test_expired_reports_are_looked_at_when_they_expire():
     assert world.profile.filtering.filter(cycle).feasible == 31
     world.pass_time(1)
     assert world.profile.filtering.filter(CycleState(world.pod(pod("new")))).feasible == 0
+
+
+def test_pods_that_are_reported_again_are_not_looked_at_again(monkeypatch):
+    world, names, looked_at = a_cluster(1, own=20), [f"mine-p{i}" for i in range(20)], []
+    times = world.loads._times
+
+    class Watched:
+        def of(self, each):
+            looked_at.append(each.name)
+            return times.of(each)
+
+    monkeypatch.setattr(world.loads, "_times", Watched())
+
+    def looked_at_for(at, *which):
+        looked_at.clear()
+        world.put(metric("mine", ("20", "1Gi"), at=at, pods=[measured(each, "10m", "1Mi") for each in which]))
+        return len(set(looked_at))
+
+    assert looked_at_for(NOW + 1, *names) == 0
+    world.put(pod(names[3], SMALL, on="mine", placed=NOW - 600, labels={"seen": "again"}))
+    assert looked_at_for(NOW + 2, *names, "elsewhere") == 0
+    assert looked_at_for(NOW + 3, *names) == 20, "one is missing, which might be on the node"
+    assert looked_at_for(NOW + 4, *names[1:]) == 20
+    assert looked_at_for(NOW + 5, *names) == 1, "the one that was not reported"
+    world.put(pod("young", SMALL, on="mine", placed=NOW))
+    assert looked_at_for(NOW + 6, *names, "young") == 1
+    assert looked_at_for(NOW + 7, *names, "young") == 1, "it counts until a report can contain it"
+    younger = world.assume(pod("younger", SMALL), "mine")
+    assert looked_at_for(NOW + 8, *names, "young") == 2
+    world.cluster.forget(younger)
+    assert [looked_at_for(NOW + seconds, *names, "young") for seconds in (70, 71)] == [1, 0]
+    assert world.sums("mine")["node_delta"] == {}
+
+
+def test_a_report_is_read_again_only_where_it_is_asked_for(monkeypatch):
+    """Not for pods that are measured and change, or come; numbers are the same before and after."""
+    world, read = a_cluster(1, own=3), []
+    store = world.loads._reports
+    original = type(store).get
+
+    def get(self, namespace, name):
+        read.append(name)
+        return original(self, namespace, name)
+
+    monkeypatch.setattr(type(store), "get", get)
+    world.put(pod("mine-p1", SMALL, on="mine", placed=NOW - 600, labels={"seen": "again"}))
+    world.put(pod("mine-new", SMALL, on="mine", placed=NOW - 5))
+    world.put(metric("mine", ("20", "1Gi"), at=NOW + 1, pods=[measured("mine-p1", "30m", "1Mi")]))
+    assert read == []
+    assert world.sums("mine")["prod_usage"] == {"cpu": 30, "memory": 1 << 20}
+    assert read == ["mine"]

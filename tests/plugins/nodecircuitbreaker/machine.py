@@ -51,7 +51,7 @@ class Machine:
         self.cluster = ClusterState()
         self.timers = Timers(self.clock.monotonic)
         self.reporter = Reporter()
-        self.announced = []
+        self.announced, self.activated = [], []
         self.cluster.on_event(lambda event, old, new: self.announced.append(new))
         self.handle = Handle(
             profile="default-scheduler",
@@ -64,7 +64,7 @@ class Machine:
             rng=Random(7),
             events=self.reporter,
             waiting=WaitingPods(),
-            activate=None,
+            activate=self.activated.extend,
             timers=self.timers,
             virtual_pods=None,
         )
@@ -75,9 +75,10 @@ class Machine:
         self.clock.now += seconds
         self.timers.run()
 
-    def node(self, name, zone="a", written=None):
+    def node(self, name, zone="a", written=None, unschedulable=False):
         """A node comes, or changes."""
-        thing = node(name, labels={"topology.kubernetes.io/zone": zone} if zone else {})
+        labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+        thing = node(name, labels=labels, unschedulable=unschedulable)
         thing["metadata"]["uid"] = f"uid-{name}"
         if written is not None:
             thing["metadata"]["annotations"] = {ANNOTATION: written}

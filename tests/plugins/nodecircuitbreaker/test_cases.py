@@ -245,6 +245,40 @@ def test_echoes_of_our_own_writes_change_nothing():
     assert machine.state("a") == "closed"
 
 
+def test_a_write_of_ours_that_lands_after_a_persons_is_what_counts():
+    machine = Machine(NodeCircuitBreakerArgs(cool_down=Duration.of(10)))
+    machine.node("a", written='{"state":"open"}')
+    machine.node("b")
+    row = machine.cluster.table.row_of["a"]
+    machine.wait(10)
+    assert machine.state("a") == "half-open"
+    late = machine.breakers.text_on(row)
+    # A person closes it before our write arrives.
+    machine.node("a")
+    assert machine.state("a") == "closed"
+    machine.node("a", written=late)
+    assert machine.state("a") == "half-open"
+
+
+def test_what_was_never_written_is_not_taken_for_an_echo():
+    machine = Machine(NodeCircuitBreakerArgs(owner_nodes=1))
+    machine.node("a")
+    machine.node("b")
+    for n in range(2):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.fails("p2", "a", "o1")
+    machine.wait()
+    assert machine.state("a") == "open"
+    # It closes before that is written, so there is nothing to write.
+    machine.fails("p3", "b", "o1")
+    machine.wait()
+    assert machine.state("a") == "closed"
+    machine.node("a", written='{"state":"open"}')
+    assert machine.state("a") == "open"
+    machine.node("a")
+    assert machine.state("a") == "closed"
+
+
 def test_clocks_of_nodes_that_are_wrong():
     machine = Machine()
     machine.node("a")
@@ -260,6 +294,37 @@ def test_clocks_of_nodes_that_are_wrong():
     machine.wait()
     # 00:16:40: a year ahead, a year ago, and eleven minutes ago.
     assert len(machine.breakers.evidence) == 0
+
+
+def test_a_node_that_goes_makes_room_for_one_that_is_held():
+    machine = Machine()
+    for name in ("a", "b", "c"):
+        machine.node(name)
+    for name in ("a", "b"):
+        for n in range(3):
+            machine.fails(f"{name}{n}", name, f"{name}{n}")
+    machine.wait()
+    assert (machine.state("a"), machine.state("b")) == ("open", "held")
+    machine.cluster.remove_node("a")
+    machine.wait()
+    assert machine.state("b") == "open"
+
+
+def test_a_node_that_is_cordoned_makes_room_for_one_that_is_held():
+    machine = Machine()
+    for name in ("a", "b", "c"):
+        machine.node(name)
+    for name in ("a", "b"):
+        for n in range(3):
+            machine.fails(f"{name}{n}", name, f"{name}{n}")
+    machine.wait()
+    machine.echo("a")
+    assert (machine.state("a"), machine.state("b")) == ("open", "held")
+    written = machine.breakers.text_on(machine.cluster.table.row_of["a"])
+    # It gets no pods, so no probe will ever close its breaker.
+    machine.node("a", written=written, unschedulable=True)
+    machine.wait()
+    assert (machine.state("a"), machine.state("b")) == ("open", "open")
 
 
 def test_a_node_that_goes_takes_its_breaker_with_it():
@@ -304,6 +369,8 @@ def test_verdicts_and_reports():
     machine.cluster.assume(machine.built("p1"), machine.cluster.table.row_of["b"])
     refused = plugin.reserve(cycle, machine.built("p2"), machine.cluster.table.row_of["b"])
     assert (refused.code, refused.reasons) == (Code.UNSCHEDULABLE, (IS_PROBED,))
+    # It was let pass a moment ago, so other nodes were not looked at to the end.
+    assert [pod.name for pod in machine.activated] == ["p2"]
     table, reasons = machine.cluster.table, machine.handle.reasons
     for rows in (table.all_rows, slice(0, 1), slice(1, 2), slice(2, 3)):
         codes = plugin.filter_rows(machine.built("p3").shape, table, rows)

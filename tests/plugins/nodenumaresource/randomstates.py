@@ -49,10 +49,12 @@ class State:
 
 def random_state(seed, nodes=4, pending=6):
     """The State of a seed."""
-    return _Draw(random.Random(f"numa-{seed}"), nodes, pending).state
+    return Draw(random.Random(f"numa-{seed}"), nodes, pending).state
 
 
-class _Draw:
+class Draw:
+    """Draws one thing after the other. `state`: what was drawn."""
+
     def __init__(self, rng, nodes, pending):
         self.rng = rng
         self.state = State(self.args())

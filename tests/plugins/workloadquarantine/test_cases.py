@@ -359,3 +359,18 @@ def test_arguments_with_their_kind():
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=document(profiles=profiles(args)))
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["profiles"][0]["args"]["WorkloadQuarantine"]["significance"] == 0.01
+
+
+@pytest.mark.parametrize("nonsense", ["{", '{"kind":"Pod","name":"other"}'])
+def test_a_quarantine_that_was_made_unreadable_is_written_again(nonsense):
+    machine = Machine()
+    machine.nodes(100)
+    machine.namespace()
+    felled(machine, 2)
+    machine.write()
+    machine.quarantines.unwritten.clear()
+    text = machine.quarantines.annotation(BOMB)
+    machine.namespace(**{key_of(BOMB).replace("/", "__"): nonsense})
+    assert machine.held() == ["bomb"]
+    assert list(machine.quarantines.unwritten) == [BOMB]
+    assert machine.quarantines.annotation(BOMB) == text != machine.quarantines.shown(BOMB)

@@ -1,30 +1,30 @@
-"""The page about one node, as upstream's plugin shows it (nodenumaresource spec 3.8)."""
+"""Pages about CPUs and NUMA nodes: one node as upstream's plugin shows it (nodenumaresource spec 3.8), and our own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from koordsched.framework.declaration import NotFound, Page
-from koordsched.framework.topologyhints import NUMAPolicy
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.allocation import NUMAAmounts, quantity_of
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
-from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
+from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES, exclusive_policy_of
 from koordsched.plugins.nodenumaresource.policies import ExclusivePolicy
+from koordsched.plugins.nodenumaresource.reports.report import (
+    NodeReport,
+    Overview,
+    overviewing,
+    report_on,
+)
 from koordsched.plugins.nodenumaresource.supply import supply_of
 from koordsched.plugins.nodenumaresource.topology import CORE_BITS, CPU, CPUTopology
 
+NODES = "/debug/numa"
+NODE = NODES + "/{name}"
 UPSTREAM = "/apis/v1/plugins/NodeNUMAResource/nodes/{name}"
-
-POLICY_NAMES = {
-    NUMAPolicy.NONE: "",
-    NUMAPolicy.BEST_EFFORT: "BestEffort",
-    NUMAPolicy.RESTRICTED: "Restricted",
-    NUMAPolicy.SINGLE_NUMA_NODE: "SingleNUMANode",
-}
 
 
 def _node(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _node(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> dict[str, 
         "reservedCPUs": cpuset.text(node.options.reserved),
         "maxRefCount": 1,
         "policy": plugin.nodes.manager_policy(name),
-        "numaTopologyPolicy": POLICY_NAMES[node.numa],
+        "numaTopologyPolicy": NUMA_POLICY_NAMES[node.numa],
         "numaNodeResources": _amounts(columns.resources, supply.capacity[0], supply.present[0], range(count)),
         **({"amplificationRatios": node.ratios} if node.ratios else {}),
         "remainingNUMANodeResources": _amounts(columns.resources, supply.available[0], supply.present[0], range(count))
@@ -120,4 +120,14 @@ def numa_amounts(numa: NUMAAmounts) -> dict[str, Any]:
     return {"node": numa.node, "resources": {name: quantity_of(name, amount) for name, amount in numa.amounts}}
 
 
-PAGES = (Page(UPSTREAM, _node),)
+def _overview(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> Generator[None, None, Overview]:
+    """All nodes."""
+    return overviewing(plugin)
+
+
+def _report(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> NodeReport:
+    """One node, CPU by CPU. Raises NotFound for one that is unknown."""
+    return report_on(plugin, parameters["name"])
+
+
+PAGES = (Page(NODES, _overview), Page(NODE, _report), Page(UPSTREAM, _node))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.pod import Pod
 
 ANNOTATIONS = ("internal.scheduling.koordinator.sh/scheduling-hint", "scheduling.koordinator.sh/scheduling-hint")
@@ -34,16 +35,31 @@ _decoder: msgspec.json.Decoder[SchedulingHint | None] = msgspec.json.Decoder(Sch
 
 def annotation_of(pod: Pod) -> tuple[str, str] | None:
     """The annotation of a pending pod that counts, with its text; None if it has none."""
-    if pod.wire is not None and (annotations := pod.wire.metadata.annotations):
-        for key in ANNOTATIONS:
-            if text := annotations.get(key):
-                return key, text
+    return _found(pod.wire.metadata) if pod.wire is not None else None
+
+
+def _found(meta: ObjectMeta) -> tuple[str, str] | None:
+    for key in ANNOTATIONS if meta.annotations else ():
+        if text := meta.annotations.get(key):
+            return key, text
     return None
 
 
 def hint_of(pod: Pod) -> SchedulingHint | None:
     """The hint of a pending pod; None if it has none. Raises HintError."""
-    found = annotation_of(pod)
+    return _hint(annotation_of(pod))
+
+
+def concerns(meta: ObjectMeta, plugin: str) -> bool:
+    """Whether the pod's hint has something to say to a plugin; not if it cannot be read."""
+    try:
+        hint = _hint(_found(meta))
+    except HintError:
+        return False
+    return hint is not None and plugin in (hint.extensions or {})
+
+
+def _hint(found: tuple[str, str] | None) -> SchedulingHint | None:
     if found is None:
         return None
     key, text = found

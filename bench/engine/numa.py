@@ -1,0 +1,249 @@
+"""`python -m bench.engine.numa`: what pods with CPUs of their own cost the engine, as a multiple of a basic pod.
+
+All clusters have the same machines, on which the same pods have CPUs of their own already, on cores chosen at random.
+Pods are placed on them in turns: basic ones without the plugin; basic ones with it; and pods of class LSR that request
+four CPUs, which prefer whole cores, insist on them, or have to stay on one NUMA node. What the plugin's Reserve takes
+of that is measured apart.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+
+import click
+import orjson
+from rich.table import Table
+
+from bench.manifests import Manifest, node, pod
+from bench.workloads import Catalog, NodeKind, load
+from koordsched import config
+from koordsched.api import core
+from koordsched.api.decoding import Decoder, convert
+from koordsched.cli.output import console
+from koordsched.client.clock import SystemClock
+from koordsched.cluster.pod import Pod
+from koordsched.engine.attempt import Attempt
+from koordsched.framework.interface import CycleState
+from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.nodenumaresource import cpuset, kinds
+from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
+from koordsched.plugins.shared.priorityclass import QOS_CLASS
+from koordsched.scheduling.offline import OfflineScheduler
+
+SCHEDULER = "default-scheduler"
+SOCKETS, NUMA_NODES, CORES, THREADS = 2, 2, 26, 2
+"""Of a machine; NUMA nodes of a socket, cores of a NUMA node."""
+ALL_CORES = SOCKETS * NUMA_NODES * CORES
+CPUS, MEMORY_GIB = ALL_CORES * THREADS, 512
+POD_CPUS, POD_MEMORY_GIB = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Pods, and nodes for them. `spec`: the annotation about CPUs of pods of class LSR; basic pods without it."""
+
+    name: str
+    plugin: bool
+    spec: dict[str, str] | None
+    policy: str
+
+
+CASES = (
+    Case("basic pod, without the plugin", False, None, ""),
+    Case("basic pod", True, None, ""),
+    Case("prefers whole cores", True, {"preferredCPUBindPolicy": "FullPCPUs"}, ""),
+    Case("requires whole cores", True, {"requiredCPUBindPolicy": "FullPCPUs"}, ""),
+    Case(
+        "prefers them, nodes with SingleNUMANode",
+        True,
+        {"preferredCPUBindPolicy": "FullPCPUs"},
+        "SingleNUMANode",
+    ),
+)
+
+_decode_pod = Decoder(core.Pod)
+
+
+def configuration(*, plugin: bool) -> Manifest:
+    """The default profile, with the plugin at the points at which it is commonly enabled."""
+    enabled = {"enabled": [{"name": NodeNUMAResource.name}]}
+    points = ("preFilter", "filter", "score", "reserve", "preBind") if plugin else ()
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": SCHEDULER, "plugins": dict.fromkeys(points, enabled)}],
+    }
+
+
+def cpus_of(core: int) -> list[int]:
+    """The CPUs of a core, numbered as Linux does."""
+    return [core + thread * ALL_CORES for thread in range(THREADS)]
+
+
+def report(name: str) -> Manifest:
+    """What koordlet says of such a machine."""
+    detail = [
+        {"id": cpu, "core": core, "socket": core // (NUMA_NODES * CORES), "node": core // CORES}
+        for core in range(ALL_CORES)
+        for cpu in cpus_of(core)
+    ]
+    parts = SOCKETS * NUMA_NODES
+    amounts = {"cpu": str(CPUS // parts), "memory": f"{MEMORY_GIB // parts}Gi"}
+    zones = [
+        {
+            "name": f"node-{numa}",
+            "type": "Node",
+            "resources": [{"name": name, "allocatable": amount} for name, amount in amounts.items()],
+        }
+        for numa in range(parts)
+    ]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": name,
+            "annotations": {kinds.CPU_TOPOLOGY: orjson.dumps({"detail": detail}).decode()},
+        },
+        "topologyPolicies": ["None"],
+        "zones": zones,
+    }
+
+
+class Placement:
+    """The cluster of a case, with so many running pods on each node."""
+
+    def __init__(self, catalog: Catalog, case: Case, nodes: int, pods_per_node: int) -> None:
+        self._catalog = catalog
+        self._case = case
+        self._rng = Random(1)
+        text = orjson.dumps(configuration(plugin=case.plugin)).decode()
+        resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
+        self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=self._rng)
+        self.cluster = self.offline.cluster
+        self.profile = self.offline.profiles[SCHEDULER]
+        kind = NodeKind(capacity={"cpu": str(CPUS), "memory": f"{MEMORY_GIB}Gi", "pods": "110"})
+        for index in range(nodes):
+            name = f"node-{index}"
+            manifest = node(kind, name, index, "")
+            if case.policy:
+                manifest["metadata"]["labels"][kinds.NUMA_TOPOLOGY_POLICY] = case.policy
+            self.cluster.upsert_node(convert(manifest, core.Node))
+            if case.plugin:
+                self.offline.add(report(name))
+            self._fill(name, pods_per_node)
+
+    def _fill(self, name: str, count: int) -> None:
+        """Pods that have whole cores of one NUMA node."""
+        first = self._rng.randrange(SOCKETS * NUMA_NODES) * CORES
+        cores = self._rng.sample(range(first, first + CORES), count * POD_CPUS // THREADS)
+        for index in range(count):
+            taken = cores[index * POD_CPUS // THREADS : (index + 1) * POD_CPUS // THREADS]
+            amounts = {"cpu": str(POD_CPUS), "memory": f"{POD_MEMORY_GIB}Gi"}
+            status = {
+                "cpuset": cpuset.text(cpuset.of(cpu for core in taken for cpu in cpus_of(core))),
+                "numaNodeResources": [{"node": first // CORES, "resources": amounts}],
+            }
+            thing = self._bound(f"{name}-{index}", {kinds.RESOURCE_STATUS: orjson.dumps(status).decode()}, name)
+            self.cluster.set_pod(self._build(thing | {"status": {"phase": "Running"}}))
+
+    def pods(self, tag: str, count: int) -> list[Pod]:
+        """Pods of the case that wait."""
+        spec = self._case.spec
+        if spec is None:
+            kind = self._catalog.pods["basic"]
+            things = [pod(kind, f"{tag}-{i}", "default", i, SCHEDULER, full_size=False) for i in range(count)]
+        else:
+            text = orjson.dumps(spec).decode()
+            things = [self._bound(f"{tag}-{i}", {kinds.RESOURCE_SPEC: text}) for i in range(count)]
+        return [self._build(thing) for thing in things]
+
+    def _bound(self, name: str, annotations: dict[str, str], on: str = "") -> Manifest:
+        """A pod that has, or is to have, CPUs of its own."""
+        thing = pod(self._catalog.pods["basic"], name, "default", 0, SCHEDULER, node=on, full_size=False)
+        thing["metadata"] |= {"labels": {QOS_CLASS: "LSR"}, "annotations": annotations}
+        amounts = {"cpu": str(POD_CPUS), "memory": f"{POD_MEMORY_GIB}Gi"}
+        thing["spec"]["containers"] = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
+        return thing
+
+    def _build(self, thing: Manifest) -> Pod:
+        thing["metadata"]["uid"] = thing["metadata"]["name"]
+        return self.cluster.pods.build(_decode_pod(orjson.dumps(thing)))
+
+    def place(self, tag: str, count: int) -> float:
+        """CPU microseconds per pod of its scheduling cycle."""
+        return self._timed(self.pods(tag, count), self._cycle)
+
+    def reserve(self, tag: str, count: int) -> float:
+        """CPU microseconds of a Reserve of the plugin, on nodes that it was just asked about; all is taken back."""
+        plugin = self.profile.plugins[NodeNUMAResource.name]
+        assert isinstance(plugin, NodeNUMAResource), "enabled"
+        rows = self._rng.sample(range(self.cluster.table.size), k=min(count, self.cluster.table.size))
+        waiting = self.pods(tag, len(rows))
+        cycles = {each.uid: CycleState(each) for each in waiting}
+        placed = dict(zip(cycles, rows, strict=True))
+        assert Attempt(self.profile, self.cluster, waiting[0]).filter().feasible, "the cluster has room for all"
+        for each, row in zip(waiting, rows, strict=True):
+            self.cluster.assume(each, row)
+
+        def step(each: Pod) -> None:
+            assert plugin.reserve(cycles[each.uid], each, placed[each.uid]).ok, "the node has room for it"
+
+        spent = self._timed(waiting, step)
+        for each, row in zip(waiting, rows, strict=True):
+            plugin.unreserve(cycles[each.uid], each, row)
+            self.cluster.forget(each)
+        return spent
+
+    @staticmethod
+    def _timed(pods: list[Pod], step: Callable[[Pod], object]) -> float:
+        gc.collect()
+        gc.disable()
+        began = time.thread_time()
+        for each in pods:
+            step(each)
+        spent = time.thread_time() - began
+        gc.enable()
+        return spent / len(pods) * 1e6
+
+    def _cycle(self, each: Pod) -> None:
+        attempt = Attempt(self.profile, self.cluster, each)
+        assert attempt.filter().feasible, "the cluster has room for all"
+        assert self.offline.take(attempt, attempt.choose(self._rng).row).ok, "and the node chosen, too"
+
+
+@click.command()
+@click.option("--nodes", default=5_000, show_default=True, help="Number of nodes.")
+@click.option("--pods-per-node", default=3, show_default=True, help="Pods that have CPUs of their own on each node.")
+@click.option("--pods", default=300, show_default=True, help="Pods placed in each turn.")
+@click.option("--turns", default=5, show_default=True, help="Turns.")
+def main(nodes: int, pods_per_node: int, pods: int, turns: int) -> None:
+    """Measure all cases in turns, and print medians."""
+    catalog = load()
+    clusters = [Placement(catalog, case, nodes, pods_per_node) for case in CASES]
+    first = [cluster.place("first", 1) for cluster in clusters]
+    cycles: list[list[float]] = [[] for _ in clusters]
+    reserves: list[list[float]] = [[] for _ in clusters]
+    for turn in range(turns + 1):
+        for cluster, case, cycle, reserve in zip(clusters, CASES, cycles, reserves, strict=True):
+            spent = cluster.place(f"t{turn}", pods)
+            alone = cluster.reserve(f"r{turn}", pods) if case.spec is not None else 0.0
+            if turn:  # the first one fills the caches
+                cycle.append(spent)
+                reserve.append(alone)
+    table = Table(title=f"{nodes:,} nodes of {CPUS} CPUs, {pods_per_node} pods on each; {turns} turns of {pods} pods")
+    for name in ("", "µs per pod", "times a basic pod", "of it Reserve, µs", "first pod, ms"):
+        table.add_column(name, justify="right" if name else "left")
+    for case, cycle, reserve, cold in zip(CASES, cycles, reserves, first, strict=True):
+        ratio = median(spent / basic for spent, basic in zip(cycle, cycles[0], strict=True))
+        part = f"{median(reserve):.1f}" if case.spec is not None else ""
+        table.add_row(case.name, f"{median(cycle):.1f}", f"{ratio:.2f}", part, f"{cold / 1e3:.1f}")
+    console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""CPUs and NUMA nodes: what must hold whenever a pod is bound, judged from the server's own objects."""
+
+from tests.plugins.nodenumaresource.naive import Attempt, Naive
+from tests.plugins.nodenumaresource.naivemachine import SINGLE, Machine, holding
+from tests.plugins.nodenumaresource.naivepick import keeps_policy
+from tests.simulation.history import History
+from tests.simulation.invariants import PODS, is_finished
+from tests.simulation.numausers import API_VERSION, KIND, STATUS
+
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+
+
+class KnownMachine(Machine):
+    """What pods hold counts whether CPUs are known or not."""
+
+    counts_without_cpus = True
+
+
+class NumaInvariants:
+    """A replica may be behind; what it gives must be right by a node, a report and a pod that it can have known."""
+
+    def __init__(self, invariants, server, users):
+        self._invariants = invariants
+        self._server = server
+        self._users = users
+        self._model = Naive(users.args)
+        self._reports = History().follow(server, server.resource(KIND, API_VERSION))
+        self._judged = set()
+
+    def placed(self, uid, decision, assumed):
+        """Nothing: what counts is what is bound."""
+
+    def bound(self, pod, decision):
+        """A pod was bound, or one was that was decided earlier."""
+        self._check_shared(decision.node)
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        if uid in self._judged or uid in self._users.moved:
+            return
+        self._judged.add(uid)
+        given = holding(pod)
+        others = [self._as_known(other, decision) for other in self._invariants.known_others(pod, decision)]
+        others = [other for other in others if other["spec"].get("nodeName") == decision.node]
+        problems = []
+        for state in self._pod_states(pod, decision):
+            for node in self._invariants.node_states(decision):
+                for report in self._reports.states_since(("", decision.node), decision.versions[TOPOLOGIES]):
+                    problem = self._problem(state, given, KnownMachine(node, report, others))
+                    if problem is None:
+                        return
+                    problems.append(problem)
+        text = (pod["metadata"].get("annotations") or {}).get(STATUS)
+        why = "; ".join(dict.fromkeys(problems))
+        self._invariants.fail(f"{decision.writer} binds pod {name} to {decision.node} with {text}: {why}")
+
+    def _pod_states(self, pod, decision):
+        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        states = self._invariants.pods.states_since(key, decision.versions[PODS])
+        return [state for state in states if state and state["metadata"]["uid"] == pod["metadata"]["uid"]]
+
+    def _as_known(self, other, decision):
+        """Another pod as the replica had seen it, if it had seen it on its node."""
+        known = self._pod_states(other, decision)
+        return known[0] if known and known[0]["spec"].get("nodeName") else other
+
+    def _problem(self, pod, given, machine):
+        """Why a pod cannot have been given this on a machine in this state; None if it can."""
+        _, asked = self._model.pre_filter(pod)
+        if asked is None:
+            return "it cannot be placed at all"
+        attempt = Attempt(self._model, asked, machine)
+        return self._wrong_cpus(attempt, given, machine) or self._wrong_amounts(attempt, given, machine)
+
+    @staticmethod
+    def _wrong_cpus(attempt, given, machine):
+        cpus = given.cpus if given is not None else set()
+        if asked_for_nothing(attempt) or not attempt.bind:
+            return "it gets no CPUs of its own" if cpus else None
+        wanted = attempt.asked.cpu // 1000
+        if len(cpus) != wanted:
+            return f"it wants {wanted} CPUs"
+        if not cpus <= set(machine.cpus):
+            return "there are no such CPUs"
+        if cpus & machine.reserved:
+            return f"{sorted(cpus & machine.reserved)} are reserved"
+        taken = {cpu: held.name for pod, held in machine.held for cpu in held.cpus & cpus}
+        if taken:
+            return f"others have {taken}"
+        if attempt.is_required and not keeps_policy(machine, cpus, attempt.policy):
+            return f"it is to have {attempt.policy}"
+        return None
+
+    @staticmethod
+    def _wrong_amounts(attempt, given, machine):
+        amounts = given.numa if given is not None else {}
+        if asked_for_nothing(attempt) or not attempt.merged:
+            return "it is not aligned to NUMA nodes" if amounts else None
+        left = machine.available({})
+        for numa, zone in amounts.items():
+            over = {name: (want, left.get(numa, {}).get(name, 0)) for name, want in zone.items()}
+            over = {name: both for name, both in over.items() if both[0] > both[1]}
+            if over:
+                return f"NUMA node {numa} has too little left: {over}"
+        if attempt.merged == SINGLE and len(amounts) > 1:
+            return "it is to use one NUMA node"
+        if len(machine.zones) > 1:
+            for name, wanted in attempt.asked.requests.items():
+                if any(name in zone for zone in machine.zones.values()):
+                    got = sum(zone.get(name, 0) for zone in amounts.values())
+                    if got != wanted:
+                        return f"of {wanted} {name} it gets {got}"
+        return None
+
+    def _check_shared(self, node):
+        """No CPU is given to two pods that run."""
+        holders = {}
+        for pod in self._server.objects("Pod"):
+            meta = pod["metadata"]
+            known = self._invariants.bound.get(meta["uid"])
+            if known is None or known.decision is None or is_finished(pod) or meta["uid"] in self._users.moved:
+                continue
+            if pod["spec"]["nodeName"] != node:
+                continue
+            given = holding(pod)
+            for cpu in sorted(given.cpus) if given is not None else ():
+                if cpu in holders:
+                    self._invariants.fail(f"CPU {cpu} of {node} is given to {holders[cpu]} and to {meta['name']}")
+                    return
+                holders[cpu] = meta["name"]
+
+
+def asked_for_nothing(attempt):
+    """Whether the pod requests no resources: it is given nothing then."""
+    return attempt.asked.skip
