@@ -352,6 +352,11 @@ class NUMAColumns(ColumnAccountant):
 
     def _on_nodes(self, rows: RowArray, layout: Layout, required: BindPolicy, *, held: bool) -> Counts:
         topology = layout.topology
+        if required is not BindPolicy.NONE and len(topology.cores) != len(topology.core_starts):
+            # No machine has cores on two NUMA nodes, but reports may say so.
+            left = [layout.agreeing(self.free(row, layout), required) for row in rows.tolist()]
+            nodes = topology.node_cpus.values()
+            return np.array([[(cpus & of_node).bit_count() for of_node in nodes] for cpus in left], dtype=np.int64)
         holders = self.holders.data[rows]
         width = holders.shape[1]
         order = topology.order
