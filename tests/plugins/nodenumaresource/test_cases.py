@@ -333,6 +333,23 @@ def test_nodenumaresource_case_23_the_spec_is_completed():
     assert completed(lsr(spec={"preferredCPUBindPolicy": "SpreadByPCPUs"})) is None
 
 
+def test_nodenumaresource_case_24_designated():
+    world = World(node(), topology(T1, [("8", "64Gi"), ("8", "64Gi")]))
+    hint = {"internal.scheduling.koordinator.sh/scheduling-hint": '{"extensions": {"NodeNUMAResource": {}}}'}
+
+    def designated(cpuset, numa=()):
+        thing = lsr(status={"cpuset": cpuset, **({"numaNodeResources": list(numa)} if numa else {})})
+        thing["metadata"]["annotations"] |= hint
+        return thing
+
+    assert world.refusal(designated("20-23")) == (U, NOT_ENOUGH)
+    amounts = {"node": 0, "resources": {"cpu": "4"}}
+    _, written = world.outcome(designated("0-3", [amounts]))
+    assert written["resource-status"] == {"cpuset": "0-3", "numaNodeResources": [amounts]}
+    world.put(holder("h", "0-1", cpu="2"))
+    assert world.refusal(designated("0-3")) == (U, NOT_ENOUGH), "another pod holds some of them"
+
+
 def test_a_machine_with_more_numa_nodes_than_are_aligned():
     """Pods get CPUs of all of them, by whatever policy."""
     for spec, cpu in (
