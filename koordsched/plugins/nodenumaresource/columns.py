@@ -6,7 +6,7 @@ matter which is seen first, and CPUs that are given to two pods are counted twic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -41,6 +41,21 @@ MAX_RESOURCES = 32
 
 MOST_OF_A_POD = 1 << 47
 """More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+
+_EXPECTED = (
+    "hugepages-2Mi",
+    "hugepages-1Gi",
+    "kubernetes.io/batch-cpu",
+    "kubernetes.io/batch-memory",
+    "kubernetes.io/mid-cpu",
+    "kubernetes.io/mid-memory",
+    "nvidia.com/gpu",
+    "koordinator.sh/gpu",
+    "koordinator.sh/gpu-core",
+    "koordinator.sh/gpu-memory",
+    "koordinator.sh/gpu-memory-ratio",
+)
+"""What agents report: there is room for it, whatever names users write into annotations of pods."""
 
 _CPUS_AT_FIRST = 64
 _REMEMBERED = 4096
@@ -164,7 +179,12 @@ class NUMAColumns(ColumnAccountant):
     def add_resource(self, name: str) -> int:
         """The same, after giving it one; -1 when there are too many."""
         index = self._index.get(name, -1)
-        if index < 0 and len(self.resources) < MAX_RESOURCES:
+        if index >= 0:
+            return index
+        room = MAX_RESOURCES - len(self.resources)
+        if name not in _EXPECTED:
+            room -= sum(expected not in self._index for expected in _EXPECTED)
+        if room > 0:
             index = self._index[name] = len(self.resources)
             self.resources.append(name)
             self.zones.widen((index + 1) * MAX_NUMA_NODES)
@@ -273,13 +293,16 @@ class NUMAColumns(ColumnAccountant):
         return self._per_node(rows, BindPolicy.NONE, held=True)
 
     def usable_in_all(self, rows: RowArray, required: BindPolicy) -> Counts:
-        """int64[rows]: the sum of `usable` over NUMA nodes."""
-        if len(rows) > 1:
-            found: Counts = self.usable(rows, required).sum(axis=1)
+        """int64[rows]: as `usable`, in the whole machine, however many NUMA nodes it has."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        if len(rows) == 1:
+            layout = self.layout(int(rows[0]))
+            if layout is not None:
+                found[0] = layout.agreeing(self.free(int(rows[0]), layout), required).bit_count()
             return found
-        layout = self.layout(int(rows[0]))
-        cpus = layout.agreeing(self.free(int(rows[0]), layout), required) if layout is not None else 0
-        return np.array((cpus.bit_count(),), dtype=np.int64)
+        for at, _, counts in self._by_layout(rows, required, held=False):
+            found[at] = counts.sum(axis=1)
+        return found
 
     def cpus_per_core(self, rows: RowArray) -> Counts:
         """int64[rows]; 1 where CPUs are not known."""
@@ -312,17 +335,28 @@ class NUMAColumns(ColumnAccountant):
                     if node < MAX_NUMA_NODES:
                         found[0, node] = (cpus & of_node).bit_count()
             return found
+        for at, layout, counts in self._by_layout(rows, required, held=held):
+            found[at[:, None], layout.nodes] = counts[:, : len(layout.nodes)]
+        return found
+
+    def _by_layout(
+        self, rows: RowArray, required: BindPolicy, *, held: bool
+    ) -> Iterator[tuple[RowArray, Layout, Counts]]:
+        """(positions, layout, int64[positions, its NUMA nodes]) of rows whose CPUs are known."""
         numbers = self.layouts.ids.data[rows]
         for number in np.unique(numbers).tolist():
             layout = self.layouts.values[number]
             if layout is not None:
                 at = np.flatnonzero(numbers == number)
-                counts = self._on_nodes(rows[at], layout, required, held=held)[:, : len(layout.nodes)]
-                found[at[:, None], layout.nodes] = counts
-        return found
+                yield at, layout, self._on_nodes(rows[at], layout, required, held=held)
 
     def _on_nodes(self, rows: RowArray, layout: Layout, required: BindPolicy, *, held: bool) -> Counts:
         topology = layout.topology
+        if required is not BindPolicy.NONE and len(topology.cores) != len(topology.core_starts):
+            # No machine has cores on two NUMA nodes, but reports may say so.
+            left = [layout.agreeing(self.free(row, layout), required) for row in rows.tolist()]
+            nodes = topology.node_cpus.values()
+            return np.array([[(cpus & of_node).bit_count() for of_node in nodes] for cpus in left], dtype=np.int64)
         holders = self.holders.data[rows]
         width = holders.shape[1]
         order = topology.order

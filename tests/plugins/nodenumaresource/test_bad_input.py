@@ -13,8 +13,10 @@ import pytest
 from koordsched.plugins.nodenumaresource.kinds import NUMA_TOPOLOGY_SPEC, OF_TOPOLOGIES, RESOURCE_SPEC, RESOURCE_STATUS
 from koordsched.scheduling.offline import BadObject
 from tests.depth import quick_first
+from tests.plugins.nodenumaresource.cpusets import ids
 from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
 from tests.plugins.nodenumaresource.naivemachine import NODE
+from tests.plugins.nodenumaresource.randomstates import HINT
 from tests.plugins.nodenumaresource.running import (
     cluster,
     condition_of,
@@ -415,6 +417,35 @@ def test_hostile_statuses_of_bound_pods():
     assert len({name for name, _ in complaints}) > 60
 
 
+def test_hostile_designations():
+    """A pod that names its CPUs itself: it is refused, or it gets what is free and what it asks for."""
+    world, _ = world_with_complaints()
+    world.put(named(node(cpu="16", numa_topology_policy="SingleNUMANode"), "m3"))
+    world.put(named(report(), "m3"))
+    before = world.readings()
+    texts = [*STATUSES, *(status("0-3", [(at, {"cpu": "4"})]) for at in range(8)), status("0-15"), status("12-15")]
+    hint = '{"extensions": {"NodeNUMAResource": {}}}'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for text in texts:
+            thing = lsr("hostile")
+            thing["metadata"]["annotations"] = {RESOURCE_STATUS: text, HINT: hint}
+            said = world.early(thing)
+            assert len(said[-1]) < 1024
+            if said != ("Success",):
+                assert said[0] == "UnschedulableAndUnresolvable", text[:80]
+                assert RESOURCE_STATUS in said[1]
+                continue
+            world.scores(thing)
+            for name in world.verdicts(thing):
+                said, written = world.outcome(thing, name)
+                cpus = ids(written.get("resource-status", {}).get("cpuset", ""))
+                assert said[0] == "Success" or not written
+                assert len(cpus) in (0, 4)
+                assert not cpus & ids(world.held(name))
+    assert world.readings() == before
+
+
 def test_all_hostile_statuses_at_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -456,13 +487,26 @@ def test_pods_that_share_a_cpu():
     rng = Random(3)
     world = World(node(), report())
     held = {f"s{at}": rng.sample(range(16), rng.randint(1, 4)) for at in range(200)}
-    for name, ids in held.items():
-        world.put(bound(name, status(",".join(map(str, ids)))))
+    for name, some in held.items():
+        world.put(bound(name, status(",".join(map(str, some)))))
     for name in rng.sample(list(held), len(held)):
         world.remove(bound(name, "{}"))
         del held[name]
-        taken = {cpu for ids in held.values() for cpu in ids}
+        taken = {cpu for some in held.values() for cpu in some}
         assert world.columns.free(0, world.columns.layout(0)) == sum(1 << cpu for cpu in range(16) if cpu not in taken)
+
+
+def test_names_that_users_invent_take_no_room_from_what_agents_report():
+    """There are only so many kinds of resources of NUMA nodes. The pods are seen first."""
+    invented = [bound(f"s{at}", status(numa=[(0, {f"example.com/{at}": "1"})])) for at in range(100)]
+    batch = "kubernetes.io/batch-cpu"
+    zones = [zone(f"node-{at}", resources=[{"name": batch, "allocatable": "4000"}]) for at in range(2)]
+    holding = on(pod("h", cpu=None, memory=None, qos="BE", priority=5500, **{batch: "3000"}), "m1")
+    holding["metadata"]["annotations"] = {RESOURCE_STATUS: status(numa=[(0, {batch: "3000"})])}
+    world = World(node(numa_topology_policy="SingleNUMANode"), *invented, report(zones=zones), holding)
+    wanted = pod("wanted", cpu=None, memory=None, qos="BE", priority=5500, **{batch: "2000"})
+    assert world.numa(wanted) == {1: {batch: "2k"}}
+    assert "example.com/0" in world.columns.resources
 
 
 def random_status(rng):

@@ -12,7 +12,7 @@ from koordsched.plugins.nodenumaresource.demand import demand_on
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.supply import split
 from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
-from tests.plugins.nodenumaresource.naivemachine import NODE
+from tests.plugins.nodenumaresource.naivemachine import NODE, parse_cpus
 from tests.plugins.nodenumaresource.world import World, annotated, lsr, named
 
 T1 = detail(2, 1, 4)
@@ -331,3 +331,35 @@ def test_nodenumaresource_case_23_the_spec_is_completed():
     assert completed(lsr(spec={**spread, "preferredCPUBindPolicy": "Default"})) == spread
     assert completed(pod(), cpu_bind_policy="FullPCPUsOnly") == {"requiredCPUBindPolicy": "FullPCPUs"}
     assert completed(lsr(spec={"preferredCPUBindPolicy": "SpreadByPCPUs"})) is None
+
+
+def test_nodenumaresource_case_24_designated():
+    world = World(node(), topology(T1, [("8", "64Gi"), ("8", "64Gi")]))
+    hint = {"internal.scheduling.koordinator.sh/scheduling-hint": '{"extensions": {"NodeNUMAResource": {}}}'}
+
+    def designated(cpuset, numa=()):
+        thing = lsr(status={"cpuset": cpuset, **({"numaNodeResources": list(numa)} if numa else {})})
+        thing["metadata"]["annotations"] |= hint
+        return thing
+
+    assert world.refusal(designated("20-23")) == (U, NOT_ENOUGH)
+    amounts = {"node": 0, "resources": {"cpu": "4"}}
+    _, written = world.outcome(designated("0-3", [amounts]))
+    assert written["resource-status"] == {"cpuset": "0-3", "numaNodeResources": [amounts]}
+    world.put(holder("h", "0-1", cpu="2"))
+    assert world.refusal(designated("0-3")) == (U, NOT_ENOUGH), "another pod holds some of them"
+
+
+def test_a_machine_with_more_numa_nodes_than_are_aligned():
+    """Pods get CPUs of all of them, by whatever policy."""
+    for spec, cpu in (
+        (None, "64"),
+        ({"requiredCPUBindPolicy": "FullPCPUs"}, "64"),
+        ({"requiredCPUBindPolicy": "SpreadByPCPUs"}, "32"),
+    ):
+        world = World(node("64"), topology(detail(4, 4, 2)))
+        given = world.cpus(lsr(cpu=cpu, spec=spec))
+        assert len(parse_cpus(given)) == int(cpu)
+    world = World(node("64"), topology(detail(4, 4, 2)), holder("h", "0-1", cpu="2"))
+    assert world.refusal(lsr(cpu="64", spec={"requiredCPUBindPolicy": "FullPCPUs"})) == (U, NOT_ENOUGH)
+    assert world.cpus(lsr(cpu="62", spec={"requiredCPUBindPolicy": "FullPCPUs"})) == "2-63"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from random import Random
 
 import pytest
 
@@ -160,6 +161,32 @@ def test_with_quotas():
             return seen, [where(embedded, name) for name in ("too-many-cpus", "fits", "too-much-quota")]
 
     assert run(scenario()) == ([(0, 8), (4, 12), (4, 12)], [None, "m1", None])
+
+
+def test_a_pod_preempts_within_its_quota_for_cpus():
+    """The quota has room for one of them; the victim is the one of the quota, and its CPUs go to the preemptor."""
+    points = {
+        "preFilter": {"enabled": [{"name": NAME}, {"name": "ElasticQuota"}]},
+        "reserve": {"enabled": [{"name": NAME}, {"name": "ElasticQuota"}]},
+        "postFilter": quotaworld.ONLY_QUOTA_PREEMPTS,
+    }
+
+    def wanting(name, priority, quota):
+        thing = lsr(name, cpu="8", spec=WHOLE, memory="1Gi", priority=priority)
+        thing["metadata"]["labels"] |= quotas.pod(name, {"cpu": 1}, quota)["metadata"]["labels"]
+        return thing
+
+    async def scenario():
+        both = [quotas.quota(name, {"cpu": 8, "memory": "100Gi"}, namespace="default") for name in ("q", "r")]
+        async with cluster(node(), topology(T1), *both, points=points) as (embedded, running):
+            Kubelet(embedded)
+            for name, priority, quota in (("other", 9000, "r"), ("low", 9100, "q"), ("urgent", 9500, "q")):
+                put(embedded, wanting(name, priority, quota))
+                await asyncio.sleep(30)
+            exists = {thing["metadata"]["name"] for thing in embedded.registry.list(embedded.resource("Pod"))}
+            return exists, cpus_of(embedded, "other"), cpus_of(embedded, "urgent"), len(held(running)[0])
+
+    assert run(scenario()) == ({"other", "urgent"}, "0-7", "8-15", 16)
 
 
 def test_a_pod_that_permit_refuses_gives_its_cpus_back():
@@ -326,6 +353,79 @@ def test_a_pod_that_is_deleted_while_it_waits_gives_its_cpus_back():
             return before, held(running)[0]
 
     assert run(scenario()) == (4, set())
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_node_that_goes_while_a_pod_waits_on_it(back):
+    """Another node gets its row: what is given back does not come off that one's books."""
+
+    async def scenario():
+        async with cluster(node(), topology(T1), plugins=[Hold]) as (embedded, running):
+            put(embedded, lsr("held"))
+            await asyncio.sleep(2)
+            remove(embedded, node())
+            await asyncio.sleep(1)
+            put(embedded, named(topology(T1), "m2"))
+            put(embedded, named(node(), "m2"))
+            if back:
+                put(embedded, node())
+            await asyncio.sleep(1)
+            put(embedded, lsr("other", cpu="6"))
+            await asyncio.sleep(2)
+            place = where(embedded, "other")
+            for waiting in list(running.scheduler.profiles["default-scheduler"].plugins["Hold"].handle.waiting):
+                waiting.reject("Hold", "let go")
+            await asyncio.sleep(5)
+            names = sorted(running.scheduler.cluster.table.row_of)
+            return place, {name: len(held(running, name)[0]) for name in names}, cpus_of(embedded, "held")
+
+    place, books, given = run(scenario())
+    assert given is None
+    assert books == {name: 6 if name == place else 0 for name in books}
+    assert place in books
+
+
+def test_a_report_that_goes_while_a_pod_waits():
+    """It is bound with what it was given: the CPUs are there, though nothing says so any more."""
+
+    async def scenario():
+        async with cluster(node(), topology(T1), plugins=[Hold]) as (embedded, running):
+            put(embedded, lsr("held"))
+            await asyncio.sleep(2)
+            remove(embedded, topology(T1))
+            await asyncio.sleep(1)
+            (waiting,) = running.scheduler.profiles["default-scheduler"].plugins["Hold"].handle.waiting
+            waiting.allow("Hold")
+            await asyncio.sleep(2)
+            put(embedded, topology(T1))
+            put(embedded, lsr("other"))
+            await asyncio.sleep(2)
+            return cpus_of(embedded, "held"), cpus_of(embedded, "other")
+
+    assert run(scenario()) == ("0-3", "8-11")
+
+
+def test_a_policy_that_comes_later():
+    """Pods that were placed without one have no amounts of NUMA nodes; their CPUs count all the same."""
+
+    async def scenario():
+        async with cluster(node(cpu="16"), topology(T1, ZONES)) as (embedded, running):
+            put(embedded, lsr("before", cpu="6", memory="1Gi"))
+            await asyncio.sleep(2)
+            replace(embedded, node(cpu="16", numa_topology_policy="SingleNUMANode"))
+            await asyncio.sleep(1)
+            for name in ("first", "second"):
+                put(embedded, lsr(name, cpu="4", memory="1Gi"))
+                await asyncio.sleep(2)
+            seen = [cpus_of(embedded, name) for name in ("before", "first", "second")]
+            replace(embedded, node(cpu="16"))
+            put(embedded, lsr("third", cpu="2", memory="1Gi"))
+            await asyncio.sleep(2)
+            return seen, cpus_of(embedded, "third"), len(held(running)[0])
+
+    seen, third, count = run(scenario())
+    assert seen == ["0-5", "8-11", "12-15"]
+    assert (third, count) == ("6-7", 16)
 
 
 # --- resizes, nominations --------------------------------------------------------------------------------------
@@ -525,3 +625,71 @@ def test_a_status_that_a_user_wrote_on_a_pending_pod_is_replaced():
             return cpus_of(embedded, "p"), len(held(running)[0])
 
     assert run(scenario()) == ("8-11", 8)
+
+
+# --- many at once --------------------------------------------------------------------------------------------------
+
+
+class Refuses:
+    """Some bindings and patches are answered with a conflict, and some take long."""
+
+    def __init__(self, seed):
+        self.rng = Random(seed)
+
+    async def __call__(self, call, proceed):
+        if call.method in ("POST", "PATCH") and "/pods/" in call.path and not call.path.endswith("/status"):
+            await asyncio.sleep(self.rng.choice([0, 0, 0.1, 3]))
+            if self.rng.random() < 0.2:
+                body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409}
+                return 409, {"content-type": "application/json"}, json.dumps({**body, "message": "no"}).encode()
+        return await proceed()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_cpu_is_given_twice_in_a_burst(seed):
+    """Pods come at once and go, bindings fail or take long, reports change: no CPU has two pods, as the books say."""
+    rng = Random(seed)
+
+    async def scenario():
+        policies = {}, {"numa_topology_policy": "SingleNUMANode"}, {"cpu_bind_policy": "FullPCPUsOnly"}
+        things = [named(node(cpu="16", **labels), f"n{at}") for at, labels in enumerate(policies)]
+        things += [named(topology(T1, ZONES), f"n{at}") for at in range(3)]
+        async with cluster(*things, fault=Refuses(seed)) as (embedded, running):
+            Kubelet(embedded)
+            most, alive = 0, []
+            for at in range(40):
+                for number in range(rng.randrange(4)):
+                    name = f"p{at}-{number}"
+                    alive.append(name)
+                    priority = rng.choice([9000, 9000, 9500])
+                    spec = rng.choice([None, WHOLE])
+                    put(embedded, lsr(name, cpu=rng.choice("1224"), memory="1Gi", priority=priority, spec=spec))
+                if alive and rng.random() < 0.6:
+                    stored = embedded.get("Pod", alive.pop(rng.randrange(len(alive))))
+                    if stored is not None:
+                        remove(embedded, stored)
+                if rng.random() < 0.2:
+                    memory = f"{rng.randint(40, 64)}Gi"
+                    replace(embedded, named(topology(T1, [("8", memory)] * 2), f"n{rng.randrange(3)}"))
+                await asyncio.sleep(rng.choice([0.1, 1, 4]))
+                given = bound_cpus(embedded)
+                assert len(given) == len(set(given)), "a CPU for two pods"
+                most = max(most, len(given))
+            await asyncio.sleep(60)
+            given = bound_cpus(embedded)
+            books = [(f"n{at}", cpu) for at in range(3) for cpu in held(running, f"n{at}")[0]]
+            return most, sorted(given), sorted(books)
+
+    most, given, books = run(scenario())
+    assert given == books
+    assert most > 16
+
+
+def bound_cpus(embedded):
+    """(node, CPU) of all pods on nodes."""
+    return [
+        (thing["spec"]["nodeName"], cpu)
+        for thing in embedded.registry.list(embedded.resource("Pod"))
+        if thing["spec"].get("nodeName")
+        for cpu in cpusets.ids_of(thing)
+    ]
