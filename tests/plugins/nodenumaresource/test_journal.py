@@ -1,4 +1,4 @@
-"""Decisions about CPUs and NUMA nodes are the same wherever they are made: live, replayed, explained from a snapshot."""
+"""Decisions about CPUs and NUMA nodes are the same wherever they are made: live, in a replay, from a snapshot."""
 
 import asyncio
 import json
