@@ -356,7 +356,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now."""
+        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room, if they will do now, perhaps after
+        preemption."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
         grown = ActionType.UPDATE_NODE_ALLOCATABLE
         return [
@@ -366,19 +367,25 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         ]
 
     def _after_numa_change(self, pod: Pod, old: None, new: int) -> QueueingHint:
-        return self._if_passes(pod, new)
+        return self._if_helps(pod, new)
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
         row = self.table.row_of.get(old.node)
-        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+        return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
     def _after_node_grown(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         row = self.table.row_of.get(new.metadata.name)
-        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+        return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
-    def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
-        refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
-        return QueueingHint.SKIP if refused else QueueingHint.QUEUE
+    def _if_helps(self, pod: Pod, row: int) -> QueueingHint:
+        """Whether the pod has room on the row, or might have without less important pods."""
+        codes = self.filter_rows(pod.shape, self.table, slice(row, row + 1))
+        if codes is None:
+            return QueueingHint.QUEUE
+        if pod.shape.never_preempts or self._reasons[codes.item(0)].code is not Code.UNSCHEDULABLE:
+            return QueueingHint.SKIP
+        less = any(other.priority < pod.priority for other in self._cluster.pods_on(row).values())
+        return QueueingHint.QUEUE if less else QueueingHint.SKIP
 
 
 def _shows_allocation(pod: Pod) -> bool:
