@@ -28,6 +28,15 @@ class PodPatch:
         """Merges into the metadata (JSON); None removes a field."""
         _merge(self._metadata, metadata)
 
+    def after(self, earlier: PodPatch, shown: ObjectMeta) -> PodPatch:
+        """These changes, with those labels and annotations that an earlier attempt alone changed as they are shown."""
+        both = PodPatch()
+        for field, there in (("annotations", shown.annotations), ("labels", shown.labels)):
+            for key in earlier._metadata.get(field, ()):
+                both.merge({field: {key: there.get(key)}})
+        both.merge(self._metadata)
+        return both
+
     def changes(self, shown: ObjectMeta | None) -> dict[str, Any]:
         """The metadata to send: what `shown` does not have yet (None: nothing is known of it). Empty if there is none.
 

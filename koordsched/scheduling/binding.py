@@ -17,6 +17,7 @@ from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import PreBind
 from koordsched.framework.permit import WaitingPods
+from koordsched.framework.podpatch import PodPatch
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
@@ -67,6 +68,8 @@ class BindingCycle:
         self._inbox = inbox or Inbox()
         self._tasks: dict[asyncio.Task[None], AssumedPod] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
+        self._written: dict[str, PodPatch] = {}
+        """uid -> what was sent to be written to a pod before its binding failed; the watch may not show it yet."""
         self._idle = 0
         """Bindings under way that wait for a plugin to let them go on, or for what it waits for itself."""
         self._eased = asyncio.Event()
@@ -163,6 +166,7 @@ class BindingCycle:
         queued = placement.queued
         self.recorder.bound(pod.uid)
         self.reporter.scheduled(pod, placement.node)
+        self._written.pop(pod.uid, None)
         self.metrics.attempt("scheduled", profile.name, now - placement.started)
         first = queued.initial_attempt_timestamp
         self.metrics.scheduled(queued.attempts, now - first if first is not None else 0.0, queued.flushed)
@@ -192,7 +196,7 @@ class BindingCycle:
             self.metrics.extension_point("PreBind", profile.name, status.code.text).observe(self.clock() - began)
             if not status.ok:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
-        if work and not (status := await self._patch(placement)).ok:
+        if (work or pod.uid in self._written) and not (status := await self._patch(placement)).ok:
             return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
         if self.bind_first is not None and (taken := await self.bind_first(pod, node)) is not None:
             return taken
@@ -206,10 +210,20 @@ class BindingCycle:
         return Status(Code.ERROR, ("no bind plugin took the pod",))
 
     async def _patch(self, placement: AssumedPod) -> Status:
-        """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already."""
+        """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already.
+
+        After a binding in vain what it shows may be older than what was written then: all of it is written once more.
+        """
         pod = self.failures.newest(placement.pod) or placement.pod
-        changes = placement.cycle.patch.changes(pod.wire.metadata if pod.wire is not None else None)
-        return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes)) if changes else SUCCESS
+        shown = pod.wire.metadata if pod.wire is not None else None
+        patch, earlier = placement.cycle.patch, self._written.get(pod.uid)
+        if earlier is not None and shown is not None:
+            patch, shown = patch.after(earlier, shown), None
+        changes = patch.changes(shown)
+        if not changes:
+            return SUCCESS
+        self._written[pod.uid] = patch
+        return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes))
 
     async def _send(self, pod: Pod, metadata: Mapping[str, Any]) -> Status:
         try:
@@ -284,6 +298,8 @@ class BindingCycle:
             nominated = placement.node if self._keeps_nomination(placement, status) else ""
             failed = FailedAttempt(SCHEDULER_ERROR, status.message, nominated=nominated)
         self.failures.handle(placement.queued, failed)
+        known = self.failures.pending.by_uid
+        self._written = {uid: patch for uid, patch in self._written.items() if uid in known}
 
     def _keeps_nomination(self, placement: AssumedPod, status: Status) -> bool:
         """Whether a pod whose binding failed stays nominated to the node.

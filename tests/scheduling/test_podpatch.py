@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+from unittest.mock import patch
+
+import pytest
 
 from koordsched.client.errors import Ambiguous
 from koordsched.framework.interface import PreBind, Reserve
-from koordsched.framework.status import SUCCESS
+from koordsched.framework.status import SKIP, SUCCESS
+from koordsched.scheduling.handlers import PodHandler
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
@@ -295,5 +299,51 @@ def test_a_refusal_is_final():
             await asyncio.sleep(0.5)
             assert failure_of(embedded) == 'running PreBindExtension plugin "DefaultPreBind": a webhook says no'
             assert (len(calls.patches), first_of(running).unreserved) == (1, ["uid-default-p"])
+
+    run(main())
+
+
+BINDING = f"{POD}/binding"
+
+
+@pytest.mark.parametrize("again", ["1", None], ids=["as before", "nothing"])
+def test_what_an_attempt_in_vain_wrote_is_overwritten_also_while_the_watch_is_late(again):
+    """`again`: what the second attempt wants; None if the plugin has nothing to write then."""
+
+    async def main():
+        embedded, refused = Embedded(), []
+
+        async def fault(call, proceed):
+            if call.path == BINDING and not refused:
+                refused.append(embedded.get("Pod", "p")["metadata"]["annotations"])
+                return refusal(403, "Forbidden", "not now")
+            return await proceed()
+
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=fault, plugins=[First]) as running:
+            plugin = first_of(running)
+            plugin.value = "2"
+
+            async def then(cycle, pod):
+                plugin.value, plugin.during = again, None
+                plugin.pre_bind_pre_flight = lambda *asked: SUCCESS if again else SKIP
+
+            plugin.during = then
+            thing = pod("p", container(cpu="1"))
+            thing["metadata"]["annotations"] = {"first": "1"}
+            embedded.insert(thing)
+            await asyncio.sleep(0)
+            upsert = PodHandler.upsert
+
+            def late(handler, wire):
+                if wire.spec.node_name or wire.metadata.annotations == {"first": "1"}:
+                    upsert(handler, wire)
+
+            with patch.object(PodHandler, "upsert", late):
+                await asyncio.sleep(10)
+            assert refused == [{"first": "2"}]
+            bound = embedded.get("Pod", "p")
+            assert (bound["spec"].get("nodeName"), bound["metadata"]["annotations"]) == ("alder", {"first": "1"})
+            assert not running.scheduler.binding._written
 
     run(main())

@@ -399,8 +399,8 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room, if they will do
-        now."""
+        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room: if they will do
+        now, or might after preemption."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
         grown = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return [
@@ -410,20 +410,33 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         ]
 
     def _after_numa_change(self, pod: Pod, old: None, new: int) -> QueueingHint:
-        return self._if_passes(pod, new)
+        return self._if_helps(pod, new)
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+        """Preemption counted with the departure of less important pods."""
         row = self.table.row_of.get(old.node)
-        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+        if row is None:
+            return QueueingHint.SKIP
+        return self._if_helps(pod, row, preempting=old.priority >= pod.priority)
 
     def _after_node_grown(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         row = self.table.row_of.get(new.metadata.name)
-        return QueueingHint.SKIP if row is None else self._if_passes(pod, row)
+        return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
-    def _if_passes(self, pod: Pod, row: int) -> QueueingHint:
-        """Reserve refuses some pods that pass the filter: those have to get something, too."""
-        refused = self.filter_rows(pod.shape, self.table, slice(row, row + 1)) is not None
-        return QueueingHint.SKIP if refused or isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
+    def _if_helps(self, pod: Pod, row: int, *, preempting: bool = True) -> QueueingHint:
+        """Whether the pod has room on the row, or might have without less important pods.
+
+        Reserve refuses some pods that pass the filter: those have to get something, too.
+        """
+        codes = self.filter_rows(pod.shape, self.table, slice(row, row + 1))
+        if codes is None:
+            return QueueingHint.SKIP if isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
+        if not preempting or pod.shape.never_preempts:
+            return QueueingHint.SKIP
+        if self._reasons[codes.item(0)].code is not Code.UNSCHEDULABLE:
+            return QueueingHint.SKIP
+        less = any(other.priority < pod.priority for other in self._cluster.pods_on(row).values())
+        return QueueingHint.QUEUE if less else QueueingHint.SKIP
 
 
 def _shows_allocation(pod: Pod) -> bool:
