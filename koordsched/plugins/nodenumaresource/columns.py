@@ -64,16 +64,15 @@ _REMEMBERED = 4096
 class Layout:
     """A topology, and which of its CPUs pods may have. Equal machines share one.
 
-    `usable`: bool[CPUs], in the order of `topology.order`; `node_of`: NUMA node of each core, in the same order.
+    `bits`, `reserved`: bit sets of the CPUs that pods may have, and that they may not; `nodes`: int[NUMA nodes].
     """
 
-    __slots__ = ("_numa_nodes", "bits", "nodes", "reserved", "topology", "usable")
+    __slots__ = ("_numa_nodes", "bits", "nodes", "reserved", "topology")
 
     def __init__(self, topology: CPUTopology, reserved: int) -> None:
         self.topology = topology
         self.reserved = reserved
         self.bits = topology.cpus & ~reserved
-        self.usable = np.array([self.bits >> cpu & 1 for cpu in topology.order.tolist()], dtype=np.bool_)
         self.nodes = np.array([node.id for node in topology.nodes if node.id < MAX_NUMA_NODES], dtype=np.intp)
         self._numa_nodes: dict[int, list[int]] = {}
 
@@ -136,10 +135,10 @@ def mode_number(
 class NUMAColumns(ColumnAccountant):
     """One for all profiles.
 
-    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known. `report`: int8[rows], 0 no
-    report, 1 one that can be used, 2 something that cannot (`reportstates`). `ratio`, `node_ratio`: float64[rows], how
-    much more CPU is offered than there is, for NUMA nodes and for the whole node. `zone_count`: int8[rows], NUMA nodes
-    with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
+    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known; `reserved`:
+    bool[rows, CPUs], its `reserved` CPUs. `report`: int8[rows], 0 no report, 1 one that can be used, 2 something that
+    cannot (`reportstates`). `ratio`, `node_ratio`: float64[rows], how much more CPU is offered than there is, for NUMA
+    nodes and for the whole node. `zone_count`: int8[rows], NUMA nodes with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
     int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as `zones`, what pods were given. `single`,
     `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in that NUMA node, and how many only some.
     """
@@ -149,6 +148,8 @@ class NUMAColumns(ColumnAccountant):
         self.facets = table.add_facet()
         self.mode = table.column(np.int16)
         self.layouts = table.value_column(_no_layout())
+        self._topologies = table.value_column(_no_topology())
+        self.reserved = table.column(np.bool_, fill=False, width=_CPUS_AT_FIRST)
         self.report = table.column(np.int8)
         self.ratio = table.column(np.float64)
         self.node_ratio = table.column(np.float64)
@@ -272,6 +273,18 @@ class NUMAColumns(ColumnAccountant):
         number: int = self.layouts.ids.data.item(row)
         return self.layouts.values[number]
 
+    def set_layout(self, row: int, layout: Layout | None) -> None:
+        """The CPUs of a row are others."""
+        self.layouts.set(row, layout)
+        self._topologies.set(row, layout.topology if layout is not None else None)
+        self.reserved.data[row] = False
+        if layout is not None:
+            width = max(layout.topology.cpus.bit_length(), layout.reserved.bit_length())
+            for column in (self.reserved, self.holders):
+                column.widen(-(-width // _CPUS_AT_FIRST) * _CPUS_AT_FIRST)
+            self.reserved.data[row, :width] = bits(layout.reserved, width)
+        self.recount_sharing(row)
+
     def free(self, row: int, layout: Layout) -> int:
         """Bit set of the CPUs of a row that pods may have and none holds."""
         return layout.bits & ~self.held(row)
@@ -300,7 +313,7 @@ class NUMAColumns(ColumnAccountant):
             if layout is not None:
                 found[0] = layout.agreeing(self.free(int(rows[0]), layout), required).bit_count()
             return found
-        for at, _, counts in self._by_layout(rows, required, held=False):
+        for at, _, counts in self._by_topology(rows, required, held=False):
             found[at] = counts.sum(axis=1)
         return found
 
@@ -309,12 +322,12 @@ class NUMAColumns(ColumnAccountant):
         if len(rows) == 1:
             layout = self.layout(int(rows[0]))
             return np.array((layout.topology.cpus_per_core if layout is not None else 1,), dtype=np.int64)
-        numbers = self.layouts.ids.data[rows]
+        numbers = self._topologies.ids.data[rows]
         found = np.ones(len(rows), dtype=np.int64)
         for number in np.unique(numbers).tolist():
-            layout = self.layouts.values[number]
-            if layout is not None:
-                found[numbers == number] = layout.topology.cpus_per_core
+            topology = self._topologies.values[number]
+            if topology is not None:
+                found[numbers == number] = topology.cpus_per_core
         return found
 
     def bound_in_all(self, rows: RowArray) -> Counts:
@@ -335,37 +348,36 @@ class NUMAColumns(ColumnAccountant):
                     if node < MAX_NUMA_NODES:
                         found[0, node] = (cpus & of_node).bit_count()
             return found
-        for at, layout, counts in self._by_layout(rows, required, held=held):
+        for at, layout, counts in self._by_topology(rows, required, held=held):
             found[at[:, None], layout.nodes] = counts[:, : len(layout.nodes)]
         return found
 
-    def _by_layout(
+    def _by_topology(
         self, rows: RowArray, required: BindPolicy, *, held: bool
     ) -> Iterator[tuple[RowArray, Layout, Counts]]:
-        """(positions, layout, int64[positions, its NUMA nodes]) of rows whose CPUs are known."""
-        numbers = self.layouts.ids.data[rows]
+        """(positions, a layout, int64[positions, its NUMA nodes]) of rows with the same CPUs, whatever is reserved."""
+        numbers = self._topologies.ids.data[rows]
         for number in np.unique(numbers).tolist():
-            layout = self.layouts.values[number]
+            at = np.flatnonzero(numbers == number)
+            layout = self.layout(int(rows[at[0]]))
             if layout is not None:
-                at = np.flatnonzero(numbers == number)
-                yield at, layout, self._on_nodes(rows[at], layout, required, held=held)
+                yield at, layout, self._on_nodes(rows[at], layout.topology, required, held=held)
 
-    def _on_nodes(self, rows: RowArray, layout: Layout, required: BindPolicy, *, held: bool) -> Counts:
-        topology = layout.topology
+    def _on_nodes(self, rows: RowArray, topology: CPUTopology, required: BindPolicy, *, held: bool) -> Counts:
         if required is not BindPolicy.NONE and len(topology.cores) != len(topology.core_starts):
             # No machine has cores on two NUMA nodes, but reports may say so.
-            left = [layout.agreeing(self.free(row, layout), required) for row in rows.tolist()]
+            left = []
+            for row in rows.tolist():
+                layout = self.layout(row)
+                assert layout is not None, "it has this topology"
+                left.append(layout.agreeing(self.free(row, layout), required))
             nodes = topology.node_cpus.values()
             return np.array([[(cpus & of_node).bit_count() for of_node in nodes] for cpus in left], dtype=np.int64)
-        holders = self.holders.data[rows]
-        width = holders.shape[1]
         order = topology.order
-        if topology.cpus.bit_length() > width:  # CPUs that no pod was ever given
-            holders = np.pad(holders, ((0, 0), (0, topology.cpus.bit_length() - width)))
-        taken = holders[:, order] > 0
+        taken = self.holders.data[rows][:, order] > 0
         if held:
             return np.add.reduceat(taken, topology.node_starts, axis=1, dtype=np.int64)
-        free = layout.usable & ~taken
+        free = ~(taken | self.reserved.data[rows][:, order])
         if required is BindPolicy.NONE:
             return np.add.reduceat(free, topology.node_starts, axis=1, dtype=np.int64)
         per_core = np.add.reduceat(free, topology.core_starts, axis=1, dtype=np.int64)
@@ -391,6 +403,10 @@ def _exclusive_numa(shape: PodShape) -> bool:
 
 
 def _no_layout() -> Layout | None:
+    return None
+
+
+def _no_topology() -> CPUTopology | None:
     return None
 
 

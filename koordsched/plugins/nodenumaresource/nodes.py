@@ -208,8 +208,7 @@ class NUMANodes:
                     zones[indexes[name] * MAX_NUMA_NODES + number] = amount
         layout = Layout(options.topology, options.reserved) if options.topology is not None else None
         if layout != columns.layout(row):
-            columns.layouts.set(row, layout)
-            columns.recount_sharing(row)
+            columns.set_layout(row, layout)
 
 
 def _bind_policy(label: str, options: TopologyOptions) -> BindPolicy:
