@@ -135,12 +135,13 @@ def mode_number(
 class NUMAColumns(ColumnAccountant):
     """One for all profiles.
 
-    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known; `reserved`:
-    bool[rows, CPUs], its `reserved` CPUs. `report`: int8[rows], 0 no report, 1 one that can be used, 2 something that
-    cannot (`reportstates`). `ratio`, `node_ratio`: float64[rows], how much more CPU is offered than there is, for NUMA
-    nodes and for the whole node. `zone_count`: int8[rows], NUMA nodes with resources. `zones`: int64[rows, resources * MAX_NUMA_NODES], what these have. `holders`:
-    int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as `zones`, what pods were given. `single`,
-    `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in that NUMA node, and how many only some.
+    `mode`: int16[rows]; `layouts`: the layout of each row, None where CPUs are not known; `reserved`: bool[rows, CPUs],
+    its reserved CPUs. `report`: int8[rows], 0 no report, 1 one that can be used, 2 something that cannot
+    (`reportstates`). `ratio`, `node_ratio`: float64[rows], how much more CPU is offered than there is, for NUMA nodes
+    and for the whole node. `zone_count`: int8[rows], NUMA nodes with resources; `zones`: int64[rows, resources *
+    MAX_NUMA_NODES], what these have. `holders`: int16[rows, CPUs], how many pods hold each CPU, by its id. `used`: as
+    `zones`, what pods were given. `single`, `shared`: int16[rows, NUMA nodes], how many pods have all their CPUs in
+    that NUMA node, and how many only some.
     """
 
     def __init__(self, cluster: ClusterState) -> None:
