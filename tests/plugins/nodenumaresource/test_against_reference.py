@@ -13,7 +13,7 @@ from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from tests.depth import quick_first
 from tests.plugins.harness import Bench
 from tests.plugins.nodenumaresource.naive import ERROR, SKIP, Naive
-from tests.plugins.nodenumaresource.naivemachine import Malformed
+from tests.plugins.nodenumaresource.naivemachine import Malformed, annotated
 from tests.plugins.nodenumaresource.randomstates import random_state
 
 NAME = NodeNUMAResource.name
@@ -54,9 +54,17 @@ def by_value(annotations):
 def uncounted(machine):
     """Upstream, and the model, do not count what a pod was given where CPUs are not known, or the pod's other
     annotation cannot be read; here it counts."""
-    given = [pod["metadata"]["annotations"] for pod in machine.pods]
-    given = [annotations for annotations in given if kinds.RESOURCE_STATUS in annotations]
-    return any(not machine.valid or annotations.get(kinds.RESOURCE_SPEC) == "{" for annotations in given)
+    given = [pod for pod in machine.pods if kinds.RESOURCE_STATUS in pod["metadata"]["annotations"]]
+    return any(not machine.valid or unreadable(pod) for pod in given)
+
+
+def unreadable(pod):
+    """Whether a pod's wishes for CPUs cannot be read."""
+    try:
+        annotated(pod, kinds.RESOURCE_SPEC)
+    except Malformed:
+        return True
+    return False
 
 
 def owned(asked, machine):
