@@ -13,10 +13,11 @@ from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from tests.depth import quick_first
 from tests.plugins.harness import Bench
 from tests.plugins.nodenumaresource.naive import ERROR, SKIP, Naive
-from tests.plugins.nodenumaresource.naivemachine import Malformed, annotated
+from tests.plugins.nodenumaresource.naivemachine import Malformed, texts
 from tests.plugins.nodenumaresource.randomstates import random_state
 
 NAME = NodeNUMAResource.name
+WISHES = ("requiredCPUBindPolicy", "preferredCPUBindPolicy", "preferredCPUExclusivePolicy")
 
 
 def placed(bench, plugin, pod, node):
@@ -61,7 +62,7 @@ def uncounted(machine):
 def unreadable(pod):
     """Whether a pod's wishes for CPUs cannot be read."""
     try:
-        annotated(pod, kinds.RESOURCE_SPEC)
+        texts(pod, kinds.RESOURCE_SPEC, *WISHES)
     except Malformed:
         return True
     return False
