@@ -356,8 +356,10 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room: if they will do now, or might
-        after preemption."""
+        """Pods that go or shrink, nodes with other CPUs, NUMA nodes, policies or more room.
+
+        They wake pods for which the node will do now, or might after preemption.
+        """
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
         grown = ActionType.UPDATE_NODE_ALLOCATABLE
         return [
