@@ -119,6 +119,7 @@ class NUMANodes:
         labels, annotations = wire.metadata.labels, wire.metadata.annotations
         given = (
             row,
+            node.options is NO_OPTIONS,  # a report may say as little as none
             node.options,
             labels.get(kinds.NUMA_TOPOLOGY_POLICY, ""),
             labels.get(kinds.CPU_BIND_POLICY, ""),
@@ -128,7 +129,7 @@ class NUMANodes:
         if given == node.given:
             return
         node.given = given
-        _, options, numa, bind, strategy, ratio_text = given
+        _, _, options, numa, bind, strategy, ratio_text = given
         problems = []
         node_ratios: Ratios = {}
         malformed = False
