@@ -76,10 +76,13 @@ class NumaUsers:
         ]
 
     def tidy_up(self):
-        """Most agents are well in the end. When all has come to rest, some pods leave: those that wait hear of it."""
+        """Most agents are well in the end. At rest some report at last, and pods leave: others are woken by that."""
         for node in self.server.objects("Node"):
-            if self.rng.random() < 0.8:
-                self._report(node["metadata"]["name"])
+            chance, name = self.rng.random(), node["metadata"]["name"]
+            if chance < 0.6:
+                self._report(name)
+            elif chance < 0.9:
+                call_later(self.rng.uniform(15, 35), self._report, name)
         for _ in range(self.rng.choice([0, 4, 8])):
             self._ask_for_cores()
         for _ in range(self.rng.randint(0, 6)):

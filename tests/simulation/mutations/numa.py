@@ -50,11 +50,6 @@ def who_shares_numa_nodes_not_worked_out_for_another_machine(original):
     return lambda self, row: None
 
 
-@mutation(NUMAColumns, "sums_decide")
-def who_shares_numa_nodes_ignored_in_dry_runs(original):
-    return lambda self, shape: True
-
-
 # --- what pods are given -----------------------------------------------------------------------------
 
 
