@@ -118,7 +118,8 @@ def test_the_same_as_the_naive_model(seed):
             assert (found[0], set(found[1:])) == (expected.code, set(expected.reasons)), (name, wanted)
             if not expected.passed:
                 continue
-            assert scores[name] == model.score(asked, machine), (name, wanted)
+            if asked.designated is None:  # the node of others is chosen; upstream scores what they would get instead
+                assert scores[name] == model.score(asked, machine), (name, wanted)
             expected, allocation = model.reserve(asked, machine)
             status, annotations = placed(bench, plugin, bench.pod(wanted), name)
             assert (status.code.text, set(status.reasons)) == (expected.code, set(expected.reasons)), (name, wanted)
