@@ -153,8 +153,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         request = self.compiled.request(shape)
         demand = demand_on(request, mode)
         problem = demand.problem or self._problem(demand, mode)
-        if demand.request.designated is not None and demand.problem != POLICY_MISMATCH:
-            return self._filter_designated(shape, demand, demand.request.designated, mode, rows)
+        designated = demand.request.designated
+        if designated is not None and demand.problem != POLICY_MISMATCH:
+            if demand.binds is None and demand.numa is NUMAPolicy.NONE:
+                return None
+            return self._filter_designated(shape, demand, designated, mode, rows)
         if problem:
             return np.full(len(rows), self._codes[problem], dtype=np.int32)
         verdicts = _Verdicts(rows)
