@@ -5,7 +5,7 @@
 * `podrequest` is what a pod asks for, `demand` what that means on nodes with policies of their own.
 * `nodes` keeps the state of nodes in `columns`, where what pods were given (`allocation`) is counted, too.
 * `supply` is what NUMA nodes have left and how a request is split among them, `hints` makes topology hints of it,
-  `alignment` asks the topology manager; `scoring` rates nodes and NUMA nodes.
+  `alignment` asks the topology manager; `scoring` rates NUMA nodes, `nodescores` whole nodes.
 * `plugin` filters and scores many nodes at once; for the one that is chosen, `allocator` works out what the pod gets,
   with `cpupick` CPU by CPU.
 * `explanation` has the numbers behind verdicts.

@@ -38,6 +38,7 @@ from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
 from koordsched.plugins.nodenumaresource.explanation import Explainer
 from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
+from koordsched.plugins.nodenumaresource.nodescores import NodeScores
 from koordsched.plugins.nodenumaresource.podrequest import completed
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy
 from koordsched.plugins.nodenumaresource.reasons import (
@@ -53,7 +54,7 @@ from koordsched.plugins.nodenumaresource.reasons import (
     UNRESOLVABLE,
     UNSCHEDULABLE,
 )
-from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
+from koordsched.plugins.nodenumaresource.scoring import AllocationScore
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.shared.matching.rows import count_of, single
 from koordsched.plugins.shared.priorityclass import LABELS
@@ -79,8 +80,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         self.nodes: NUMANodes = cluster.shared(lambda state: NUMANodes(state, handle), key=NUMANodes)
         self.columns = columns = self.nodes.columns
         self.facets = columns.facets | Facet.RESOURCES
-        self._score = AllocationScore(scoring.type, scoring)
+        score = AllocationScore(scoring.type, scoring)
         self._numa = NUMASupply(columns, AllocationScore(numa_type, scoring))
+        self._node_scores = NodeScores(columns, self._numa, score)
         self.compiled = CompiledRequests(
             self._numa, cluster.table.resource_names.names, BindPolicy(args.default_cpu_bind_policy or "")
         )
@@ -94,7 +96,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         self._reasons = handle.reasons
         handle.topology_hint_providers.append(NUMAHintProvider(self._numa, self.compiled, self._codes[NOT_ENOUGH_CPUS]))
         self.alignment = Alignment(
-            self.name, self._numa, self.compiled, self._score, handle.topology_hint_providers, handle.reasons
+            self.name, self._numa, self.compiled, score, handle.topology_hint_providers, handle.reasons
         )
         self._allocator = Allocator(cluster, self._numa)
         self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
@@ -244,7 +246,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         if demand.problem or mode.malformed or (demand.binds is not None and not mode.cpus):
             return np.zeros(len(rows), dtype=np.int64)
         if demand.numa is NUMAPolicy.NONE:
-            return self._score_nodes(demand, table, rows, allocated=False)
+            return self._node_scores.of(demand, table, rows, allocated=False)
         if demand.numa is not NUMAPolicy.BEST_EFFORT and mode.zones:
             count = self.columns.zone_count.data.item(rows[0])
             scores = self.alignment.of(shape, table, demand, rows, count).scores
@@ -252,53 +254,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             scores = np.full(len(rows), NODE_SCORE, dtype=np.int64)
         of_node = np.flatnonzero(scores == NODE_SCORE)
         if len(of_node):
-            rated = self._score_nodes(demand, table, rows[of_node], allocated=True)
+            rated = self._node_scores.of(demand, table, rows[of_node], allocated=True)
             if demand.binds is not None:
                 rated[self.columns.usable_in_all(rows[of_node], demand.cap) < demand.request.cpus] = 0
             scores[of_node] = rated
         return scores
-
-    def _score_nodes(self, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
-        """The scores of rows by what the whole node has. `allocated`: CPUs that pods hold are all the CPU in use, where
-        the pod gets some, as upstream counts when it has tried to allocate."""
-        columns = self.columns
-        if len(rows) == 1 and columns.ratio.data.item(rows[0]) <= 1:
-            row = int(rows[0])
-            in_use = columns.held(row).bit_count() * 1000 if allocated and demand.binds is not None else -1
-            return np.array((self._score_node(demand, table, row, in_use),), dtype=np.int64)
-        resources = []
-        ratios = columns.ratio.data[rows]
-        for weighed in self._weighed(demand):
-            index = table.resource_names.intern(weighed.resource)
-            table.ensure_resource(index)
-            used = table.requested[index].data[rows]
-            if index == CPU and demand.request.cpu:
-                if allocated and demand.binds is not None:
-                    used = amplified(columns.bound_in_all(rows) * 1000, ratios)
-                elif not allocated and (ratios > 1).any():
-                    bound = columns.bound_in_all(rows) * 1000
-                    used = used - bound + amplified(bound, ratios)
-            used = used + self._numa.request_on(demand, rows, weighed)
-            resources.append((weighed, used, table.allocatable[index].data[rows]))
-        found = np.zeros(len(rows), dtype=np.int64)
-        found += self._score.mean(resources)
-        return found
-
-    def _score_node(self, demand: Demand, table: NodeTable, row: int, in_use: int) -> int:
-        """The same for one row whose CPU is not amplified; `in_use`: all the milli-CPU in use, -1 for what is
-        requested."""
-        resources = []
-        for weighed in self._weighed(demand):
-            index = table.resource_names.intern(weighed.resource)
-            table.ensure_resource(index)
-            used = table.requested[index].data.item(row)
-            if index == CPU and in_use >= 0 and demand.request.cpu:
-                used = in_use
-            resources.append((weighed, used + weighed.request, table.allocatable[index].data.item(row)))
-        return self._score.mean_of_one(resources)
-
-    def _weighed(self, demand: Demand) -> Sequence[Weighed]:
-        return self._score.weighed(dict(demand.request.requests))
 
     # --- reserve and bind --------------------------------------------------------------------------
 
