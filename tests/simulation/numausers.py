@@ -82,11 +82,11 @@ class NumaUsers:
             if chance < 0.6:
                 self._report(name)
             elif chance < 0.9:
-                call_later(self.rng.uniform(15, 35), self._report, name)
+                call_later(self.rng.uniform(10, 20), self._report, name)
         for _ in range(self.rng.choice([0, 4, 8])):
             self._ask_for_cores()
         for _ in range(self.rng.randint(0, 6)):
-            call_later(self.rng.uniform(15, 35), self._end_one)
+            call_later(self.rng.uniform(22, 40), self._end_one)
 
     def _ask_for_cores(self):
         """A pod to which little else matters than CPUs of its own."""
