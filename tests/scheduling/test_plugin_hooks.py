@@ -8,7 +8,6 @@ import yaml
 
 from koordsched.framework.interface import AfterPostFilter, BeforePreFilter, PodFilter, PreFilter, Reserve
 from koordsched.framework.status import SUCCESS, Code, Status
-from koordsched.framework.topologyhints import TopologyHint
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
@@ -236,49 +235,3 @@ def test_offline_events_are_dropped():
     resolved = resolved_with(DEFAULT_CONFIG, [Reports])
     offline = OfflineScheduler(resolved, registry_with([Reports]), objects, clock=StoppedClock(), rng=Random(1))
     assert offline.schedule("default/p").node == "alder"
-
-
-class Merges(Reserve):
-    """Takes the first hint that all providers agree on."""
-
-    name = "Merges"
-
-    def __init__(self, args, handle):
-        self.handle = handle
-
-    def reserve(self, cycle, pod, row):
-        (provider,) = self.handle.topology_hint_providers
-        (hints,) = provider.hints(cycle, pod, row).values()
-        return provider.allocate(cycle, pod, row, next(hint for hint in hints if hint.preferred))
-
-    def unreserve(self, cycle, pod, row):
-        pass
-
-
-class Provides(PreFilter):
-    """Has hints for two NUMA nodes."""
-
-    name = "Provides"
-
-    def __init__(self, args, handle):
-        self.allocated = []
-        handle.topology_hint_providers.append(self)
-
-    def pre_filter(self, cycle, pod):
-        return SUCCESS
-
-    def hints(self, cycle, pod, row):
-        return {"cpu": [TopologyHint(0b11, preferred=False), TopologyHint(0b10, preferred=True)]}
-
-    def allocate(self, cycle, pod, row, hint):
-        self.allocated.append((pod.name, hint.mask))
-        return SUCCESS
-
-
-@pytest.mark.parametrize("plugins", [[Merges, Provides], [Provides, Merges]])
-def test_topology_hint_providers_are_found_in_any_order(plugins):
-    objects = [node("alder"), pod("p", container(cpu="1"))]
-    resolved = resolved_with(DEFAULT_CONFIG, plugins)
-    offline = OfflineScheduler(resolved, registry_with(plugins), objects, clock=StoppedClock(), rng=Random(1))
-    assert offline.schedule("default/p").node == "alder"
-    assert offline.profiles["default-scheduler"].plugins["Provides"].allocated == [("p", 0b10)]
