@@ -55,6 +55,7 @@ def test_what_comes_as_json_alone_is_what_custom_resource_definitions_add():
         "elasticquotas",
         "elasticquotaprofiles",
         "nodemetrics",
+        "noderesourcetopologies",
     }
 
 
