@@ -5,13 +5,12 @@ Source: nodenumaresource spec 3.7.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.resources import CPU
+from koordsched.cluster.shape import PodShape
 from koordsched.framework.topologyhints import Amounts
 from koordsched.plugins.nodenumaresource.columns import NUMAColumns
 from koordsched.plugins.nodenumaresource.demand import Demand
@@ -23,24 +22,23 @@ from koordsched.plugins.nodenumaresource.supply import amplified
 class NodeScores:
     """Rates rows where no NUMA nodes are chosen."""
 
-    def __init__(self, columns: NUMAColumns, numa: NUMASupply, score: AllocationScore) -> None:
+    def __init__(self, table: NodeTable, columns: NUMAColumns, numa: NUMASupply, score: AllocationScore) -> None:
+        self._table = table
         self._columns = columns
         self._numa = numa
         self._score = score
 
-    def of(self, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
+    def of(self, shape: PodShape, demand: Demand, table: NodeTable, rows: RowArray, *, allocated: bool) -> Amounts:
         """The scores of rows by what the whole node has. `allocated`: CPUs that pods hold are all the CPU in use, where
         the pod gets some, as upstream counts when it has tried to allocate."""
         columns = self._columns
         if len(rows) == 1 and columns.ratio.data.item(rows[0]) <= 1:
             row = int(rows[0])
             in_use = columns.held(row).bit_count() * 1000 if allocated and demand.binds is not None else -1
-            return np.array((self._of_one(demand, table, row, in_use),), dtype=np.int64)
+            return np.array((self._of_one(shape, demand, table, row, in_use),), dtype=np.int64)
         resources = []
         ratios = columns.ratio.data[rows]
-        for weighed in self._weighed(demand):
-            index = table.resource_names.intern(weighed.resource)
-            table.ensure_resource(index)
+        for weighed, index in shape.compiled(self, self._weighed):
             used = table.requested[index].data[rows]
             if index == CPU and demand.request.cpu:
                 if allocated and demand.binds is not None:
@@ -54,18 +52,24 @@ class NodeScores:
         found += self._score.mean(resources)
         return found
 
-    def _of_one(self, demand: Demand, table: NodeTable, row: int, in_use: int) -> int:
+    def _of_one(self, shape: PodShape, demand: Demand, table: NodeTable, row: int, in_use: int) -> int:
         """The same for one row whose CPU is not amplified; `in_use`: all the milli-CPU in use, -1 for what is
         requested."""
         resources = []
-        for weighed in self._weighed(demand):
-            index = table.resource_names.intern(weighed.resource)
-            table.ensure_resource(index)
+        for weighed, index in shape.compiled(self, self._weighed):
             used = table.requested[index].data.item(row)
             if index == CPU and in_use >= 0 and demand.request.cpu:
                 used = in_use
             resources.append((weighed, used + weighed.request, table.allocatable[index].data.item(row)))
         return self._score.mean_of_one(resources)
 
-    def _weighed(self, demand: Demand) -> Sequence[Weighed]:
-        return self._score.weighed(dict(demand.request.requests))
+    def _weighed(self, shape: PodShape) -> list[tuple[Weighed, int]]:
+        """What is scored for the pods of a shape, with the indexes of its columns."""
+        names = self._table.resource_names
+        requests = {names.names[index]: amount for index, amount in shape.requests.amounts}
+        found = []
+        for weighed in self._score.weighed(requests):
+            index = names.intern(weighed.resource)
+            self._table.ensure_resource(index)
+            found.append((weighed, index))
+        return found

@@ -82,7 +82,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         self.facets = columns.facets | Facet.RESOURCES
         score = AllocationScore(scoring.type, scoring)
         self._numa = NUMASupply(columns, AllocationScore(numa_type, scoring))
-        self._node_scores = NodeScores(columns, self._numa, score)
+        self._node_scores = NodeScores(cluster.table, columns, self._numa, score)
         self.compiled = CompiledRequests(
             self._numa, cluster.table.resource_names.names, BindPolicy(args.default_cpu_bind_policy or "")
         )
@@ -246,7 +246,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         if demand.problem or mode.malformed or (demand.binds is not None and not mode.cpus):
             return np.zeros(len(rows), dtype=np.int64)
         if demand.numa is NUMAPolicy.NONE:
-            return self._node_scores.of(demand, table, rows, allocated=False)
+            return self._node_scores.of(shape, demand, table, rows, allocated=False)
         if demand.numa is not NUMAPolicy.BEST_EFFORT and mode.zones:
             count = self.columns.zone_count.data.item(rows[0])
             scores = self.alignment.of(shape, table, demand, rows, count).scores
@@ -254,7 +254,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             scores = np.full(len(rows), NODE_SCORE, dtype=np.int64)
         of_node = np.flatnonzero(scores == NODE_SCORE)
         if len(of_node):
-            rated = self._node_scores.of(demand, table, rows[of_node], allocated=True)
+            rated = self._node_scores.of(shape, demand, table, rows[of_node], allocated=True)
             if demand.binds is not None:
                 rated[self.columns.usable_in_all(rows[of_node], demand.cap) < demand.request.cpus] = 0
             scores[of_node] = rated
