@@ -294,8 +294,8 @@ class Metrics(MetricRegistry):
     # --- what others count, read at scrape ------------------------------------------------------
 
     def observe_queue(self, queue: SchedulingQueue[Any]) -> None:
-        """Shows what the scheduling queue knows, while this replica leads: all pods that wait lie in the active queue of
-        one that does not."""
+        """Shows what the scheduling queue knows, while this replica leads: in the queue of one that does not, all pods
+        that wait are active."""
         self.read(
             "scheduler_pending_pods",
             "Pods that wait, by queue; those in 'gated' were never tried.",
