@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -132,31 +133,54 @@ def wanted() -> set[str]:
     return {name for text in texts for name, _, _ in selectors(without_variables(text))} - {"up"}
 
 
-@pytest.fixture(scope="module")
-def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
-    folder = tmp_path_factory.mktemp("monitoring")
-    port = free_port()
-    with api_server(folder) as kubeconfig, (folder / "scheduler.log").open("w") as log:
-        server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        for kind in ("nodemetrics", "noderesourcetopologies"):
-            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
-            post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
-        command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
-        command += ["--kubeconfig", kubeconfig, "--secure-port", "0"]
-        process = subprocess.Popen([*command, "--address=127.0.0.1", f"--port={port}"], stdout=log, stderr=log)
+@contextmanager
+def replica(folder: Path, name: str, expected: set[str]) -> Iterator[Series]:
+    """Runs one; what it shows once the expected series are there."""
+    port, log = free_port(), folder / f"{name}.log"
+    command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
+    command += ["--kubeconfig", str(folder / "kubeconfig"), "--secure-port", "0", "--address=127.0.0.1"]
+    with log.open("w") as output:
+        process = subprocess.Popen([*command, f"--port={port}"], stdout=output, stderr=output)
         try:
-            for path, thing in scenario():
-                post(server + path, thing)
             end = time.monotonic() + DEADLINE
-            while missing := wanted() - (found := scraped(port)).keys():
-                assert process.poll() is None, (folder / "scheduler.log").read_text()[-2000:]
+            while missing := expected - (found := scraped(port)).keys():
+                assert process.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < end, f"not exposed: {sorted(missing)}"
                 time.sleep(0.2)
             yield found
         finally:
             process.terminate()
             process.wait(DEADLINE)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Series, Series]]:
+    """What a replica shows that leads, and one that does not."""
+    folder = tmp_path_factory.mktemp("monitoring")
+    with api_server(folder) as kubeconfig:
+        server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+        for kind in ("nodemetrics", "noderesourcetopologies"):
+            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
+            post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
+        for path, thing in scenario():
+            post(server + path, thing)
+        objects_handled = {"scheduler_event_handling_duration_seconds_bucket"}
+        with replica(folder, "leader", wanted()) as leader, replica(folder, "standby", objects_handled) as standby:
+            yield leader, standby
+
+
+@pytest.fixture(scope="module")
+def series(pair: tuple[Series, Series]) -> Series:
+    return pair[0]
+
+
+def test_a_standby_shows_nothing_of_what_the_leader_keeps(pair: tuple[Series, Series]) -> None:
+    leader, standby = pair
+    assert leader.keys() >= LEADERS_ONLY
+    assert standby.keys() & LEADERS_ONLY == set()
+    gauges_of_all = {name for name in leader.keys() & standby.keys() if name in wanted()}
+    assert {"leader_election_master_status", "scheduler_cache_size", "koordsched_write_lane_depth"} <= gauges_of_all
 
 
 # --- the rules ---------------------------------------------------------------------------------------
