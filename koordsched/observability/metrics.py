@@ -294,8 +294,7 @@ class Metrics(MetricRegistry):
     # --- what others count, read at scrape ------------------------------------------------------
 
     def observe_queue(self, queue: SchedulingQueue[Any]) -> None:
-        """Shows what the scheduling queue knows, while this replica leads: in the queue of one that does not, all pods
-        that wait are active."""
+        """Shows what the scheduling queue knows, while this replica leads: one that does not takes no pod off it."""
         self.read(
             "scheduler_pending_pods",
             "Pods that wait, by queue; those in 'gated' were never tried.",
