@@ -126,7 +126,7 @@ class Daemon:
         self._stopping.set()
 
     async def _run(self, cleanup: AsyncExitStack) -> int:
-        metrics = Metrics(metric_options(self._options.metrics))
+        metrics = Metrics(metric_options(self._options.metrics), leads=self._may_write)
         observe_build(metrics, __version__, EMULATION)
         observe_features(
             metrics, ((name, stage_of(name), enabled) for name, enabled in self._options.feature_gates.items())

@@ -30,8 +30,10 @@ class MetricRegistry:
     without holding up the event loop.
     """
 
-    def __init__(self, options: MetricOptions | None = None) -> None:
+    def __init__(self, options: MetricOptions | None = None, leads: Callable[[], bool] = lambda: True) -> None:
+        """`leads`: whether this replica is the one that schedules; asked at every scrape."""
         self._options = options or MetricOptions()
+        self._leads = leads
         self._families: dict[str, Family] = {}
         self.collectors: list[Collector] = []
         self.registry = CollectorRegistry(auto_describe=False)
@@ -44,10 +46,20 @@ class MetricRegistry:
         read: Callable[[], Readings | float],
         labels: tuple[str, ...] = (),
         stability: Stability = "ALPHA",
+        *,
+        of_leader: bool = False,
     ) -> None:
         """Shows a gauge, or a counter if the name ends in `_total`, that is read at every scrape: by label values, or
-        one number."""
-        self._add(ReadFamily(name, documentation, labels, stability, read=read))
+        one number.
+
+        `of_leader`: without series while this replica does not lead, because then nothing works on what is counted.
+        """
+
+        def read_if_leading() -> Readings | float:
+            return read() if self._leads() else {}
+
+        read_now = read_if_leading if of_leader else read
+        self._add(ReadFamily(name, documentation, labels, stability, read=read_now))
 
     def read_groups(
         self, name: str, documentation: str, read: Callable[[], Iterable[Group]], labels: tuple[str, ...]

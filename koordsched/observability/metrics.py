@@ -7,7 +7,7 @@ them at scrape. Names that begin with `koordsched_` are ours.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client.process_collector import ProcessCollector
@@ -33,8 +33,14 @@ _PAUSE_BUCKETS = exponential_buckets(0.0001, 2, 14)
 class Metrics(MetricRegistry):
     """All metrics of one scheduler. Attributes are families; on a hot path keep what `labels(...)` returns."""
 
-    def __init__(self, options: MetricOptions | None = None, *, process_metrics: bool = True) -> None:
-        super().__init__(options)
+    def __init__(
+        self,
+        options: MetricOptions | None = None,
+        *,
+        process_metrics: bool = True,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        super().__init__(options, leads)
         if process_metrics:
             self.add_collector(ProcessCollector(registry=None))
 
@@ -288,19 +294,21 @@ class Metrics(MetricRegistry):
     # --- what others count, read at scrape ------------------------------------------------------
 
     def observe_queue(self, queue: SchedulingQueue[Any]) -> None:
-        """Shows what the scheduling queue knows."""
+        """Shows what the scheduling queue knows, while this replica leads: one that does not takes no pod off it."""
         self.read(
             "scheduler_pending_pods",
             "Pods that wait, by queue; those in 'gated' were never tried.",
             queue.pending,
             ("queue",),
             "STABLE",
+            of_leader=True,
         )
         self.read(
             "scheduler_inflight_events",
             "Events kept for the pods that are being scheduled.",
             queue.in_flight_events,
             ("event",),
+            of_leader=True,
         )
         self.read(
             "scheduler_unschedulable_pods",
@@ -308,6 +316,7 @@ class Metrics(MetricRegistry):
             lambda: queue.counters.unschedulable,
             ("plugin", "profile"),
             "BETA",
+            of_leader=True,
         )
         self.read(
             "scheduler_queue_incoming_pods_total",
@@ -315,6 +324,7 @@ class Metrics(MetricRegistry):
             lambda: queue.counters.incoming,
             ("queue", "event"),
             "STABLE",
+            of_leader=True,
         )
 
     def observe_cluster(self, cluster: ClusterState) -> None:

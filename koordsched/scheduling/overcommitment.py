@@ -49,6 +49,7 @@ class OvercommitmentReports:
             "Nodes whose pods request more of a resource than there is, now.",
             lambda: nodes_by_resource(self._found),
             ("resource",),
+            of_leader=True,
         )
 
     def tick(self) -> None:

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import ssl
@@ -340,6 +341,43 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         finally:
             os.kill(int(waiting.read_text()), signal.SIGKILL)
         assert (code, process.lines[-1]) == (1, "koordsched: ended at once by a second signal")
+
+
+def test_a_standby_shows_no_queues_until_it_leads(cluster):
+    pods, names = "/api/v1/namespaces/default/pods", ["waiting-0", "waiting-1", "waiting-2"]
+    spec = {"nodeSelector": {"name": "nowhere"}, "containers": [{"name": "c", "image": "i"}]}
+    for name in names:
+        asyncio.run(ask(cluster, "POST", pods, json.dumps({"metadata": {"name": name}, "spec": spec}).encode()))
+
+    def waiting(port):
+        """Pods by queue and whether it leads, as /metrics says."""
+        text = get(f"https://127.0.0.1:{port}/metrics")[1]
+        queues = re.findall(r'^scheduler_pending_pods\{queue="(\w+)"\} (\S+)$', text, re.MULTILINE)
+        leads = re.search(r'^leader_election_master_status\{name="pair"\} (\S+)$', text, re.MULTILINE)
+        return {queue: float(number) for queue, number in queues}, float(leads[1])
+
+    def until_tried(port):
+        end = time.monotonic() + DEADLINE
+        while (found := waiting(port)) != ({"active": 0, "backoff": 0, "gated": 0, "unschedulable": 3}, 1):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+
+    flags = (f"--kubeconfig={cluster}", "--leader-elect-resource-name=pair")
+    first, second = free_port(), free_port()
+    with running("run", *options(first, *flags)) as leader:
+        leader.wait_for("successfully acquired lease")
+        with running("run", *options(second, *flags)) as standby:
+            standby.wait_for("watching 2 nodes")
+            until_tried(first)
+            assert waiting(second) == ({}, 0)
+            assert leader.end(signal.SIGTERM)[0] == 0
+            standby.wait_for("successfully acquired lease")
+            queues, leads = waiting(second)
+            assert (sum(queues.values()), leads) == (3, 1)
+            until_tried(second)
+            assert standby.end(signal.SIGTERM)[0] == 0
+    for name in names:
+        asyncio.run(ask(cluster, "DELETE", f"{pods}/{name}"))
 
 
 def test_a_lost_lease_ends_the_process(cluster):

@@ -241,6 +241,23 @@ def test_readings_of_the_queue() -> None:
     ]
 
 
+def test_a_replica_that_does_not_lead_shows_no_queue() -> None:
+    leading = False
+    metrics = Metrics(process_metrics=False, leads=lambda: leading)
+    metrics.observe_queue(Queue())
+    metrics.observe_cluster(ClusterState())
+    metrics.read("koordsched_workers", "Of the leader.", lambda: 3.0, of_leader=True)
+    queues = ("scheduler_pending_pods", "scheduler_inflight_events", "scheduler_unschedulable_pods")
+    names = (*queues, "scheduler_queue_incoming_pods_total", "koordsched_workers")
+    assert [name for name in names if name in text_of(metrics)] == []
+    assert [name for name in names if name in generate_latest(metrics.registry).decode()] == []
+    assert lines_of(metrics, "scheduler_cache_size")
+    leading = True
+    assert [len(lines_of(metrics, name)) for name in names] == [4, 2, 1, 2, 1]
+    leading = False
+    assert [name for name in names if lines_of(metrics, name)] == []
+
+
 def test_plans_are_taken_apart_at_scrape() -> None:
     metrics = make()
     whole = metrics.evaluations("p", (("A", "PreFilter"), ("A", "Filter"), ("B", "Filter")))

@@ -11,6 +11,7 @@ from promql_parser import (
     AggregateExpr,
     BinaryExpr,
     Call,
+    LabelModifierType,
     MatchOp,
     MatrixSelector,
     NumberLiteral,
@@ -25,6 +26,7 @@ Series = Mapping[str, list[dict[str, str]]]
 
 OF_THE_TARGET = frozenset({"job", "instance"})
 """Labels that Prometheus adds when it scrapes."""
+OF_LEADERS = "leader_election_master_status"
 BY_PROMETHEUS = "up"
 """The one series that no target exposes."""
 
@@ -48,6 +50,39 @@ def selectors(text: str) -> Iterator[tuple[str, str, str]]:
             for matcher in expression.matchers.matchers:
                 values = matcher.value.split("|") if matcher.op == MatchOp.Re else [matcher.value]
                 yield from ((expression.name or "", matcher.name, value) for value in values)
+
+
+def of_all_replicas(text: str) -> set[str]:
+    """The metrics that are read of every replica, not only of those that do not say that another one leads."""
+    return {expression.name for expression in _read_of_all(promql_parser.parse(text))}
+
+
+def _read_of_all(expression: Any) -> Iterator[Any]:
+    if isinstance(expression, VectorSelector):
+        yield expression
+    elif not isinstance(expression, BinaryExpr) or not _leaves_out_standbys(expression):
+        for child in _children(expression):
+            yield from _read_of_all(child)
+
+
+def _leaves_out_standbys(expression: Any) -> bool:
+    """Whether it is `... unless on (job, instance) (leader_election_master_status{...} == 0)`, of one job."""
+    matching = expression.modifier.matching if expression.modifier is not None else None
+    if str(expression.op) != "unless" or matching is None or set(matching.labels) != OF_THE_TARGET:
+        return False
+    if matching.type != LabelModifierType.Include or not isinstance(expression.rhs, ParenExpr):
+        return False
+    match expression.rhs.expr:
+        case BinaryExpr(op=op, lhs=VectorSelector(name=name) as leaders, rhs=NumberLiteral(val=0.0)):
+            jobs = {
+                _job(selector) for selector in [leaders, *_all(expression.lhs)] if isinstance(selector, VectorSelector)
+            }
+            return str(op) == "==" and name == OF_LEADERS and len(jobs) == 1
+    return False
+
+
+def _job(selector: Any) -> str | None:
+    return next((matcher.value for matcher in selector.matchers.matchers if matcher.name == "job"), None)
 
 
 def _children(expression: Any) -> list[Any]:
@@ -89,6 +124,13 @@ def _labels(expression: Any, series: Series) -> frozenset[str]:
             return frozenset().union(*inner) - ({"le"} if expression.func.name == "histogram_quantile" else set())
         case BinaryExpr():
             left, right = inner
+            matching = expression.modifier.matching if expression.modifier is not None else None
+            if matching is not None and matching.type == LabelModifierType.Include:
+                for missing in map(frozenset(matching.labels).difference, inner):
+                    if missing:
+                        raise Wrong(
+                            f"{expression.prettify()}: there is no label {', '.join(sorted(missing))} on one side"
+                        )
             if isinstance(expression.lhs, NumberLiteral):
                 return right
             # A side without labels, such as vector(0), stands in for the other.

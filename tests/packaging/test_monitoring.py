@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.test_daemon import free_port
 from tests.packaging.kubectl import DEADLINE, api_server, kubectl, needs_kubectl
-from tests.packaging.promql import OF_THE_TARGET, Wrong, labels_of, selectors
+from tests.packaging.promql import OF_THE_TARGET, Wrong, labels_of, of_all_replicas, selectors
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "manifests" / "monitoring"
@@ -31,6 +32,7 @@ TARGETS = [
     for panel in BOARD["panels"]
     for target in panel.get("targets", ())
 ]
+EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
 Series = dict[str, list[dict[str, str]]]
 OPTIONAL = ("LoadAwareScheduling", "NodeCircuitBreaker", "NodeNUMAResource", "WorkloadQuarantine")
 """Plugins that are off by default and have rules of their own."""
@@ -39,6 +41,22 @@ CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}}}],
 }
+
+LEADERS_ONLY = {
+    "koordsched_circuit_breakers",
+    "koordsched_node_reports",
+    "koordsched_numa_conflicting_cpus",
+    "koordsched_numa_cpus",
+    "koordsched_numa_nodes",
+    "koordsched_overcommitted_nodes",
+    "koordsched_quarantined_workloads",
+    "scheduler_inflight_events",
+    "scheduler_pending_pods",
+    "scheduler_queue_incoming_pods_total",
+    "scheduler_unschedulable_pods",
+}
+"""What only the replica shows that leads."""
+RUNBOOKS = "https://koordsched.example/docs/monitoring.md"
 
 NOT_PROVOKED = {("scheduler_schedule_attempts_total", "result", "error")}
 """Label values that exist, but not in the scenario: an error of the scheduler."""
@@ -111,35 +129,58 @@ def scraped(port: int) -> Series:
 def wanted() -> set[str]:
     """Every series that rules and board read, but those of Prometheus itself."""
     texts = [rule["expr"] for rule in RULES.values()]
-    texts += [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
+    texts += EXPRESSIONS
     return {name for text in texts for name, _, _ in selectors(without_variables(text))} - {"up"}
 
 
-@pytest.fixture(scope="module")
-def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
-    folder = tmp_path_factory.mktemp("monitoring")
-    port = free_port()
-    with api_server(folder) as kubeconfig, (folder / "scheduler.log").open("w") as log:
-        server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        for kind in ("nodemetrics", "noderesourcetopologies"):
-            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
-            post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
-        command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
-        command += ["--kubeconfig", kubeconfig, "--secure-port", "0"]
-        process = subprocess.Popen([*command, "--address=127.0.0.1", f"--port={port}"], stdout=log, stderr=log)
+@contextmanager
+def replica(folder: Path, name: str, expected: set[str]) -> Iterator[Series]:
+    """Runs one; what it shows once the expected series are there."""
+    port, log = free_port(), folder / f"{name}.log"
+    command = [sys.executable, "-m", "koordsched", "run", "--config", str(folder / "config.yaml")]
+    command += ["--kubeconfig", str(folder / "kubeconfig"), "--secure-port", "0", "--address=127.0.0.1"]
+    with log.open("w") as output:
+        process = subprocess.Popen([*command, f"--port={port}"], stdout=output, stderr=output)
         try:
-            for path, thing in scenario():
-                post(server + path, thing)
             end = time.monotonic() + DEADLINE
-            while missing := wanted() - (found := scraped(port)).keys():
-                assert process.poll() is None, (folder / "scheduler.log").read_text()[-2000:]
+            while missing := expected - (found := scraped(port)).keys():
+                assert process.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < end, f"not exposed: {sorted(missing)}"
                 time.sleep(0.2)
             yield found
         finally:
             process.terminate()
             process.wait(DEADLINE)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Series, Series]]:
+    """What a replica shows that leads, and one that does not."""
+    folder = tmp_path_factory.mktemp("monitoring")
+    with api_server(folder) as kubeconfig:
+        server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+        for kind in ("nodemetrics", "noderesourcetopologies"):
+            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
+            post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
+        for path, thing in scenario():
+            post(server + path, thing)
+        objects_handled = {"scheduler_event_handling_duration_seconds_bucket"}
+        with replica(folder, "leader", wanted()) as leader, replica(folder, "standby", objects_handled) as standby:
+            yield leader, standby
+
+
+@pytest.fixture(scope="module")
+def series(pair: tuple[Series, Series]) -> Series:
+    return pair[0]
+
+
+def test_a_standby_shows_nothing_of_what_the_leader_keeps(pair: tuple[Series, Series]) -> None:
+    leader, standby = pair
+    assert leader.keys() >= LEADERS_ONLY
+    assert standby.keys() & LEADERS_ONLY == set()
+    gauges_of_all = {name for name in leader.keys() & standby.keys() if name in wanted()}
+    assert {"leader_election_master_status", "scheduler_cache_size", "koordsched_write_lane_depth"} <= gauges_of_all
 
 
 # --- the rules ---------------------------------------------------------------------------------------
@@ -179,6 +220,7 @@ def is_seen(series: Series, name: str, label: str, value: str) -> bool:
         ("sum by (queue) (sum(scheduler_pending_pods))", "there is no label queue"),
         ("sum(scheduler_pending_pods", "unclosed left parenthesis"),
         ("rate(scheduler_pending_pods)", "expected type matrix"),
+        ("scheduler_pending_pods unless on (pod) scheduler_pending_pods", "there is no label pod on one side"),
     ],
 )
 def test_the_check_finds_what_is_wrong(text: str, why: str) -> None:
@@ -187,12 +229,35 @@ def test_the_check_finds_what_is_wrong(text: str, why: str) -> None:
         labels_of(text, exposed)
 
 
+@pytest.mark.parametrize("text", [*(rule["expr"] for rule in RULES.values()), *EXPRESSIONS])
+def test_what_the_leader_keeps_is_not_read_of_others(text: str) -> None:
+    assert of_all_replicas(without_variables(text)) & LEADERS_ONLY == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum({})",
+        "{} and on (job, instance) (leader_election_master_status == 0)",
+        "{} unless on (job) (leader_election_master_status == 0)",
+        "{} unless ignoring (job, instance) (leader_election_master_status == 0)",
+        "{} unless on (job, instance) (leader_election_master_status == 1)",
+        "{} unless on (job, instance) leader_election_master_status",
+        '{} unless on (job, instance) (leader_election_master_status{job="a"} == 0)',
+        "{} unless on (job, instance) (up == 0)",
+        "sum({} unless on (job, instance) (leader_election_master_status == 0)) + sum({})",
+    ],
+)
+def test_reading_every_replica_is_found(text: str) -> None:
+    assert "scheduler_pending_pods" in of_all_replicas(text.replace("{}", "scheduler_pending_pods"))
+
+
 def test_alerts_are_complete_and_have_a_runbook() -> None:
     sections = set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "monitoring.md").read_text(), re.MULTILINE))
     assert sections == set(RULES)
     for name, rule in RULES.items():
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
-        assert rule["annotations"]["runbook_url"] == f"docs/monitoring.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{RUNBOOKS}#{name.lower()}"
 
 
 def test_the_operator_gets_the_same_rules() -> None:

@@ -112,7 +112,7 @@ class Process:
             lanes=lanes,
             clock=self.clock,
             rng=rng,
-            metrics=Metrics(process_metrics=False),
+            metrics=Metrics(process_metrics=False, leads=self.may_write),
             hostname=self.name,
             max_unschedulable=NEVER,
             controllers=configuration.controllers(self.plan),

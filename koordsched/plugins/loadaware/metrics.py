@@ -14,5 +14,6 @@ def observe_reports(plugin: LoadAwareScheduling, metrics: MetricRegistry) -> Non
         "Nodes by their newest NodeMetric: fresh, expired, or none.",
         states.counts,
         ("state",),
+        of_leader=True,
     )
     metrics.read("koordsched_node_reports_taken_total", "NodeMetrics taken in.", lambda: states.taken)

@@ -33,6 +33,7 @@ class CircuitBreakerController:
             "Nodes whose circuit breaker is open or half-open, or held closed because too many of their zone are not.",
             breakers.count,
             ("state",),
+            of_leader=True,
         )
         handle.metrics.read(
             "koordsched_circuit_breaker_transitions_total",

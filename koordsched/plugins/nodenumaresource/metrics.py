@@ -20,17 +20,20 @@ def observe_numa(plugin: NodeNUMAResource, metrics: MetricRegistry) -> None:
         "(though the node has a policy, or its pods CPUs of their own), or none.",
         lambda: reportstates.counts(columns),
         ("state",),
+        of_leader=True,
     )
     metrics.read(
         "koordsched_numa_cpus",
         "CPUs of nodes that report them: held by pods as their own, reserved, or free.",
         lambda: cpus(columns),
         ("state",),
+        of_leader=True,
     )
     metrics.read(
         "koordsched_numa_conflicting_cpus",
         "CPUs that more than one pod holds as its own.",
         lambda: conflicting_cpus(columns),
+        of_leader=True,
     )
 
 

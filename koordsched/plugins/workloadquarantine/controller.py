@@ -28,6 +28,7 @@ class QuarantineController:
             "koordsched_quarantined_workloads",
             "Workloads whose pods are held back.",
             lambda: float(len(quarantines.held)),
+            of_leader=True,
         )
         handle.metrics.read(
             "koordsched_quarantines_total",
