@@ -111,6 +111,9 @@ class Daemon:
             # Under nohup the terminal may go.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._asked_to_stop)
+        # They would end the process. SIGUSR2 has a meaning once there is something to dump.
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            loop.add_signal_handler(number, _log.debug, "%s is ignored", number.name)
         async with AsyncExitStack() as cleanup:
             try:
                 return await self._run(cleanup)

@@ -313,9 +313,10 @@ def test_the_end_of_the_terminal_is_an_orderly_end(cluster):
         assert process.end(signal.SIGTERM)[0] == 0
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path):
-    """While a credential plugin waits for somebody to log in, say."""
-    waiting, plugin, kubeconfig = tmp_path / "waiting", tmp_path / "plugin", tmp_path / "kubeconfig"
+@contextmanager
+def logging_in(folder, *more):
+    """A daemon that cannot do anything yet: its credential plugin waits for a log-in."""
+    waiting, plugin, kubeconfig = folder / "waiting", folder / "plugin", folder / "kubeconfig"
     plugin.write_text(f"#!/bin/sh\necho $$ > {waiting}.new && mv {waiting}.new {waiting}\nexec sleep 60\n")
     plugin.chmod(0o755)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
@@ -329,17 +330,34 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
             }
         )
     )
-    with running("run", *options(free_port()), f"--kubeconfig={kubeconfig}") as process:
+    with running("run", *options(free_port()), f"--kubeconfig={kubeconfig}", *more) as process:
         end = time.monotonic() + DEADLINE
         while not waiting.exists():
             assert time.monotonic() < end, process.lines
             time.sleep(0.02)
         try:
-            process.process.send_signal(signal.SIGTERM)
-            code = process.end(signal.SIGINT)[0]
+            yield process
         finally:
             os.kill(int(waiting.read_text()), signal.SIGKILL)
-        assert (code, process.lines[-1]) == (1, "koordsched: ended at once by a second signal")
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    with logging_in(tmp_path) as process:
+        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(signal.SIGINT)
+        process.process.wait(DEADLINE)
+    code, lines = process.end()
+    assert (code, lines[-1]) == (1, "koordsched: ended at once by a second signal")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda number: number.name)
+def test_a_signal_without_a_meaning_is_ignored(tmp_path, number):
+    with logging_in(tmp_path, "-v=4") as process:
+        process.process.send_signal(number)
+        process.wait_for(f"{number.name} is ignored")
+        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(DEADLINE) == 1  # not -number
 
 
 def test_a_lost_lease_ends_the_process(cluster):
