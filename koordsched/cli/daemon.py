@@ -26,14 +26,14 @@ from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.client.network import NetworkTransport
 from koordsched.client.transport import Request, Response
-from koordsched.config.feature_gates import stage_of
+from koordsched.config.feature_gates import changed, stage_of
 from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.extender.tls import ExtenderConfigError
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.frames import NotAJournal
-from koordsched.journal.header import Setting
+from koordsched.journal.header import Setting, software
 from koordsched.journal.live import LiveJournal
 from koordsched.observability.component import observe_build, observe_features, observe_registry
 from koordsched.observability.eventsink import LaneEventSink
@@ -192,11 +192,18 @@ class Daemon:
         )
         await endpoints.start()
         cleanup.push_async_callback(endpoints.stop)
-        _log.info("koordsched %s starts, API server %s", __version__, transport.server)
+        _log.info("%s", self._introduction(transport.server))
         cleanup.callback(self._monitor(metrics, scheduler, lanes))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._start_dump, scheduler, transport)
         await self._lead(scheduler)
         return self._code
+
+    def _introduction(self, server: str) -> str:
+        (name, version), *libraries = software().items()
+        below = ", ".join(f"{name} {version}" for name, version in libraries)
+        profiles = ", ".join(profile.scheduler_name for profile in self._resolved.profiles)
+        gates = ",".join(changed(self._resolved.features)) or "as by default"
+        return f"{name} {version} ({below}) starts; API server: {server}; profiles: {profiles}; feature gates: {gates}"
 
     def _open_journal(self, setting: Setting) -> LiveJournal | None:
         """The journal that was asked for, if any. Raises StartFailed."""

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import platform
 import queue
 import signal
 import socket
@@ -17,9 +18,11 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
+from koordsched import __version__
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import raise_for_status
 from koordsched.client.network import NetworkTransport
@@ -233,6 +236,29 @@ def test_an_unreachable_server_is_waited_for_and_told_about():
         code, lines = process.end(signal.SIGTERM)
         assert code == 0
         assert sum("cannot be reached" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "gates"),
+    [
+        ("--feature-gates=MultiQuotaTree=false", "as by default"),
+        ("--feature-gates=MultiQuotaTree=true,PodLevelResources=false", "MultiQuotaTree=true,PodLevelResources=false"),
+    ],
+)
+def test_it_says_what_starts(tmp_path, flag, gates):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
+    )
+    port = free_port()
+    with running("run", f"--master=127.0.0.1:{port}", *options(free_port()), f"--config={config}", flag) as process:
+        line = process.wait_for(" starts; ")
+    versions = f"koordsched {__version__} (python {platform.python_version()}, numpy {np.__version__})"
+    assert line[0] == "I"
+    assert line.partition("] ")[2] == (
+        f"{versions} starts; API server: http://127.0.0.1:{port}; profiles: one, two; feature gates: {gates}"
+    )
 
 
 def test_a_whole_life(cluster, tmp_path):
