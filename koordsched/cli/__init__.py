@@ -1,17 +1,24 @@
 """The command line: one module per command, and the commands that plugins declare (`cli.views`).
 
 A command's module, and what it needs, is imported when it is called; the list of commands needs none of them.
+What ends a command early looks the same everywhere: one line `error: ...`, or exit code 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import NamedTuple
+import io
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import click
 
 import koordsched
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 
 VIEWS = "koordsched.cli.views"
 """Has the commands that plugins declare."""
@@ -72,6 +79,30 @@ class _Commands(click.Group):
         module = importlib.import_module(name)
         command: click.Command = getattr(module, attribute) if attribute else module.view_commands()[cmd_name]
         return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's own, but for how errors look and for the exit code after Ctrl-C."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            shown = io.StringIO()
+            error.show(shown)
+            click.echo(re.sub("^Error: ", "error: ", shown.getvalue(), count=1, flags=re.MULTILINE), nl=False, err=True)
+            code = error.exit_code
+        except click.Abort as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            code = INTERRUPTED
+        sys.exit(code)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

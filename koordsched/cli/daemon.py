@@ -123,7 +123,7 @@ class Daemon:
     def _asked_to_stop(self) -> None:
         """The first signal asks for an orderly end, a second one for one at once (apiserver `pkg/server/signal.go`)."""
         if self._asked:
-            print("koordsched: ended at once by a second signal", file=sys.stderr, flush=True)
+            print("error: ended at once by a second signal", file=sys.stderr, flush=True)
             os._exit(1)
         self._asked = True
         self._stopping.set()
@@ -365,7 +365,7 @@ class Daemon:
 
 def _end_at_once() -> None:
     """Called by the watchdog's thread while the loop hangs: no clean end is possible, and none may be waited for."""
-    print("koordsched: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
+    print("error: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
     os._exit(LOST_LEASE)
 
 

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def start(options: Options) -> None:
-    """Ends in SystemExit: the daemon's exit code, or one line that says why it cannot start."""
+    """Ends in SystemExit with the daemon's exit code. Raises click.ClickException if it cannot start."""
     try:
         configuration = options.configuration(CATALOG)
         resolved = config.resolve(configuration, catalog=CATALOG, gates=options.feature_gates)
@@ -32,7 +32,7 @@ def start(options: Options) -> None:
         if not options.allow_unimplemented_plugins:
             _refuse_unimplemented(resolved)
     except (config.ConfigError, OSError) as error:
-        raise SystemExit(f"koordsched: {error}") from error
+        raise click.ClickException(str(error)) from error
     log_options = LogOptions(
         verbosity=options.logging.verbosity, format="json" if options.logging.format == "json" else "text"
     )
@@ -43,7 +43,7 @@ def start(options: Options) -> None:
         flags = flags_in_force(click.get_current_context())
         code = uvloop.run(Daemon(options, configuration, resolved, log_control, flags).run())
     except StartFailed as error:
-        raise SystemExit(f"koordsched: {error}") from error
+        raise click.ClickException(str(error)) from error
     finally:
         log_control.close()
     raise SystemExit(code)

@@ -149,13 +149,13 @@ def refused(*arguments):
 
 
 CANNOT_START = [
-    (["--kubeconfig=/nowhere"], "koordsched: kubeconfig /nowhere: No such file or directory"),
-    (["--master=http://host:0"], "koordsched: server address 'http://host:0' is not of the form http(s)://host:port"),
+    (["--kubeconfig=/nowhere"], "error: kubeconfig /nowhere: No such file or directory"),
+    (["--master=http://host:0"], "error: server address 'http://host:0' is not of the form http(s)://host:port"),
     (["--tls-cert-file=/nowhere", "--tls-private-key-file=/nowhere"], "cannot serve with /nowhere"),
     (["--tls-cipher-suites=ROT13"], "unknown or unsupported cipher suite 'ROT13'"),
-    (["--bind-address=ü"], "koordsched: 'ü' is neither an address nor a host name"),
-    (["--client-ca-file=/dev/null"], "koordsched: the client CA bundle cannot be read: "),
-    (["--client-ca-file=/nowhere"], "koordsched: --client-ca-file /nowhere: No such file or directory"),
+    (["--bind-address=ü"], "error: 'ü' is neither an address nor a host name"),
+    (["--client-ca-file=/dev/null"], "error: the client CA bundle cannot be read: "),
+    (["--client-ca-file=/nowhere"], "error: --client-ca-file /nowhere: No such file or directory"),
     (["--allow-metric-labels=x"], "--allow-metric-labels: 'x' is not of the form <metric>,<label>=<value>"),
     (["--config=/nowhere"], "/nowhere"),
 ]
@@ -179,7 +179,7 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
     )
     code, lines = refused("--master=127.0.0.1:1", *options(free_port()), f"--config={config}")
     assert code == 1
-    assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
+    assert lines[-1].startswith("error: couldn't build extenders: https://ext: cannot load the certificates")
 
 
 def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
@@ -192,7 +192,7 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
     code, lines = refused(*options(free_port()), *flags)
     assert (code, lines[-1]) == (
         1,
-        "koordsched: initializing profiles: creating profile for scheduler name koord-scheduler: "
+        "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
         'queueSort plugin "Coscheduling" is not implemented, and nothing else orders the queue',
     )
 
@@ -205,7 +205,7 @@ def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "koordsched: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
+            "error: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
             "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
         ],
     )
@@ -219,7 +219,7 @@ def test_a_port_in_use_is_named():
         with running("run", "--master=127.0.0.1:1", *options(port)) as process:
             code, lines = process.end()
             assert code == 1
-            assert lines[-1].startswith(f"koordsched: cannot listen on 127.0.0.1:{port}: ")
+            assert lines[-1].startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
             assert "address already in use" in lines[-1]
 
 
@@ -373,7 +373,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         process.process.send_signal(signal.SIGINT)
         process.process.wait(DEADLINE)
     code, lines = process.end()
-    assert (code, lines[-1]) == (1, "koordsched: ended at once by a second signal")
+    assert (code, lines[-1]) == (1, "error: ended at once by a second signal")
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda number: number.name)
