@@ -11,6 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import click
@@ -58,6 +59,7 @@ COMMANDS: Mapping[str, Listed] = {
         "koordsched.cli.fakecluster:fakecluster",
         "Run an embedded Kubernetes API server with controllers and hollow nodes.",
     ),
+    "version": Listed("koordsched.cli.version:version", "Print the version and exit."),
 }
 """By name, in the order of the list."""
 
@@ -79,6 +81,15 @@ class _Commands(click.Group):
         module = importlib.import_module(name)
         command: click.Command = getattr(module, attribute) if attribute else module.view_commands()[cmd_name]
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = " or ".join(map(repr, get_close_matches(name, COMMANDS)))
+            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
 
     def main(
         self,

@@ -42,6 +42,21 @@ def test_errors_look_the_same(arguments):
     assert before.startswith("Usage: ") if result.exit_code == 2 else before == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulat"], "error: No such command 'simulat'. Did you mean 'simulate'?\n"),
+        (["qouta"], "error: No such command 'qouta'. Did you mean 'quota'?\n"),
+        (["checkconfig"], "error: No such command 'checkconfig'. Did you mean 'check-config'?\n"),
+        (["xyz"], "error: No such command 'xyz'.\n"),
+        (["quota", "tre"], "error: No such command 'tre'. Did you mean 'tree'?\n"),
+    ],
+)
+def test_a_mistyped_command_is_guessed(arguments, said):
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr.endswith(f"\n{said}")) == (2, True), result.stderr
+
+
 def opened(fifo):
     """A writer's end, once there is a reader."""
     end = time.monotonic() + DEADLINE

@@ -36,6 +36,7 @@ def imported(*arguments):
         (["--help"], ()),
         ([], ()),
         (["--version"], ()),
+        (["version"], ()),
         (["mistyped"], ()),
         (["run", "--help"], PARSED),
         (["run", "--version"], PARSED),
