@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.profiling.sampler import Stack
 
-LOOP = "koordsched.cli.run:run"
+LOOP = "koordsched.cli.starting:start"
 """Innermost where the event loop itself is at work."""
 
 EVENT_LOOP = "event loop: sockets, TLS, timers, tasks"

@@ -1,51 +1,119 @@
 """The command line: one module per command, and the commands that plugins declare (`cli.views`).
 
-A command's module, and what it needs, is imported when it is called.
+A command's module, and what it needs, is imported when it is called; the list of commands needs none of them.
+What ends a command early looks the same everywhere: one line `error: ...`, or exit code 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import io
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import click
 
 import koordsched
 
-COMMANDS: Mapping[str, str] = {
-    "run": "koordsched.cli.run:run",
-    "demo": "koordsched.cli.demo:demo",
-    "simulate": "koordsched.cli.simulate:simulate",
-    "explain": "koordsched.cli.explain:explain",
-    "replay": "koordsched.cli.replay:replay",
-    "check-config": "koordsched.cli.check_config:check_config",
-    "fakecluster": "koordsched.cli.fakecluster:fakecluster",
-}
-"""Name -> where the command is."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 
-_BEFORE = "check-config"
-"""In the list of commands, those of plugins come before this one."""
+VIEWS = "koordsched.cli.views"
+"""Has the commands that plugins declare."""
+
+
+class Listed(NamedTuple):
+    """A command in the list: where it is (VIEWS, or `module:attribute`), and the first sentence of its help."""
+
+    where: str
+    short_help: str
+
+
+COMMANDS: Mapping[str, Listed] = {
+    "run": Listed("koordsched.cli.run:run", "Schedule pods until told to stop."),
+    "demo": Listed(
+        "koordsched.cli.demo:demo",
+        "Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.",
+    ),
+    "simulate": Listed("koordsched.cli.simulate:simulate", "Place pending pods offline and say where, or why not."),
+    "explain": Listed(
+        "koordsched.cli.explain:explain", "Say what the scheduler makes of POD, node by node and plugin by plugin."
+    ),
+    "replay": Listed(
+        "koordsched.cli.replay:replay",
+        "Repeat every decision in FILE, a journal of `koordsched run --journal`, without any API server.",
+    ),
+    "quota": Listed(VIEWS, "Look at elastic quotas."),
+    "load": Listed(VIEWS, "Look at what nodes use."),
+    "numa": Listed(VIEWS, "Look at CPUs and NUMA nodes."),
+    "breaker": Listed(VIEWS, "Look at circuit breakers of nodes."),
+    "quarantine": Listed(VIEWS, "Look at quarantined workloads."),
+    "check-config": Listed(
+        "koordsched.cli.check_config:check_config",
+        "Check a configuration FILE (- = standard input) and show what it comes to.",
+    ),
+    "fakecluster": Listed(
+        "koordsched.cli.fakecluster:fakecluster",
+        "Run an embedded Kubernetes API server with controllers and hollow nodes.",
+    ),
+    "version": Listed("koordsched.cli.version:version", "Print the version and exit."),
+}
+"""By name, in the order of the list."""
 
 
 class _Commands(click.Group):
-    """Imports commands one by one: `check-config` need not load an API server."""
+    """Lists commands without importing them, and imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        names = list(COMMANDS)
-        position = names.index(_BEFORE)
-        return [*names[:position], *_of_plugins(), *names[position:]]
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, listed.short_help) for name, listed in COMMANDS.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return _of_plugins().get(cmd_name)
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+            return None
+        name, _, attribute = COMMANDS[cmd_name].where.partition(":")
+        module = importlib.import_module(name)
+        command: click.Command = getattr(module, attribute) if attribute else module.view_commands()[cmd_name]
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = " or ".join(map(repr, get_close_matches(name, COMMANDS)))
+            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
 
-def _of_plugins() -> dict[str, click.Command]:
-    commands: dict[str, click.Command] = importlib.import_module("koordsched.cli.views").view_commands()
-    return commands
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's own, but for how errors look and for the exit code after Ctrl-C."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            shown = io.StringIO()
+            error.show(shown)
+            click.echo(re.sub("^Error: ", "error: ", shown.getvalue(), count=1, flags=re.MULTILINE), nl=False, err=True)
+            code = error.exit_code
+        except click.Abort as error:
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            code = INTERRUPTED
+        sys.exit(code)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

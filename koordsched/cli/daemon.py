@@ -26,14 +26,14 @@ from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.client.network import NetworkTransport
 from koordsched.client.transport import Request, Response
-from koordsched.config.feature_gates import stage_of
+from koordsched.config.feature_gates import changed, stage_of
 from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.extender.tls import ExtenderConfigError
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.frames import NotAJournal
-from koordsched.journal.header import Setting
+from koordsched.journal.header import Setting, software
 from koordsched.journal.live import LiveJournal
 from koordsched.observability.component import observe_build, observe_features, observe_registry
 from koordsched.observability.eventsink import LaneEventSink
@@ -111,6 +111,9 @@ class Daemon:
             # Under nohup the terminal may go.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._asked_to_stop)
+        # They would end the process. SIGUSR2 has a meaning once there is something to dump.
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            loop.add_signal_handler(number, _log.debug, "%s is ignored", number.name)
         async with AsyncExitStack() as cleanup:
             try:
                 return await self._run(cleanup)
@@ -120,7 +123,7 @@ class Daemon:
     def _asked_to_stop(self) -> None:
         """The first signal asks for an orderly end, a second one for one at once (apiserver `pkg/server/signal.go`)."""
         if self._asked:
-            print("koordsched: ended at once by a second signal", file=sys.stderr, flush=True)
+            print("error: ended at once by a second signal", file=sys.stderr, flush=True)
             os._exit(1)
         self._asked = True
         self._stopping.set()
@@ -189,11 +192,18 @@ class Daemon:
         )
         await endpoints.start()
         cleanup.push_async_callback(endpoints.stop)
-        _log.info("koordsched %s starts, API server %s", __version__, transport.server)
+        _log.info("%s", self._introduction(transport.server))
         cleanup.callback(self._monitor(metrics, scheduler, lanes))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._start_dump, scheduler, transport)
         await self._lead(scheduler)
         return self._code
+
+    def _introduction(self, server: str) -> str:
+        (name, version), *libraries = software().items()
+        below = ", ".join(f"{name} {version}" for name, version in libraries)
+        profiles = ", ".join(profile.scheduler_name for profile in self._resolved.profiles)
+        gates = ",".join(changed(self._resolved.features)) or "as by default"
+        return f"{name} {version} ({below}) starts; API server: {server}; profiles: {profiles}; feature gates: {gates}"
 
     def _open_journal(self, setting: Setting) -> LiveJournal | None:
         """The journal that was asked for, if any. Raises StartFailed."""
@@ -355,7 +365,7 @@ class Daemon:
 
 def _end_at_once() -> None:
     """Called by the watchdog's thread while the loop hangs: no clean end is possible, and none may be waited for."""
-    print("koordsched: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
+    print("error: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
     os._exit(LOST_LEASE)
 
 

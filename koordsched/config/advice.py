@@ -76,7 +76,8 @@ def _unused_args(
 ) -> Iterator[str]:
     for i, config in enumerate(profile.plugin_config):
         if config.name not in enabled:
-            yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" is not enabled'
+            guess = catalog.guess(config.name)
+            yield f'{path}.pluginConfig[{i}] has no effect: plugin "{config.name}" is not enabled{guess}'
         elif (kind := catalog[config.name].args) is not None:
             yield from (f"{path}.pluginConfig[{i}].args.{text}" for text in kind.advise(config.args))
         elif not catalog[config.name].any_args and config.args is not None:
@@ -88,7 +89,7 @@ def _unknown_disabled(profile: KubeSchedulerProfile, path: str, catalog: PluginC
         for i, plugin in enumerate(getattr(profile.plugins, info.name).disabled):
             if plugin.name != ALL and plugin.name not in catalog:
                 place = f"{path}.plugins.{info.encode_name}.disabled[{i}]"
-                yield f'{place} has no effect: there is no plugin "{plugin.name}"'
+                yield f'{place} has no effect: there is no plugin "{plugin.name}"{catalog.guess(plugin.name)}'
 
 
 def _unprepared(profile: Profile, path: str, catalog: PluginCatalog) -> Iterator[str]:

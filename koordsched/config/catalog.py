@@ -6,6 +6,7 @@ declaration (`framework.declaration`); `koordsched.plugins.CATALOG` has all.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from koordsched.config import plugin_args as args
@@ -85,6 +86,11 @@ class PluginCatalog(Mapping[str, PluginEntry]):
     def extended(self, entries: Mapping[str, PluginEntry]) -> "PluginCatalog":
         """This catalog with more plugins, or other ones under the same names."""
         return PluginCatalog({**self.entries, **entries})
+
+    def guess(self, name: str) -> str:
+        """What to add to a complaint about a name: nothing if it is known, or like none that is."""
+        near = () if name in self.entries else get_close_matches(name, self.entries, n=1)
+        return "".join(f'; did you mean "{other}"?' for other in near)
 
     def args_kinds(self) -> dict[str, ArgsKind]:
         """Every kind of arguments, by its name."""

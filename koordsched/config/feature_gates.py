@@ -3,7 +3,7 @@
 Source of stages and defaults: Kubernetes v1.36 (core spec 3.10, default-plugins spec 3.12).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -130,6 +130,15 @@ class FeatureGates:
     def items(self) -> Iterable[tuple[str, bool]]:
         """Every known gate with its state, by name."""
         return sorted(self._enabled.items())
+
+
+def changed(enabled: Collection[str]) -> tuple[str, ...]:
+    """The known gates that differ from their default while these are on, each as `Name=true`, by name."""
+    return tuple(
+        f"{name}={str(name in enabled).lower()}"
+        for name, gate in sorted(KNOWN_GATES.items())
+        if (name in enabled) != gate.default
+    )
 
 
 def stage_of(name: str) -> str:

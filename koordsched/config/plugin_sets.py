@@ -85,7 +85,7 @@ def _check_listed(point: ExtensionPoint, plugins: PluginSet, catalog: PluginCata
     seen: set[str] = set()
     for plugin in plugins.enabled:
         if plugin.name not in catalog:
-            raise ConfigError(f'{point.interface} "{plugin.name}" does not exist')
+            raise ConfigError(f'{point.interface} "{plugin.name}" does not exist{catalog.guess(plugin.name)}')
         if point not in catalog[plugin.name].points:
             raise ConfigError(f'plugin "{plugin.name}" does not extend {point.interface} plugin')
         if plugin.name in seen:
@@ -103,7 +103,7 @@ def _expand_point(point: ExtensionPoint, plugins: Plugins, catalog: PluginCatalo
     expanded: dict[str, None] = {}
     for name in (plugin.name for plugin in plugins.multi_point.enabled):
         if name not in catalog:
-            raise ConfigError(f'{point.interface} "{name}" does not exist')
+            raise ConfigError(f'{point.interface} "{name}" does not exist{catalog.guess(name)}')
         if point not in catalog[name].points or name in disabled:
             continue
         if name in listed:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import koordsched
 from koordsched import config
-from koordsched.config.feature_gates import KNOWN_GATES
+from koordsched.config.feature_gates import changed
 from koordsched.config.secrets import without_password
 from koordsched.config.wire import Extender, KubeSchedulerConfiguration
 from koordsched.framework.handle import Clock
@@ -45,11 +45,7 @@ def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int, int
     """
     resolved = setting.resolved
     configuration = config.dump(without_credentials(resolved.source))
-    gates = tuple(
-        f"{name}={str(name in resolved.features).lower()}"
-        for name, gate in sorted(KNOWN_GATES.items())
-        if (name in resolved.features) != gate.default
-    )
+    gates = changed(resolved.features)
     versions = software()
 
     def make(segment: int, records: int) -> Header:

@@ -79,10 +79,10 @@ class EndpointServer:
             await runner.cleanup()
 
     def _application(self, listener: Listener) -> web.Application:
-        middlewares: list[Middleware] = [_known_errors]
+        middlewares: list[Middleware] = [_hang_ups, _known_errors]
         if listener.tls is not None:
             access = listener.access or AccessControl(None, None)
-            middlewares.insert(0, access.middleware())
+            middlewares.insert(1, access.middleware())
         application = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY)
         application.on_response_prepare.append(_finish_headers)
         for endpoint in self._endpoints:
@@ -92,6 +92,20 @@ class EndpointServer:
                     if method == "GET":
                         application.router.add_route("HEAD", endpoint.path, endpoint.handler)
         return application
+
+
+@web.middleware
+async def _hang_ups(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A client that leaves in the middle of a page is no error of this server."""
+    try:
+        return await handler(request)
+    except ConnectionError as error:
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+        _log.debug("%s hung up before the end of %s: %s", request.remote, request.path, error)
+        return web.Response()  # cannot be sent any more
 
 
 @web.middleware

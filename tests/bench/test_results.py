@@ -84,7 +84,7 @@ def test_breakdown_counts_time_by_package_and_function():
         [
             (("koordsched.plugins.nodeaffinity:NodeAffinity.filter_rows", "koordsched.framework.plan:run"), 2.0),
             (("koordsched.framework.plan:run",), 1.0),
-            (("koordsched.cli.run:run",), 0.5),
+            (("koordsched.cli.starting:start",), 0.5),
             ((), 0.5),
         ]
     )

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import platform
 import queue
 import re
 import signal
@@ -18,9 +19,11 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
+from koordsched import __version__
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import raise_for_status
 from koordsched.client.network import NetworkTransport
@@ -147,13 +150,13 @@ def refused(*arguments):
 
 
 CANNOT_START = [
-    (["--kubeconfig=/nowhere"], "koordsched: kubeconfig /nowhere: No such file or directory"),
-    (["--master=http://host:0"], "koordsched: server address 'http://host:0' is not of the form http(s)://host:port"),
+    (["--kubeconfig=/nowhere"], "error: kubeconfig /nowhere: No such file or directory"),
+    (["--master=http://host:0"], "error: server address 'http://host:0' is not of the form http(s)://host:port"),
     (["--tls-cert-file=/nowhere", "--tls-private-key-file=/nowhere"], "cannot serve with /nowhere"),
     (["--tls-cipher-suites=ROT13"], "unknown or unsupported cipher suite 'ROT13'"),
-    (["--bind-address=ü"], "koordsched: 'ü' is neither an address nor a host name"),
-    (["--client-ca-file=/dev/null"], "koordsched: the client CA bundle cannot be read: "),
-    (["--client-ca-file=/nowhere"], "koordsched: --client-ca-file /nowhere: No such file or directory"),
+    (["--bind-address=ü"], "error: 'ü' is neither an address nor a host name"),
+    (["--client-ca-file=/dev/null"], "error: the client CA bundle cannot be read: "),
+    (["--client-ca-file=/nowhere"], "error: --client-ca-file /nowhere: No such file or directory"),
     (["--allow-metric-labels=x"], "--allow-metric-labels: 'x' is not of the form <metric>,<label>=<value>"),
     (["--config=/nowhere"], "/nowhere"),
 ]
@@ -177,7 +180,7 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
     )
     code, lines = refused("--master=127.0.0.1:1", *options(free_port()), f"--config={config}")
     assert code == 1
-    assert lines[-1].startswith("koordsched: couldn't build extenders: https://ext: cannot load the certificates")
+    assert lines[-1].startswith("error: couldn't build extenders: https://ext: cannot load the certificates")
 
 
 def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
@@ -190,7 +193,7 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
     code, lines = refused(*options(free_port()), *flags)
     assert (code, lines[-1]) == (
         1,
-        "koordsched: initializing profiles: creating profile for scheduler name koord-scheduler: "
+        "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
         'queueSort plugin "Coscheduling" is not implemented, and nothing else orders the queue',
     )
 
@@ -203,7 +206,7 @@ def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "koordsched: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
+            "error: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
             "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
         ],
     )
@@ -217,7 +220,7 @@ def test_a_port_in_use_is_named():
         with running("run", "--master=127.0.0.1:1", *options(port)) as process:
             code, lines = process.end()
             assert code == 1
-            assert lines[-1].startswith(f"koordsched: cannot listen on 127.0.0.1:{port}: ")
+            assert lines[-1].startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
             assert "address already in use" in lines[-1]
 
 
@@ -234,6 +237,29 @@ def test_an_unreachable_server_is_waited_for_and_told_about():
         code, lines = process.end(signal.SIGTERM)
         assert code == 0
         assert sum("cannot be reached" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "gates"),
+    [
+        ("--feature-gates=MultiQuotaTree=false", "as by default"),
+        ("--feature-gates=MultiQuotaTree=true,PodLevelResources=false", "MultiQuotaTree=true,PodLevelResources=false"),
+    ],
+)
+def test_it_says_what_starts(tmp_path, flag, gates):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
+    )
+    port = free_port()
+    with running("run", f"--master=127.0.0.1:{port}", *options(free_port()), f"--config={config}", flag) as process:
+        line = process.wait_for(" starts; ")
+    versions = f"koordsched {__version__} (python {platform.python_version()}, numpy {np.__version__})"
+    assert line[0] == "I"
+    assert line.partition("] ")[2] == (
+        f"{versions} starts; API server: http://127.0.0.1:{port}; profiles: one, two; feature gates: {gates}"
+    )
 
 
 def test_a_whole_life(cluster, tmp_path):
@@ -314,9 +340,10 @@ def test_the_end_of_the_terminal_is_an_orderly_end(cluster):
         assert process.end(signal.SIGTERM)[0] == 0
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path):
-    """While a credential plugin waits for somebody to log in, say."""
-    waiting, plugin, kubeconfig = tmp_path / "waiting", tmp_path / "plugin", tmp_path / "kubeconfig"
+@contextmanager
+def logging_in(folder, *more):
+    """A daemon that cannot do anything yet: its credential plugin waits for a log-in."""
+    waiting, plugin, kubeconfig = folder / "waiting", folder / "plugin", folder / "kubeconfig"
     plugin.write_text(f"#!/bin/sh\necho $$ > {waiting}.new && mv {waiting}.new {waiting}\nexec sleep 60\n")
     plugin.chmod(0o755)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
@@ -330,17 +357,34 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
             }
         )
     )
-    with running("run", *options(free_port()), f"--kubeconfig={kubeconfig}") as process:
+    with running("run", *options(free_port()), f"--kubeconfig={kubeconfig}", *more) as process:
         end = time.monotonic() + DEADLINE
         while not waiting.exists():
             assert time.monotonic() < end, process.lines
             time.sleep(0.02)
         try:
-            process.process.send_signal(signal.SIGTERM)
-            code = process.end(signal.SIGINT)[0]
+            yield process
         finally:
             os.kill(int(waiting.read_text()), signal.SIGKILL)
-        assert (code, process.lines[-1]) == (1, "koordsched: ended at once by a second signal")
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    with logging_in(tmp_path) as process:
+        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(signal.SIGINT)
+        process.process.wait(DEADLINE)
+    code, lines = process.end()
+    assert (code, lines[-1]) == (1, "error: ended at once by a second signal")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda number: number.name)
+def test_a_signal_without_a_meaning_is_ignored(tmp_path, number):
+    with logging_in(tmp_path, "-v=4") as process:
+        process.process.send_signal(number)
+        process.wait_for(f"{number.name} is ignored")
+        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(DEADLINE) == 1  # not -number
 
 
 def test_a_standby_shows_no_queues_until_it_leads(cluster):

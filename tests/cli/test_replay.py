@@ -413,7 +413,7 @@ KUBECONFIG = {
 @pytest.mark.parametrize(
     "name, complaint",
     [
-        ("missing/journal", "koordsched: --journal: [Errno 2] No such file or directory: "),
+        ("missing/journal", "error: --journal: [Errno 2] No such file or directory: "),
         ("kubeconfig", "is in the way: this is not a journal of koordsched"),
     ],
 )

@@ -44,6 +44,14 @@ ERRORS = {
         {"multiPoint": {"enabled": names("Nope")}},
         CREATING + 'PreFilterPlugin "Nope" does not exist',
     ),
+    "mistyped at a point": (
+        {"score": {"enabled": names("NodeAfinity")}},
+        CREATING + 'ScorePlugin "NodeAfinity" does not exist; did you mean "NodeAffinity"?',
+    ),
+    "mistyped in multiPoint": (
+        {"multiPoint": {"enabled": names("podTopologySpread")}},
+        CREATING + 'PreFilterPlugin "podTopologySpread" does not exist; did you mean "PodTopologySpread"?',
+    ),
     "of another type": (
         {"filter": {"enabled": names("ImageLocality")}},
         CREATING + 'plugin "ImageLocality" does not extend FilterPlugin plugin',
@@ -348,7 +356,11 @@ def test_warnings() -> None:
                     "multiPoint": {"disabled": names("VolumeZone")},
                     "score": {"disabled": names("ImageLocalty")},
                 },
-                "pluginConfig": [{"name": "Mine", "args": {}}, {"name": "NodeName", "args": {"x": 1}}],
+                "pluginConfig": [
+                    {"name": "Mine", "args": {}},
+                    {"name": "NodeName", "args": {"x": 1}},
+                    {"name": "NodeResourceFit", "args": {}},
+                ],
             },
             {"schedulerName": "b"},
         ],
@@ -363,7 +375,10 @@ def test_warnings() -> None:
         'plugin "VolumeZone" is not implemented and will be ignored; pods that need it wait (profiles: b)',
         'profiles[0].pluginConfig[0] has no effect: plugin "Mine" is not enabled',
         'profiles[0].pluginConfig[1] has no effect: plugin "NodeName" takes no arguments',
-        'profiles[0].plugins.score.disabled[0] has no effect: there is no plugin "ImageLocalty"',
+        'profiles[0].pluginConfig[2] has no effect: plugin "NodeResourceFit" is not enabled; '
+        'did you mean "NodeResourcesFit"?',
+        'profiles[0].plugins.score.disabled[0] has no effect: there is no plugin "ImageLocalty"; '
+        'did you mean "ImageLocality"?',
     ]
     assert warnings(resolve(load(document())), IN_TREE) == []
 

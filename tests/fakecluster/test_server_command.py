@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from koordsched.cli.fakecluster import fakecluster; fakecluster()"]
+COMMAND = [sys.executable, "-m", "koordsched", "fakecluster"]
 DEADLINE = 30
 
 
@@ -96,7 +96,7 @@ def test_a_port_in_use_is_one_clear_line():
         port = taken.getsockname()[1]
         code, out, err = refusal("--port", str(port))
     assert (code, out) == (1, "")
-    assert err.startswith(f"Error: cannot listen on 127.0.0.1:{port}: ")
+    assert err.startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
     assert "\n" not in err
 
 
@@ -105,13 +105,13 @@ def test_bad_files_are_one_clear_line(tmp_path):
     template.write_text("nodes: [")
     code, out, err = refusal("--node-template", str(template))
     assert (code, out) == (1, "")
-    assert err.startswith("Error: node template: ")
+    assert err.startswith("error: node template: ")
     assert "\n" not in err
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "x.yaml").write_text("kind: Pod\n")
     code, out, err = refusal("--load", str(tmp_path / "state"))
     assert (code, out) == (1, "")
-    assert err.startswith("Error: --load: ")
+    assert err.startswith("error: --load: ")
     assert "\n" not in err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -148,6 +149,44 @@ async def test_pages(path: str, status: int, text: str) -> None:
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Server"] == "koordsched"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_client_that_hangs_up_is_no_error(tls: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """In the middle of a page that comes piece by piece."""
+    caplog.set_level(logging.DEBUG)
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 100_000)
+        finally:
+            ended.set()
+
+    context = serving_context(TLSOptions(), NOW) if tls else None
+    listener = Listener("127.0.0.1", 0, context, open_to_all())
+    async with serving([Endpoint("/endless", endless, plain=True)], listener) as (session, base):
+        response = await session.get(f"{base}/endless", ssl=insecure_client())
+        await response.content.readexactly(1000)
+        response.close()
+        await ended.wait()
+    said = [record for record in caplog.records if record.name.startswith(("aiohttp", "koordsched"))]
+    assert [record.levelname for record in said if record.exc_info] == []
+    (line,) = [record for record in said if "hung up" in record.getMessage()]
+    assert line.levelno == logging.DEBUG
+    assert line.getMessage().startswith("127.0.0.1 hung up before the end of /endless: ")
+
+
+async def test_a_lost_connection_to_another_server_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(request: web.Request) -> web.StreamResponse:
+        raise ConnectionResetError("by the API server")
+
+    status, _, _ = await get([Endpoint("/failing", failing)], "/failing")
+    assert status == 500
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["by the API server"]
 
 
 async def test_metrics() -> None:

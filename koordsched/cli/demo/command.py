@@ -17,6 +17,7 @@ from rich.console import Console
 
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
+from koordsched.cli import INTERRUPTED
 from koordsched.cli.demo import cpus, loads
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
@@ -37,7 +38,6 @@ DEFINITIONS = EXAMPLES.parent / "crds"
 
 NOT_AS_EXPECTED = 4
 """Exit code when everything worked but the outcome is another."""
-INTERRUPTED = 130
 
 READY_WITHIN = 60.0
 SETTLED_AFTER = 3.0
