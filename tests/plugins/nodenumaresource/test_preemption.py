@@ -67,7 +67,7 @@ def columns_of(full):
     return full.world.readings()
 
 
-@pytest.mark.parametrize("seed", fresh_seeds("dry runs with CPUs and NUMA nodes", 60))
+@pytest.mark.parametrize("seed", fresh_seeds("dry runs with CPUs and NUMA nodes", 20))
 def test_lockstep_finds_what_one_by_one_finds(seed):
     full = Full(seed)
     for thing in full.state.pending:

@@ -195,6 +195,7 @@ class Walk:
         pod, own = self.pods[name], self.assumed[name].pod
         given = self.cluster.columns.allocation.of(own)
         annotations = dict(pod["metadata"]["annotations"])
+        annotations.pop(STATUS, None)  # of an attempt that came to nothing: PreBind takes it away
         if given is not None:
             annotations[STATUS] = self.cluster.columns.allocation.text(given)
         metadata = {**pod["metadata"], "annotations": annotations}
