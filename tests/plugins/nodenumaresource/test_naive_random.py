@@ -9,7 +9,7 @@ from tests.plugins.nodenumaresource.naivemachine import Machine
 from tests.plugins.nodenumaresource.naivepick import keeps_policy
 from tests.plugins.nodenumaresource.randomstates import random_state
 
-SEEDS = range(12)
+SEEDS = range(24)
 PLACES = ("cpus", "numa", "both", "neither", "nothing recorded")
 
 
