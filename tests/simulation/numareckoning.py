@@ -24,6 +24,11 @@ class NaiveNUMA:
         _, asked = self._model.pre_filter(pod)
         return _status(self._model.filter(asked, self._machine(node, world)))
 
+    def reserves(self, pod, node, world):
+        """Whether the pod would get on the node what it wants: pods that would not are not tried there."""
+        _, asked = self._model.pre_filter(pod)
+        return self._model.reserve(asked, self._machine(node, world))[0].passed
+
     @staticmethod
     def _machine(node, world):
         """What an earlier attempt wrote on a pod that is only nominated holds nothing."""

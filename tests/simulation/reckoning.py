@@ -6,6 +6,7 @@ from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
+from tests.simulation.configuration import NUMA
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.numareckoning import refused_by_reserve, with_numa
@@ -50,6 +51,12 @@ class Reckoning:
             if self.numa is not None and refused_by_reserve(thing):
                 continue
             places = set(evaluate(thing, world, profile, nominated).feasible).difference(self._closed)
+            if self.numa is not None and places:
+                books = profile.plugins[NUMA]
+                kept = {node["metadata"]["name"]: node for node in world.nodes}
+                places = {place for place in places if books.reserves(thing, kept[place], world)}
+                if not places:
+                    continue
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
             elif not _never_preempts(thing):
