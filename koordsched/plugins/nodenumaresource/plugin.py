@@ -376,27 +376,23 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return self._if_helps(pod, new)
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-        """Preemption counted with the departure of less important pods."""
         row = self.table.row_of.get(old.node)
-        if row is None:
-            return QueueingHint.SKIP
-        return self._if_helps(pod, row, preempting=old.priority >= pod.priority)
+        return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
     def _after_node_grown(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         row = self.table.row_of.get(new.metadata.name)
         return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
-    def _if_helps(self, pod: Pod, row: int, *, preempting: bool = True) -> QueueingHint:
+    def _if_helps(self, pod: Pod, row: int) -> QueueingHint:
         """Whether the pod has room on the row, or might have without less important pods.
 
         Reserve refuses some pods that pass the filter: those have to get something, too.
         """
         codes = self.filter_rows(pod.shape, self.table, slice(row, row + 1))
-        if codes is None:
-            return QueueingHint.SKIP if isinstance(self._given(pod.shape, row), Status) else QueueingHint.QUEUE
-        if not preempting or pod.shape.never_preempts:
-            return QueueingHint.SKIP
-        if self._reasons[codes.item(0)].code is not Code.UNSCHEDULABLE:
+        if codes is None and not isinstance(self._given(pod.shape, row), Status):
+            return QueueingHint.QUEUE
+        lasting = codes is not None and self._reasons[codes.item(0)].code is not Code.UNSCHEDULABLE
+        if lasting or pod.shape.never_preempts:
             return QueueingHint.SKIP
         less = any(other.priority < pod.priority for other in self._cluster.pods_on(row).values())
         return QueueingHint.QUEUE if less else QueueingHint.SKIP
