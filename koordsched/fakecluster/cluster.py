@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
+from koordsched.fakecluster.admission.devices import PodWebhook
 from koordsched.fakecluster.clock import CallLater, Clock, loop_call_later
 from koordsched.fakecluster.kinds import bootstrap, install
 from koordsched.fakecluster.registry import ChangeView, Registry
@@ -15,13 +17,14 @@ def new_cluster(
     rng: random.Random | None = None,
     call_later: CallLater = loop_call_later,
     store: Store | None = None,
+    webhooks: Collection[PodWebhook] = (),
 ) -> Registry:
     """A registry with the rules of every built-in kind and the objects that every cluster has.
 
     Without arguments it runs on the machine's clock and an unseeded generator.
     """
     registry = Registry(clock, rng, call_later, store)
-    install(registry)
+    install(registry, webhooks)
     _provide_accounts(registry)
     bootstrap(registry)
     return registry

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from koordsched.fakecluster import defaults, names
+from koordsched.fakecluster.admission.devices import PodWebhook
 from koordsched.fakecluster.admission.limitranges import LimitRangeStrategy
 from koordsched.fakecluster.admission.pods import PodStrategy
 from koordsched.fakecluster.admission.priority import SYSTEM_CLASSES, PriorityClassStrategy
@@ -331,10 +332,10 @@ class LeaseStrategy(Strategy):
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def install(registry: Registry) -> None:
-    """Give every built-in kind its strategy."""
+def install(registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
+    """Give every built-in kind its strategy; with these webhooks for pods."""
     registry.strategies |= {
-        "/pods": PodStrategy(registry),
+        "/pods": PodStrategy(registry, webhooks),
         "/nodes": NodeStrategy(),
         "/namespaces": NamespaceStrategy(),
         "/limitranges": LimitRangeStrategy(),

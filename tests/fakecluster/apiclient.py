@@ -56,10 +56,10 @@ class _Timer:
 class Api:
     """A server and shorthands to talk to it; every answer is (status, decoded body)."""
 
-    def __init__(self, authenticator=None, store=None, **server):
+    def __init__(self, authenticator=None, store=None, webhooks=(), **server):
         self.clock = StillClock()
         self.timers = Timers(self.clock)
-        self.registry = new_cluster(self.clock, random.Random(1), self.timers, store or Store())
+        self.registry = new_cluster(self.clock, random.Random(1), self.timers, store or Store(), webhooks)
         self.server = ApiServer(self.registry, authenticator, rng=random.Random(1), **server)
 
     def response(self, method, path, body=None, content_type="application/json", headers=None):

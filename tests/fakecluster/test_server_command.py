@@ -178,12 +178,15 @@ def test_its_nodes_have_topologies_once_they_are_defined(tmp_path):
         assert ended(process) == (0, "", "")
 
 
-@pytest.mark.parametrize("flags, loads, topologies", [
-    ((), True, True),
-    (("--no-load-reports",), False, True),
-    (("--no-topology-reports",), True, False),
+@pytest.mark.parametrize("flags, reports, shared", [
+    ((), (True, True, True), False),
+    (("--no-load-reports",), (False, True, True), False),
+    (("--no-topology-reports",), (True, False, True), False),
+    (("--no-device-reports",), (True, True, False), False),
+    (("--webhook", "device-resource-validation"), (True, True, True), False),
+    (("--webhook", "device-resource-spec"), (True, True, True), True),
 ])  # fmt: skip
-def test_reports_can_be_switched_off(monkeypatch, flags, loads, topologies):
+def test_what_nodes_report_can_be_chosen(monkeypatch, flags, reports, shared):
     asked = []
 
     async def run(options):
@@ -193,4 +196,5 @@ def test_reports_can_be_switched_off(monkeypatch, flags, loads, topologies):
     monkeypatch.setattr(module, "_run", run)
     assert CliRunner().invoke(module.fakecluster, flags).exit_code == 0
     (options,) = asked
-    assert (options.load_reports, options.topology_reports) == (loads, topologies)
+    assert (options.load_reports, options.topology_reports, options.device_reports) == reports
+    assert options.gpu_shared is shared

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
+from koordsched.fakecluster.admission.devices import DeviceAdmission, PodWebhook
 from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
@@ -45,7 +47,8 @@ class PodStrategy(Strategy):
     counts_generations = True
     returns_deleted = True
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
+        self._devices = DeviceAdmission(webhooks)
         self._priority = PriorityAdmission(registry)
         self._limits = LimitRangeAdmission(registry)
         self._pods = registry.pods
@@ -88,6 +91,7 @@ class PodStrategy(Strategy):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         _tolerate_node_failures(spec)
         self._priority.admit(resource, obj)
+        self._devices.admit(spec)
         self._limits.admit(resource, obj)
         _merge_label_keys(spec, obj["metadata"].get("labels") or {})
 
@@ -114,6 +118,8 @@ class PodStrategy(Strategy):
             status.setdefault("phase", "Pending")
             return
         spec = obj.get("spec") or {}
+        if not subresource:
+            self._devices.readmit(spec, old["spec"])
         if old["spec"].get("schedulingGates") and not spec.get("schedulingGates") and subresource != "delete":
             status = dict(old.get("status") or {})
             kept = [c for c in status.get("conditions") or () if c.get("reason") != "SchedulingGated"]

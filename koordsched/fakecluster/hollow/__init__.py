@@ -10,6 +10,8 @@ from koordsched.fakecluster.hollow.allocation import NodeAllocation
 from koordsched.fakecluster.hollow.amplification import RATIO, RAW, amplified, ratio_text
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
+from koordsched.fakecluster.hollow.devicereports import DeviceReports
+from koordsched.fakecluster.hollow.deviceresources import DeviceResources
 from koordsched.fakecluster.hollow.heartbeats import Heartbeats
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode, commanded_health, start_error, whole_cores
 from koordsched.fakecluster.hollow.loadreports import LoadReports
@@ -45,6 +47,10 @@ class HollowNodes:
         self._nodes: dict[str, HollowNode] = {}
         self._loads = LoadReports(registry, self._timers, self._options, self._nodes)
         self._topologies = TopologyReports(registry, self._timers, self._nodes)
+        self._devices = DeviceReports(registry, self._timers, self._nodes)
+        self._device_resources = DeviceResources(
+            registry, self._timers, self._nodes, gpu_shared=self._options.gpu_shared
+        )
         self._left_behind: dict[str, dict[tuple[str, str], str]] = {}
         """The pods of nodes that were deleted, in case a node of that name comes back."""
         self._resource = registry.resource("", "v1", "nodes")
@@ -69,6 +75,8 @@ class HollowNodes:
             self._endings.append(self._loads.start())
         if self._options.topology_reports:
             self._endings.append(self._topologies.start())
+        if self._options.device_reports:
+            self._endings += [self._device_resources.start(), self._devices.start()]
 
     def stop(self) -> None:
         """Stops all kubelets; nodes and pods stay as they are."""
@@ -107,6 +115,7 @@ class HollowNodes:
                 self._left_behind[record.name] = known.pods
                 self._loads.remove(known)
                 self._topologies.remove(known)
+                self._devices.remove(known)
             return
         node = change.new
         if known is None:
@@ -117,6 +126,8 @@ class HollowNodes:
             known.allocation.set_allocatable((node.get("status") or {}).get("allocatable") or {})
         self._loads.follow(known, node)
         self._topologies.follow(known, node)
+        self._devices.follow(known, node)
+        self._device_resources.follow(node)
         self._obey(known, node)
         health = commanded_health(node)
         if health is not known.health:
@@ -142,6 +153,8 @@ class HollowNodes:
             self._timers.after(0.0, self._heartbeats.report, hollow)
         self._loads.add(hollow, node)
         self._topologies.follow(hollow, node)
+        self._devices.follow(hollow, node)
+        self._device_resources.follow(node)
 
     def _obey(self, hollow: HollowNode, node: Object) -> None:
         """Does what the node's annotations say."""
@@ -173,3 +186,4 @@ class HollowNodes:
             self._runner.resume(node)
             self._loads.resume(node)
             self._topologies.resume(node)
+            self._devices.resume(node)

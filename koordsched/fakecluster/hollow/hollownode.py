@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from koordsched.fakecluster.hollow.allocation import NodeAllocation
+from koordsched.fakecluster.hollow.devicebooks import DeviceBooks
 from koordsched.fakecluster.hollow.topology import TOPOLOGY, read_topology
 
 FAIL = "koordsched.io/fail"
@@ -29,6 +30,7 @@ class HollowNode:
     __slots__ = (
         "address",
         "allocation",
+        "devices",
         "health",
         "name",
         "pods",
@@ -44,6 +46,7 @@ class HollowNode:
         self.uid = uid
         self.address = address
         self.allocation = allocation
+        self.devices = DeviceBooks()
         self.health = health
         self.start_error = ""
         """Why no pod starts; empty if they do."""

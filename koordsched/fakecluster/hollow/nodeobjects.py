@@ -12,6 +12,7 @@ from koordsched.api.quantity import milli_value
 from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
 from koordsched.fakecluster.hollow.amounts import milli_text
 from koordsched.fakecluster.hollow.amplification import amplified, ratio_text
+from koordsched.fakecluster.hollow.devicelayout import DEVICES
 from koordsched.fakecluster.hollow.hollownode import START_ERROR
 from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
 from koordsched.fakecluster.hollow.topology import TOPOLOGY
@@ -88,6 +89,8 @@ def node_object(planned: PlannedNode, now: float) -> Object:
         annotations.setdefault(USAGE, msgspec.json.encode(fill_in(msgspec.to_builtins(template.usage), names)).decode())
     if topology is not None:
         annotations.setdefault(TOPOLOGY, msgspec.json.encode(topology).decode())
+    if template.devices is not None:
+        annotations.setdefault(DEVICES, msgspec.json.encode(template.devices).decode())
     spec: Object = {"providerID": f"hollow://{name}"}
     if template.taints:
         spec["taints"] = msgspec.to_builtins(template.taints)

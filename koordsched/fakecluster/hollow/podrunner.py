@@ -108,7 +108,7 @@ class PodRunner:
         if change.type == "DELETED":
             if node.pods.get(record.key) == record.uid:
                 del node.pods[record.key]
-            node.allocation.give_back(record.uid)
+            _give_back(node, record.uid)
             return
         bound_now = old is None or not old.fields[self._node_field] or record.key not in node.pods
         if bound_now or (record.deleting and old is not None and not old.deleting):
@@ -117,7 +117,7 @@ class PodRunner:
         elif record.deleting and old is not None and old.data != record.data:
             self._follow(node, change.new, bound_now=False)
         elif record.fields[self._phase_field] in _FINISHED:
-            node.allocation.give_back(record.uid)
+            _give_back(node, record.uid)
 
     def _follow(self, node: HollowNode, pod: Object, *, bound_now: bool) -> None:
         """Schedules the next step of the pod's life."""
@@ -128,13 +128,13 @@ class PodRunner:
             delay = min(float(metadata.get("deletionGracePeriodSeconds") or 0), self._options.stop_delay)
             self._timers.after(delay, self._stop, key, uid)
             if phase not in _FINISHED:
-                node.allocation.take(uid, pod_request(pod["spec"]))
+                _take(node, pod, pod_request(pod["spec"]))
         elif phase in _FINISHED:
-            node.allocation.give_back(uid)
+            _give_back(node, uid)
         elif bound_now:
             request = pod_request(pod["spec"])
             if phase == "Running":
-                node.allocation.take(uid, request)
+                _take(node, pod, request)
                 self._skip_address(status.get("podIP") or "")
                 self._plan_end(node, pod)
                 return
@@ -142,7 +142,7 @@ class PodRunner:
             if refusal is not None:
                 self._timers.after(0.0, self._reject, key, uid, *refusal)
                 return
-            node.allocation.take(uid, request)
+            _take(node, pod, request)
             if self._options.start_delay is not None:
                 held = pod if self._held < _HELD_LIMIT else None
                 self._held += held is not None
@@ -294,6 +294,16 @@ class PodRunner:
                 raise
 
 
+def _take(node: HollowNode, pod: Object, request: Amounts) -> None:
+    node.allocation.take(pod["metadata"]["uid"], request)
+    node.devices.take(pod)
+
+
+def _give_back(node: HollowNode, uid: str) -> None:
+    node.allocation.give_back(uid)
+    node.devices.give_back(uid)
+
+
 def _refusal(node: HollowNode, pod: Object, request: Amounts) -> tuple[str, str] | None:
     """Reason and text of the kubelet's refusal of a pod; None if it takes the pod."""
     shortage = node.allocation.shortage(request)
@@ -307,4 +317,7 @@ def _refusal(node: HollowNode, pod: Object, request: Amounts) -> tuple[str, str]
         if cpus % node.whole_cores:
             text = f"requested {cpus} cpus not multiple cpus per core = {node.whole_cores}"
             return "SMTAlignmentError", f"SMT Alignment Error: {text}"
+    problem = node.devices.problem(pod)
+    if problem is not None:
+        return "UnexpectedAdmissionError", f"Allocate failed due to {problem}, which is unexpected"
     return None

@@ -16,6 +16,9 @@ templates:
                                      # CPUs of which the nodes report NodeResourceTopologies, if that kind is installed
                                      # (topologyreports.py); capacity.cpu is their number unless stated (cpulayout.py)
     kubelet: {cpuManagerPolicy: static, reservedSystemCPUs: "0-1"}   # as in KubeletConfiguration (kubeletoptions.py)
+    devices: {model: T4, groups: [{type: gpu, count: 2, memory: 16Gi}]}
+                                     # GPUs, RDMA NICs and FPGAs that the nodes report as Devices, if that kind is
+                                     # installed (devicelayout.py, devicereports.py)
     usage:                           # what the nodes report as NodeMetrics, if that kind is installed (loadreports.py)
       system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
       share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
@@ -37,6 +40,7 @@ import yaml
 
 from koordsched.api import quantity
 from koordsched.fakecluster.hollow.cpulayout import CpuLayout
+from koordsched.fakecluster.hollow.devicelayout import DeviceLayout
 from koordsched.fakecluster.hollow.kubeletoptions import KubeletOptions
 from koordsched.fakecluster.hollow.topology import Topology
 from koordsched.fakecluster.hollow.usage import NodeUsage
@@ -84,6 +88,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     csi_drivers: list[dict[str, Any]] = []
     cpus: CpuLayout | None = None
     kubelet: KubeletOptions | None = None
+    devices: DeviceLayout | None = None
     usage: NodeUsage | None = None
     faults: Faults = Faults()
     objects: list[dict[str, Any]] = []
