@@ -40,11 +40,12 @@ class _WallClock:
 class Embedded:
     """An API server in this process, and shorthands for what a user does to it."""
 
-    def __init__(self, seed=1, call_later=None):
+    def __init__(self, seed=1, call_later=None, webhooks=()):
         loop = asyncio.get_running_loop()
         self.clock = VirtualClock(loop)
         self.rng = Random(seed)
-        self.registry = new_cluster(_WallClock(self.clock), Random(seed), call_later or loop.call_later)
+        timers = call_later or loop.call_later
+        self.registry = new_cluster(_WallClock(self.clock), Random(seed), timers, webhooks=webhooks)
         self.server = ApiServer(self.registry, rng=Random(seed))
 
     def transport(self, fault=None):

@@ -298,6 +298,13 @@ class ServiceSpec(Wire, frozen=True):
     selector: dict[str, str] = {}
 
 
+class ConfigMap(Wire, frozen=True):
+    """Texts by key."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
 class Service(Wire, frozen=True):
     """A service."""
 

@@ -46,6 +46,10 @@ class Decoder(Generic[T]):
 def convert(value: Any, kind: type[T]) -> T:
     """The typed form of already parsed JSON or YAML. Raises DecodeError."""
     try:
+        return msgspec.convert(value, kind, strict=True)
+    except (msgspec.ValidationError, RecursionError):
+        pass  # explicit nulls, which are rare, or a mistake
+    try:
         return msgspec.convert(without_nulls(value), kind, strict=True)
     except (msgspec.ValidationError, RecursionError) as error:
         raise DecodeError(str(error)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from koordsched.api import apps, core, policy, storage
+from koordsched.api import apps, core, policy, resource, storage
 from koordsched.api.core import PodSpec
 from koordsched.api.meta import HasMetadata
 from koordsched.cluster import events
@@ -57,6 +57,7 @@ NAMESPACES = Kind(
     namespaced=False,
     need=Need(("InterPodAffinity",), _selects_namespaces, "pods whose affinity selects namespaces by labels wait"),
 )
+CONFIG_MAPS = Kind("v1", "configmaps", core.ConfigMap)
 SERVICES = Kind("v1", "services", core.Service)
 REPLICATION_CONTROLLERS = Kind("v1", "replicationcontrollers", core.ReplicationController)
 REPLICA_SETS = Kind("apps/v1", "replicasets", apps.ReplicaSet)
@@ -66,6 +67,9 @@ POD_DISRUPTION_BUDGETS = Kind(
     "poddisruptionbudgets",
     policy.PodDisruptionBudget,
     need=Need((), no_pod, "no pod is preempted", holds_preemption=True),
+)
+DEVICE_CLASSES = Kind(
+    "resource.k8s.io/v1", "deviceclasses", resource.DeviceClass, events.DEVICE_CLASS, namespaced=False
 )
 PERSISTENT_VOLUMES = Kind(
     "v1",

@@ -330,7 +330,7 @@ class NodeTable:
                 del self._labels[key]
 
     def _store_allocatable(self, row: int, node: Node) -> None:
-        written = node.status.allocatable
+        written = self.resource_names.read(node.status.allocatable)
         resources = tuple(self.resource_names.hold(name) for name in written if name != "pods")
         amounts, slots, problems = allocatable_of(written, self.resource_names)
         # Not every column: there may be thousands of resources, each on a few nodes.

@@ -23,20 +23,37 @@ Subscriber = Callable[[T | None, T | None], None]
 class Store(Generic[T]):
     """All objects of one kind that we know, by (namespace, name)."""
 
-    __slots__ = ("_by_namespace", "_subscribers", "hidden", "kind", "version")
+    __slots__ = ("_by_namespace", "_subscribers", "departed", "hidden", "kind", "only", "version")
 
     def __init__(self, kind: Kind[T]) -> None:
         self.kind = kind
+        self.only: tuple[str, str] | None = None
+        """(namespace, name) of the one object that is read, None for all."""
         self._by_namespace: dict[str, dict[str, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
+        self.departed: dict[tuple[str, str], T] = {}
+        """By (namespace, name), objects that are gone and of which a plugin still knows something: journals keep them
+        for replays. Maintained by that plugin."""
         self.hidden = ""
         """Why there may be objects that we do not see; empty while we are allowed to see them all."""
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, if there is one; cluster-wide kinds have the namespace ""."""
         return self._by_namespace.get(namespace, {}).get(name)
+
+    def restrict(self, namespace: str, name: str) -> None:
+        """No other object than this one is read; all are if that is said of several."""
+        self.only = (namespace, name) if self.only in (None, (namespace, name)) else ("", "")
+
+    def listing(self) -> tuple[str, dict[str, str]]:
+        """The path and the selectors that list what is read."""
+        if self.only is None or self.only == ("", ""):
+            return self.kind.path, {}
+        namespace, name = self.only
+        collection = self.kind.object_path(namespace, name).rpartition("/")[0]
+        return collection, {"fieldSelector": f"metadata.name={name}"}
 
     def in_namespace(self, namespace: str) -> Collection[T]:
         """The objects of a namespace."""

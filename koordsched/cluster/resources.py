@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from koordsched.api.core import Container, ContainerStatus, PodSpec, PodStatus, Quantities
 from koordsched.api.quantity import LIMIT, NANO, QuantityError, nano_value
 
@@ -46,9 +48,10 @@ class ResourceNames:
     opposite.
     """
 
-    __slots__ = ("_free", "_given_up", "_held", "_kept", "index", "names")
+    __slots__ = ("_free", "_given_up", "_held", "_kept", "_renamed", "index", "names")
 
     def __init__(self) -> None:
+        self._renamed: dict[str, str] = {}
         self.names: list[str] = []
         self.index: dict[str, int] = {}
         self._held: WeakValueDictionary[str, ResourceName] = WeakValueDictionary()
@@ -57,6 +60,43 @@ class ResourceNames:
         self._free: list[int] = []
         for name in ("cpu", "memory", "ephemeral-storage"):
             self.intern(name)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """From now on pods and nodes that are read have the new names of resources (old -> new) for the old ones."""
+        self._renamed.update(names)
+
+    def read(self, quantities: Quantities) -> Quantities:
+        """The same under new names; an old name stays where the new one is there, too."""
+        if self._renamed.keys().isdisjoint(quantities):
+            return quantities
+        renamed = {old: new for old, new in self._renamed.items() if old in quantities and new not in quantities}
+        return {renamed.get(name, name): quantity for name, quantity in quantities.items()}
+
+    def read_spec(self, spec: PodSpec) -> PodSpec:
+        """The same with what containers and overhead request, and their limits, under new names."""
+        if not self._renamed or not self._has_old_names(spec):
+            return spec
+        return replace(
+            spec,
+            containers=tuple(map(self._read_container, spec.containers)),
+            init_containers=tuple(map(self._read_container, spec.init_containers)),
+            overhead=self.read(spec.overhead),
+        )
+
+    def _has_old_names(self, spec: PodSpec) -> bool:
+        old = self._renamed.keys()
+        for container in (*spec.containers, *spec.init_containers):
+            given = container.resources
+            if given is not None and not (old.isdisjoint(given.requests) and old.isdisjoint(given.limits)):
+                return True
+        return not old.isdisjoint(spec.overhead)
+
+    def _read_container(self, container: Container) -> Container:
+        given = container.resources
+        if given is None:
+            return container
+        requests, limits = self.read(given.requests), self.read(given.limits)
+        return replace(container, resources=replace(given, requests=requests, limits=limits))
 
     def intern(self, name: str) -> int:
         """The index of a name, which it has from now on for good: for names of the configuration."""
@@ -312,7 +352,7 @@ def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[i
     amounts: dict[int, int] = {}
     slots = 0
     problems: list[str] = []
-    for name, quantity in quantities.items():
+    for name, quantity in names.read(quantities).items():
         try:
             amount = max(0, _round_up(name, nano_value(quantity)))
         except QuantityError as error:

@@ -87,6 +87,7 @@ class PodShapes:
     def intern(self, spec: PodSpec, meta: ObjectMeta) -> PodShape:
         """The shape of a pod. Raises QuantityError if a request cannot be parsed."""
         declared = self.facts.of(meta)
+        spec = self.resource_names.read_spec(spec)
         key = self._encode(
             (
                 spec.scheduler_name,
@@ -133,7 +134,7 @@ class PodShapes:
         if key not in self._resized:
             if len(self._resized) >= _RESIZED_LIMIT:
                 self._resized.clear()
-            requests = demand_of(spec, status, self.resource_names).requests
+            requests = demand_of(self.resource_names.read_spec(spec), status, self.resource_names).requests
             self._resized[key] = None if requests == shape.requests else requests
         return self._resized[key] or shape.requests
 

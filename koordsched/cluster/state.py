@@ -139,7 +139,8 @@ class ClusterState:
             before = self.table.nodes[known]
             changed = self.table.update(node)
             if changed & ActionType.UPDATE_NODE_ALLOCATABLE and before is not None:
-                resources = before.status.allocatable.keys() | node.status.allocatable.keys()
+                read = self.table.resource_names.read
+                resources = read(before.status.allocatable).keys() | read(node.status.allocatable).keys()
                 self.overcommitments.node_changed(known, resources)
             return changed, False
         while len(self._on_row) <= self.table.size:  # before hooks look at the pods of the new row

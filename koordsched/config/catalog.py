@@ -159,6 +159,5 @@ IN_TREE = PluginCatalog(
             "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
         ),
         "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
-        "DeviceShare": accepted("preFilter filter preScore score reserve preBind"),
     }
 )

@@ -75,6 +75,8 @@ KNOWN_GATES: Mapping[str, Gate] = {
         ElasticQuotaImmediateIgnoreTerminatingPod MultiQuotaTree
         """,
     ),
+    # Koordinator's own (deviceshare spec 3.9).
+    **_gates(Stage.ALPHA, False, "DevicePluginAdaption"),
     # Our own: NodeNUMAResource counts free CPUs in Filter for every pod that gets some (nodenumaresource spec 6.7).
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }

@@ -1,6 +1,6 @@
 """What a plugin declares of itself: all that configuration, scheduler, endpoints and commands have to know of it.
 
-A plugin that is one folder has its `Declaration` in the folder's `__init__`; `koordsched.plugins.DECLARED` lists them.
+A plugin that is one folder has its `Declaration` in the folder's `__init__`; `koordsched.plugins.BUILT_IN` lists them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from koordsched.framework.display import Line, Table
 from koordsched.framework.interface import Plugin
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.observability.metric_registry import MetricRegistry
+
+API_VERSION = 1
+"""Of what plugins of other distributions may use: `Declaration`, `framework.interface`, `framework.handle`, and what
+these give access to. Raised with every change that such a plugin could have to follow; the changelog describes it."""
 
 
 class NotFound(LookupError):
@@ -56,7 +60,8 @@ class View:
 
     `page`: where a running scheduler has the report, as JSON of `type`. `report(plugin)` makes it; `show` says how it
     looks. `title` completes "the answer is not ...". `detail`: what is shown instead if the command gets an argument.
-    Without `name` the command is `koordsched <group>` itself, and the group has no others.
+    Without `name` the command is `koordsched <group>` itself, and the group has no others. `brief(report)` leaves out
+    what a table shows with `--all` only.
     """
 
     group: str
@@ -69,6 +74,7 @@ class View:
     report: Callable[[Any], Any]
     show: Callable[[Any], Iterable[Line | Table]]
     detail: Detail | None = None
+    brief: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,8 @@ class Declaration:
     `controller` builds what runs for it beside scheduling. `observe(plugin, metrics)` adds metrics, if its controller
     does not. `show_refusal` shows what its `explain_refusal` returned, given as JSON values; it raises
     msgspec.ValidationError for values of another version. `updates_when_read`: its state is brought up to date when it
-    is read, which its controller does at times that a replay does not know.
+    is read, which its controller does at times that a replay does not know. `api_version`: the API_VERSION for which a
+    plugin of another distribution is written (`plugins.outoftree`); built-in ones need not say it.
     """
 
     name: str
@@ -90,6 +97,7 @@ class Declaration:
     views: tuple[View, ...] = ()
     show_refusal: Callable[[Any], Iterable[Line | Table]] | None = None
     updates_when_read: bool = False
+    api_version: int | None = None
 
     def plugin_in(self, profiles: Mapping[str, Profile]) -> Plugin | None:
         """The plugin as the first profile runs it that enables it."""

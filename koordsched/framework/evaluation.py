@@ -80,6 +80,8 @@ class Evaluation:
         self._serial = -1
         self._raw: list[Scores] = []
         self._highest: list[int] = []
+        self._at_highest: list[int] = []
+        """By score plugin, how many feasible rows have the highest raw score, where that matters to the others."""
         self._epochs: list[Hashable] = []
         self._best_rows = BestRows()
         self.codes = np.zeros(0, dtype=np.int32)
@@ -179,10 +181,13 @@ class Evaluation:
         self.feasible = int(np.count_nonzero(passing))
         totals = np.zeros(len(self.codes), dtype=self._total_type)
         self._highest = []
+        self._at_highest = []
         alike = raw_bytes = 0
         for (scorer, weight), raw in zip(self.plan.node_scores, self._raw, strict=True):
             highest = 0 if scorer.normalization is Normalization.NONE else highest_of(raw, passing)
             self._highest.append(highest)
+            normalized = scorer.normalization is not Normalization.NONE and not isinstance(raw, int)
+            self._at_highest.append(int(np.count_nonzero((raw == highest) & passing)) if normalized else 0)
             scores = normalize(raw, highest, scorer.normalization)
             if isinstance(scores, int):
                 alike += weight * scores
@@ -237,19 +242,19 @@ class Evaluation:
         changed = code != before
         renormalize = False
         for k, (scorer, _) in enumerate(plan.node_scores):
-            if not (scorer.facets & facets or before == NO_NODE):
-                if changed and not isinstance(self._raw[k], int) and scorer.normalization is not Normalization.NONE:
-                    renormalize = True
-                continue
             raw = self._raw[k]
-            old = raw if isinstance(raw, int) else raw.item(row)
-            scores = scorer.score_rows(plan.shape, table, one) if self._timed is None else self._score(scorer, one)
-            new = scores if isinstance(scores, int) else scores.item(0)
-            if new != old:
-                self._store_raw(k, one, new)
+            old = new = raw if isinstance(raw, int) else raw.item(row)
+            if scorer.facets & facets or before == NO_NODE:
+                scores = scorer.score_rows(plan.shape, table, one) if self._timed is None else self._score(scorer, one)
+                new = scores if isinstance(scores, int) else scores.item(0)
+                if new != old:
+                    self._store_raw(k, one, new)
+            elif not changed:
+                continue
             if scorer.normalization is not Normalization.NONE and not isinstance(self._raw[k], int):
-                highest = self._highest[k]
-                if new > highest or changed or (old == highest and new != old):
+                if isinstance(raw, int):
+                    renormalize = True  # how many rows have the highest score was not counted
+                elif self._highest_changes(k, old if before == PASS else -1, new if code == PASS else -1):
                     renormalize = True
         if renormalize:
             self._total_all()
@@ -269,6 +274,18 @@ class Evaluation:
         if total > self.totals.item(row):
             self._best_rows.rises_to(total)
         self.totals[row] = total
+
+    def _highest_changes(self, k: int, old: int, new: int) -> bool:
+        """Whether the highest raw score of feasible rows changes with that of one row; -1: the row is not feasible."""
+        highest = self._highest[k]
+        if old == new:
+            return False
+        if new == highest:
+            self._at_highest[k] += 1
+        elif old == highest:
+            self._at_highest[k] -= 1
+            return new > highest or not self._at_highest[k]
+        return new > highest
 
     def _filter_row(self, one: slice, before: int, facets: int) -> int:
         """The row's new code, asking no plugin whose answer cannot have changed."""

@@ -19,7 +19,7 @@ from koordsched.framework.virtualpods import VirtualPods
 
 if TYPE_CHECKING:
     from koordsched.framework.filtering import Filtering
-    from koordsched.framework.topologyhints import TopologyHintProvider
+    from koordsched.framework.topologyhints import NUMAAlignment, TopologyHintProvider
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -129,6 +129,7 @@ class Handle:
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
+    numa_alignment: NUMAAlignment | None = None
     filtering: Filtering = field(init=False)
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:

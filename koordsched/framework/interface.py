@@ -74,7 +74,8 @@ class CycleState:
     `timed`: in a sampled cycle, what measures the calls of plugins. `overlay`: rows that read differently for this pod;
     PreFilter plugins fill it (`overlaid()`), None if none did. `preferred_nodes`: names of the nodes that a PreFilter
     plugin wants tried first, in this order; the first that passes all filters is the only candidate. `hints`: what the
-    pod itself tells plugins, by the name of the plugin (JSON values).
+    pod itself tells plugins, by the name of the plugin (JSON values). `numa_affinity`: in Reserve, the bit set of the
+    NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice.
     """
 
     pod: Pod
@@ -85,6 +86,7 @@ class CycleState:
     hints: Mapping[str, Any] = field(default_factory=dict)
     overlay: Overlay | None = None
     timed: Timed | None = None
+    numa_affinity: int | None = None
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None

@@ -6,7 +6,6 @@ Plugins of the other family stay in the plan and are asked in every cycle.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from functools import partial
 
 import numpy as np
@@ -33,7 +32,7 @@ class Chains:
 
     `node_filters`, `pod_filters`: the filters of each family, with their positions in the whole chain; `node_scores`,
     `pod_scores` likewise, with their weights. Sorted out once: a plan is made for every new shape. `unprepared`: a
-    score plugin that needs its PreScore and is not listed there, "" if there is none.
+    score plugin that needs its PreScore and is not listed there, "" if there is none; `pre_scores`: names at PreScore.
     """
 
     __slots__ = (
@@ -43,6 +42,7 @@ class Chains:
         "pod_filters",
         "pod_scores",
         "pre_filters",
+        "pre_scores",
         "scores",
         "unprepared",
     )
@@ -52,9 +52,10 @@ class Chains:
         pre_filters: tuple[Plugin, ...],
         filters: tuple[Plugin, ...],
         scores: tuple[tuple[Plugin, int], ...],
-        pre_scores: Container[str] = (),
+        pre_scores: tuple[str, ...] = (),
     ) -> None:
         self.pre_filters = tuple(plugin for plugin in pre_filters if isinstance(plugin, PreFilter | ShapePreFilter))
+        self.pre_scores = pre_scores
         self.filters = filters
         self.scores = scores
         self.node_filters = tuple(

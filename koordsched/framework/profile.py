@@ -116,7 +116,7 @@ class Profile:
         )
         before = [plugin for plugin in self.plugins.values() if isinstance(plugin, BeforePreFilter)]
         if missing:
-            before.insert(0, Unimplemented(missing, handle.cluster.table.resource_names.names))
+            before.insert(0, Unimplemented(missing))
         self.before_pre_filter_plugins = tuple(before)
         self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)

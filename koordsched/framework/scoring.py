@@ -73,6 +73,11 @@ class Scored:
         self._totals: Totals | None = None
         self.added: Totals | None = None
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The plugins whose scores are not kept and that scored the rows of this cycle."""
+        return frozenset(name for name, _, _, _ in self._pod_scores)
+
     def add(self, added: Totals) -> None:
         """Takes in what extenders gave each row. Raises InvalidScore."""
         self._totals = self.totals() + added
@@ -128,6 +133,11 @@ class Choice:
     def scored(self) -> Scored:
         """What each feasible row got, if there was a choice."""
         return self._scored or Scored(self.verdicts)
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """As `Scored.asked`; none where all of them abstained."""
+        return self._scored.asked if self._scored is not None else frozenset()
 
 
 def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> Choice:

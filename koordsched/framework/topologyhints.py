@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.events import ClusterEvent
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.status import Codes
@@ -88,7 +89,18 @@ class ResourceHints:
 
 
 class TopologyHintProvider(Protocol):
-    """Registered in `Handle.topology_hint_providers` of its profile, in the order of the configuration."""
+    """Registered in `Handle.topology_hint_providers` of its profile, in the order of the configuration.
+
+    `facets`: what of a row its answers depend on. `changed`: announced when that is another; comes with the row.
+    """
+
+    changed: ClusterEvent
+
+    @property
+    def facets(self) -> int: ...
+
+    def concerns(self, shape: PodShape) -> bool:
+        """Whether pods of the shape ask for anything that the provider knows of; otherwise it is not asked."""
 
     def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
         """int64[rows, width]: all that the answers for a pod of the shape depend on, as for `framework.keyed`."""
@@ -98,5 +110,28 @@ class TopologyHintProvider(Protocol):
     ) -> list[ResourceHints]:
         """The hints for a pod of the shape on rows with `subsets.count` NUMA nodes; none: no preference."""
 
+    def infeasible(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Codes | None:
+        """Where the pod cannot be served by any NUMA nodes, whatever other providers say: a reason number, else 0."""
+
     def refused(self, shape: PodShape, table: NodeTable, rows: RowArray, masks: Amounts) -> Codes | None:
         """Where the pod cannot be served by the NUMA nodes that were chosen (0: any): a reason number, else 0."""
+
+
+class NUMAAlignment(Protocol):
+    """Which NUMA nodes pods use, as one plugin of the profile decides it; it is in `Handle.numa_alignment`.
+
+    `facets`: what of a row the answers depend on; `changed`: announced when other policies apply; comes with the row.
+    In Reserve the choice is in `CycleState.numa_affinity`.
+    """
+
+    changed: ClusterEvent
+
+    @property
+    def facets(self) -> int: ...
+
+    def affinities(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts | None:
+        """int64[rows]: the bit set of the NUMA nodes that a policy makes a pod of the shape use, NO_AFFINITY if any
+        will do, UNDECIDED where no policy has decided it in Filter; None: nowhere."""
+
+
+UNDECIDED = -1

@@ -1,7 +1,8 @@
 """The plugins, one module or package each, named as in the configuration file.
 
 A plugin that brings more than itself (arguments, kinds of objects, a controller, pages, commands) is one folder and
-declares all of it in one object: `DECLARED`. What the rest of the program reads of plugins is derived here.
+declares all of it in one object: `BUILT_IN`. What the rest of the program reads of plugins is derived here, with those
+that other distributions bring.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins import (
     defaultprebind,
+    deviceshare,
     elasticquota,
+    gpufragmentation,
     loadaware,
     nodecircuitbreaker,
     nodenumaresource,
     noderesourcesfitplus,
+    outoftree,
     scarceresourceavoidance,
     schedulinghint,
     workloadquarantine,
@@ -47,19 +51,21 @@ from koordsched.plugins.volumebinding.plugin import VolumeBinding
 from koordsched.plugins.volumerestrictions.plugin import VolumeRestrictions
 from koordsched.plugins.volumezone import VolumeZone
 
-DECLARED: tuple[Declaration, ...] = (
+BUILT_IN: tuple[Declaration, ...] = (
     elasticquota.DECLARATION,
     loadaware.DECLARATION,
     noderesourcesfitplus.DECLARATION,
     scarceresourceavoidance.DECLARATION,
     nodenumaresource.DECLARATION,
+    deviceshare.DECLARATION,
+    gpufragmentation.DECLARATION,
     defaultprebind.DECLARATION,
     schedulinghint.DECLARATION,
     nodecircuitbreaker.DECLARATION,
     workloadquarantine.DECLARATION,
 )
 
-IN_TREE: Mapping[str, PluginFactory] = {
+_DEFAULT: Mapping[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,
     "PrioritySort": PrioritySort,
     "NodeUnschedulable": NodeUnschedulable,
@@ -80,8 +86,15 @@ IN_TREE: Mapping[str, PluginFactory] = {
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
-    **{declared.name: declared.factory for declared in DECLARED},
 }
+
+DECLARED: tuple[Declaration, ...] = (
+    *BUILT_IN,
+    *outoftree.declarations({*_DEFAULT, *(declared.name for declared in BUILT_IN)}),
+)
+"""Those with a declaration, of other distributions, too."""
+
+IN_TREE: Mapping[str, PluginFactory] = {**_DEFAULT, **{declared.name: declared.factory for declared in DECLARED}}
 """Factories by name, for the profile runtime."""
 
 CATALOG: PluginCatalog = DEFAULT_CATALOG.extended({declared.name: declared.entry for declared in DECLARED})

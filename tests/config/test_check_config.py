@@ -60,6 +60,7 @@ def test_table() -> None:
     result = CliRunner().invoke(command, ["-"], input=TINY)
     assert result.exit_code == 0
     assert result.stdout == TABLE
+    assert CliRunner().invoke(command, ["-", "-o", "wide"], input=TINY).stdout == TABLE
     assert result.stderr == (
         '\nwarning: plugin "NodeResourcesFit" is not implemented and will be ignored; pods that need it wait '
         "(profiles: tiny)\n"
@@ -120,21 +121,21 @@ def test_full_file_names_every_field() -> None:
 
 def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    profile = {"plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
     path.write_text(document(profiles=[profile]))
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
-    assert 'plugin "DeviceShare" is not implemented and will be ignored; pods that need it wait' in result.output
+    assert 'plugin "Reservation" is not implemented and will be ignored; pods that need it wait' in result.output
 
 
 def test_strict_is_about_warnings(tmp_path: Path) -> None:
-    profile = {"plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
     text = document(profiles=[profile])
     result = CliRunner().invoke(check_config, ["-", "--strict"], input=text)
     assert result.exit_code == 1
-    assert "DeviceShare (not implemented)" in " ".join(result.stdout.split())
+    assert "Reservation (not implemented)" in " ".join(result.stdout.split())
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
-    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["DeviceShare"])
+    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["Reservation"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
 
 

@@ -8,42 +8,39 @@ from tests.plugins.objects import node, pod
 PROFILE = {
     "schedulerName": "default-scheduler",
     "plugins": {
-        "filter": {"enabled": [{"name": "DeviceShare"}, {"name": "Reservation"}]},
+        "filter": {"enabled": [{"name": "Reservation"}]},
         "permit": {"enabled": [{"name": "Coscheduling"}]},
     },
 }
 NEEDY = [
-    ("Coscheduling", {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, {}, "it belongs to gang g"),
-    ("Coscheduling", {"annotations": {"gang.scheduling.koordinator.sh/name": "h"}}, {}, "it belongs to gang h"),
-    ("DeviceShare", {}, {"koordinator.sh/gpu": "50"}, "it requests koordinator.sh/gpu"),
-    ("DeviceShare", {}, {"nvidia.com/gpu": "1", "cpu": "1"}, "it requests nvidia.com/gpu"),
+    ("Coscheduling", {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, "it belongs to gang g"),
+    ("Coscheduling", {"annotations": {"gang.scheduling.koordinator.sh/name": "h"}}, "it belongs to gang h"),
     (
         "Reservation",
         {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{}"}},
-        {},
         "it has the annotation scheduling.koordinator.sh/reservation-affinity",
     ),
 ]
 
 
-def explained(metadata, requests, profile=PROFILE):
+def explained(metadata, profile=PROFILE):
     wanted = pod("p")
     wanted["metadata"].update(metadata)
-    wanted["spec"]["containers"][0]["resources"] = {"requests": requests}
-    roomy = node("n", **{"koordinator.sh/gpu": "800", "nvidia.com/gpu": "8"})
-    return scheduler([roomy, wanted], profile).explain(f"{wanted['metadata']['namespace']}/p")
+    return scheduler([node("n"), wanted], profile).explain(f"{wanted['metadata']['namespace']}/p")
 
 
-@pytest.mark.parametrize("plugin, metadata, requests, why", NEEDY)
-def test_a_pod_that_needs_it_waits(plugin, metadata, requests, why):
-    said = explained(metadata, requests)
+@pytest.mark.parametrize("plugin, metadata, why", NEEDY)
+def test_a_pod_that_needs_it_waits(plugin, metadata, why):
+    said = explained(metadata)
     assert not any(each.feasible for each in said.nodes)
     assert f"pod needs plugin {plugin}, which this scheduler does not implement: {why}" in said.message
 
 
 def test_a_pod_that_does_not_is_placed():
-    assert [each.feasible for each in explained({"labels": {"app": "a"}}, {"cpu": "1"}).nodes] == [True]
+    assert [each.feasible for each in explained({"labels": {"app": "a"}}).nodes] == [True]
 
 
 def test_without_such_plugins_in_the_profile_nothing_waits():
-    assert [each.feasible for each in explained({}, {"nvidia.com/gpu": "1"}, {}).nodes] == [True]
+    assert [each.feasible for each in explained({"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, {}).nodes] == [
+        True
+    ]

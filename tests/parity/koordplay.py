@@ -37,7 +37,8 @@ class KoordPlay:
         for thing in custom_resources():
             self.embedded.insert(thing)
         self.embedded.insert({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
-        async with scheduler_on(self.embedded, {**DEFAULT_CONFIG, **implemented(self.record["config"])}) as running:
+        configuration = {**DEFAULT_CONFIG, **implemented(self.record["config"])}
+        async with scheduler_on(self.embedded, configuration, gates=gates_of(self.record)) as running:
             self.scheduler = running.scheduler
             for thing in self.record["objects"]:
                 if not self.waits(thing):
@@ -148,6 +149,12 @@ class KoordPlay:
         plugin = declaration.plugin_in(self.scheduler.profiles)
         (parameter,) = re.findall(r"\{(\w+)\}", pages[0].path)
         return lambda name: pages[0].answer(plugin, {parameter: name})
+
+
+def gates_of(record):
+    """The feature gates of the recorded command line."""
+    flags = [flag.partition("=") for flag in record.get("flags", ())]
+    return [gate for name, _, gates in flags if name == "--feature-gates" for gate in gates.split(",")]
 
 
 def implemented(config):

@@ -24,7 +24,7 @@ from koordsched.framework.topologyhints import (
 from koordsched.framework.topologymanager import NO_AFFINITY, SHARED, admit, best_effort, refusal
 from koordsched.plugins.nodenumaresource.columns import CPU, MODES
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
-from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMASupply
+from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.nodenumaresource.topologyoptions import amplify
@@ -69,9 +69,13 @@ class Alignment:
         self._texts: set[tuple[str, ...]] = set()
         self._answers = Answers(self._evaluate)
 
+    def providers(self, shape: PodShape) -> list[TopologyHintProvider]:
+        """Those that have to say anything about pods of the shape."""
+        return shape.compiled(self, lambda _: [each for each in self._providers if each.concerns(shape)])
+
     def of(self, shape: PodShape, table: NodeTable, demand: Demand, rows: RowArray, count: int) -> Aligned:
         """The choice for each row, by a policy that insists on alignment. Nodes in the same state are asked once."""
-        parts = [provider.key(shape, table, rows) for provider in self._providers]
+        parts = [provider.key(shape, table, rows) for provider in self.providers(shape)]
         statuses = self._statuses(demand, rows, count)
         if statuses is not None:
             parts.append(statuses)
@@ -88,14 +92,20 @@ class Alignment:
         demand, count = demand_on(self._compiled.request(shape), mode), self._columns.zone_count.data.item(rows[0])
         policy = demand.numa
         statuses = self._statuses(demand, rows, count)
-        if len(rows) == 1 and len(self._providers) == 1:
+        providers = self.providers(shape)
+        if len(rows) == 1 and len(providers) == 1:
             answer = self._single(shape, demand, int(rows[0]), count, statuses)
             if answer is not None:
                 return answer
         masks = np.zeros(len(rows), dtype=np.int64)
-        refused = np.arange(len(rows))
+        codes = np.zeros(len(rows), dtype=np.int32)
+        for provider in providers:
+            at = np.flatnonzero(codes == PASS)
+            if len(at) and (found := provider.infeasible(shape, table, rows[at])) is not None:
+                codes[at] = self._own(found, Code.UNSCHEDULABLE)
+        refused = np.flatnonzero(codes == PASS)
         # Upstream ends with as few NUMA nodes as will do. Most nodes need one, and many subsets are never looked at.
-        for size in range(1, 2 if policy is NUMAPolicy.SINGLE_NUMA_NODE else count + 1):
+        for size in range(1 if len(refused) else count + 1, 2 if policy is NUMAPolicy.SINGLE_NUMA_NODE else count + 1):
             subsets = subsets_of_size(count, size)
             hints = self._hints(shape, table, policy, rows[refused], subsets)
             of_refused = statuses[refused] if statuses is not None else None
@@ -104,16 +114,15 @@ class Alignment:
             refused = refused[~admission.admitted]
             if not len(refused):
                 break
-        codes = np.zeros(len(rows), dtype=np.int32)
         if len(refused):
             codes[refused] = self._refusals(shape, table, policy, rows[refused], count)
-        for provider in self._providers:
+        for provider in providers:
             passing = np.flatnonzero(codes == PASS)
             if not len(passing):
                 break
             found = provider.refused(shape, table, rows[passing], masks[passing])
             if found is not None:
-                codes[passing] = found
+                codes[passing] = self._own(found)
         scores = np.zeros(len(rows), dtype=np.int64)
         for mask in np.unique(masks[codes == PASS]).tolist():
             at = np.flatnonzero((masks == mask) & (codes == PASS))
@@ -191,6 +200,30 @@ class Alignment:
         hints = self._hints(shape, table, demand.numa, rows, subsets)
         return best_effort(hints, subsets, None if statuses is None else statuses[0])
 
+    def refusal_by_others(self, shape: PodShape, table: NodeTable, row: int, mask: int | None) -> int:
+        """Why providers refuse a row where a policy admits every pod: whatever NUMA nodes it got (None), or with those
+        of a mask; PASS if none does."""
+        rows = np.array([row], dtype=np.intp)
+        for provider in self.providers(shape):
+            if mask is None:
+                found, code = provider.infeasible(shape, table, rows), Code.UNSCHEDULABLE
+            elif isinstance(provider, NUMAHintProvider):
+                continue  # what it gives is worked out with CPUs and amounts
+            else:
+                found, code = provider.refused(shape, table, rows, np.array([mask], dtype=np.int64)), None
+            if found is not None:
+                return int(self._own(found, code)[0])
+        return PASS
+
+    def _own(self, codes: Codes, code: Code | None = None) -> Codes:
+        """What providers say, said by this plugin: it asks them (`code`: in place of theirs)."""
+        found = codes.copy()
+        for number in np.unique(codes).tolist():
+            if number != PASS:
+                reason = self._reasons[number]
+                found[codes == number] = self._reasons.intern(self._plugin, code or reason.code, *reason.texts)
+        return found
+
     def hints_on(self, shape: PodShape, table: NodeTable, demand: Demand, row: int, count: int) -> list[ResourceHints]:
         """All hints about one row."""
         return self._hints(shape, table, demand.numa, np.array([row], dtype=np.intp), subsets_of(count))
@@ -201,7 +234,9 @@ class Alignment:
     def _hints(
         self, shape: PodShape, table: NodeTable, policy: NUMAPolicy, rows: RowArray, subsets: Subsets
     ) -> list[ResourceHints]:
-        return [hint for provider in self._providers for hint in provider.hints(shape, table, rows, subsets, policy)]
+        return [
+            hint for provider in self.providers(shape) for hint in provider.hints(shape, table, rows, subsets, policy)
+        ]
 
     def _refusals(self, shape: PodShape, table: NodeTable, policy: NUMAPolicy, rows: RowArray, count: int) -> Codes:
         """The numbers of the reasons, which are worked out once for rows with the same hints."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.status import Codes
@@ -15,6 +15,7 @@ from koordsched.framework.topologyhints import Amounts, Flags, NUMAPolicy, Resou
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES
 from koordsched.plugins.nodenumaresource.columns import ABSENT, CPU, MODES, NUMAColumns
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
+from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED
 from koordsched.plugins.nodenumaresource.podrequest import PodRequest, pod_request
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore, Weighed
@@ -222,11 +223,26 @@ class CompiledRequests:
 class NUMAHintProvider:
     """The hints of NodeNUMAResource for the topology manager."""
 
+    changed = NUMA_CHANGED
+
     def __init__(self, numa: NUMASupply, compiled: CompiledRequests, not_enough_cpus: int) -> None:
         """`not_enough_cpus`: number of the reason."""
         self._numa = numa
         self._compiled = compiled
         self._not_enough_cpus = not_enough_cpus
+
+    @property
+    def facets(self) -> int:
+        """See TopologyHintProvider."""
+        return self._numa.columns.facets | Facet.RESOURCES
+
+    def concerns(self, shape: PodShape) -> bool:
+        """See TopologyHintProvider: every pod is given CPU and memory of NUMA nodes."""
+        return True
+
+    def infeasible(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Codes | None:
+        """See TopologyHintProvider."""
+        return None
 
     def key(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts:
         """See TopologyHintProvider. CPUs count by their number: which ones they are matters to none of the answers."""

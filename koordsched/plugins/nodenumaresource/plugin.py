@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from koordsched.framework.interface import (
     ShapeScore,
 )
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
-from koordsched.framework.topologyhints import Amounts, NUMAPolicy
+from koordsched.framework.topologyhints import UNDECIDED, Amounts, NUMAPolicy
 from koordsched.framework.topologymanager import NO_AFFINITY
 from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.alignment import NODE_SCORE, Alignment
@@ -68,6 +70,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
+    changed = NUMA_CHANGED
 
     def __init__(self, args: NodeNUMAResourceArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
@@ -79,7 +82,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         self._cluster, self.table = cluster, cluster.table
         self.nodes: NUMANodes = cluster.shared(lambda state: NUMANodes(state, handle), key=NUMANodes)
         self.columns = columns = self.nodes.columns
-        self.facets = columns.facets | Facet.RESOURCES
+        self._providers = handle.topology_hint_providers
         score = AllocationScore(scoring.type, scoring)
         self._numa = NUMASupply(columns, AllocationScore(numa_type, scoring))
         self._node_scores = NodeScores(cluster.table, columns, self._numa, score)
@@ -100,6 +103,31 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         )
         self._allocator = Allocator(cluster, self._numa)
         self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
+
+        handle.numa_alignment = self
+
+    @cached_property
+    def facets(self) -> int:  # type: ignore[override]  # providers are registered after it was made
+        """Those of all that has a say in NUMA nodes."""
+        return reduce(or_, (provider.facets for provider in self._providers), Facet.RESOURCES)
+
+    def affinities(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts | None:
+        """See NUMAAlignment."""
+        request = self.compiled.request(shape)
+        if request.status is not None or request.designated is not None:
+            return None
+        found: Amounts | None = None
+        for mode, at, of_mode in self._by_mode(rows):
+            demand = demand_on(request, mode)
+            if demand.problem or demand.numa < NUMAPolicy.RESTRICTED or not mode.zones:
+                continue
+            if demand.cap is not BindPolicy.NONE and not mode.cpus:
+                continue
+            if found is None:
+                found = np.full(len(rows), UNDECIDED, dtype=np.int64)
+            count = self.columns.zone_count.data.item(of_mode[0])
+            found[at] = self.alignment.of(shape, table, demand, of_mode, count).masks
+        return found
 
     def allocations_on(self, row: int) -> Iterator[tuple[Pod, Allocation]]:
         """The pods on a row that were given something, or might have been, with what they were given."""
@@ -267,10 +295,24 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         given = self._given(pod.shape, row)
         if isinstance(given, Status):
             return given
+        if len(self.alignment.providers(pod.shape)) > 1:
+            cycle.numa_affinity = self._affinity(pod.shape, row)
         if given is not None:
             cycle.state[self.name] = given
             self._cluster.allocate(pod, self.columns.allocation, given.allocation)
         return SUCCESS
+
+    def _affinity(self, shape: PodShape, row: int) -> int | None:
+        """The NUMA nodes for all resources of a pod that has room on a row; None if no policy asks for a choice."""
+        request = self.compiled.request(shape)
+        if request.status is not None:
+            return None
+        mode = MODES[self.columns.mode.data.item(row)]
+        demand = demand_on(request, mode)
+        if demand.problem or (demand.numa is NUMAPolicy.NONE and request.designated is None):
+            return None
+        mask = self._mask(shape, demand, mode, row)
+        return None if isinstance(mask, Status) else mask
 
     def _given(self, shape: PodShape, row: int) -> Given | Status | None:
         """What a pod would get on a row, None if that is nothing, or why it cannot get it."""
@@ -293,7 +335,13 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return mask
         if demand.binds is not None and not mode.cpus:
             return Status(Code.ERROR, (INVALID_TOPOLOGY,))
-        return self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
+        found = self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
+        if demand.numa is NUMAPolicy.BEST_EFFORT and not isinstance(found, Status):
+            # Other policies asked the others before they decided for these NUMA nodes.
+            code = self.alignment.refusal_by_others(shape, self.table, row, mask)
+            if code != PASS:
+                return Status(self._reasons[code].code, self._reasons[code].texts)
+        return found
 
     def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
         """The NUMA nodes that the pod is to use on a row."""
@@ -308,12 +356,19 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             return Status(Code.UNRESOLVABLE, (NO_ZONES,))
         count = self.columns.zone_count.data.item(row)
         if demand.numa is NUMAPolicy.BEST_EFFORT:
-            return self.alignment.best_effort(shape, self.table, demand, row, count)
+            return self._best_effort(shape, demand, row, count)
         aligned = self.alignment.of(shape, self.table, demand, np.array((row,), dtype=np.intp), count)
         code = aligned.codes.item(0)
         if code != PASS:
             return Status(self._reasons[code].code, self._reasons[code].texts)
         return int(aligned.masks.item(0))
+
+    def _best_effort(self, shape: PodShape, demand: Demand, row: int, count: int) -> int | Status:
+        """The NUMA nodes by a policy that admits every pod, if other plugins can serve it there."""
+        code = self.alignment.refusal_by_others(shape, self.table, row, None)
+        if code == PASS:
+            return self.alignment.best_effort(shape, self.table, demand, row, count)
+        return Status(self._reasons[code].code, self._reasons[code].texts)
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Gives back what Reserve took."""
@@ -362,12 +417,15 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, policies or more room: if they will do
-        now, or might after preemption."""
+        """Pods that go or shrink, new nodes, nodes with other CPUs, NUMA nodes, devices, policies or more room: if they
+        will do now, or might after preemption."""
         freed = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
         grown = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return [
-            HintRegistration(self.name, NUMA_CHANGED, self._after_numa_change, Scope.SHAPE),
+            *(
+                HintRegistration(self.name, provider.changed, self._after_numa_change, Scope.SHAPE)
+                for provider in self._providers
+            ),
             HintRegistration(self.name, ClusterEvent(ASSIGNED_POD, freed), self._after_pod_left, Scope.SHAPE),
             HintRegistration(self.name, ClusterEvent(NODE, grown), self._after_node_grown, Scope.SHAPE),
         ]

@@ -175,7 +175,7 @@ VIEW = View(
     Without NODE: a line per node, with its policies, the CPUs and whole cores that are free, and the CPU that each of
     its NUMA nodes has left.
 
-    Asks a running scheduler, or, with -f, reads what is in files.
+    Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,
     title="a report on NUMA nodes",
     page=NODES,

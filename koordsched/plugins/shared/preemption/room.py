@@ -34,8 +34,10 @@ class _Books:
         counts: npt.NDArray[np.bool_] | None,
         rows: RowArray,
     ) -> None:
-        self._columns = [column.data for column in columns]
-        self._tables = tables
+        # Pods that hold GPUs mostly hold no FPGAs: what none adds to is left alone.
+        touched = [at for at, table in enumerate(tables) if table.any()]
+        self._columns = [columns[at].data for at in touched]
+        self._tables = [tables[at] for at in touched]
         self._counts = counts
         self._rows = rows
         self._before = [data[rows] for data in self._columns]
@@ -47,16 +49,23 @@ class _Books:
             if not counted.all():
                 rows, kinds = rows[counted], kinds[counted]
         for data, table in zip(self._columns, self._tables, strict=True):
-            data[rows] += sign * table.take(kinds, axis=0)
+            if sign > 0:
+                data[rows] += table.take(kinds, axis=0)
+            else:
+                data[rows] -= table.take(kinds, axis=0)
 
     def leave(self, kinds: KindArray) -> None:
         """Pods leave all rows: [depth, rows]."""
-        if all(table.ndim == 1 for table in self._tables):
-            for data, table in zip(self._columns, self._tables, strict=True):
+        if not len(kinds):
+            return
+        for data, table in zip(self._columns, self._tables, strict=True):
+            if table.ndim == 1:
                 data[self._rows] -= table[kinds].sum(axis=0, dtype=table.dtype)
-        else:
-            for of_step in kinds:
-                self.add(self._rows, of_step, -1)
+                continue
+            total = table.take(kinds[0], axis=0)
+            for of_step in kinds[1:]:
+                total += table.take(of_step, axis=0)
+            data[self._rows] -= total
 
     def restore(self) -> None:
         for data, before in zip(self._columns, self._before, strict=True):

@@ -1,0 +1,168 @@
+"""The recorded decisions of koord-scheduler about devices, replayed over the API.
+
+Compared are the verdicts and scores of every plugin of ours, what is written to the pods, messages, and the books.
+"""
+
+import json
+
+import pytest
+
+from koordsched.api.quantity import value
+from koordsched.framework.declaration import NotFound
+from koordsched.plugins import deviceshare
+from tests.parity.koord import load, names
+from tests.parity.koordplay import KoordPlay, several
+from tests.virtualtime import run
+
+OTHERWISE = ("NodeResourcesBalancedAllocation",)
+"""Scored in another way by kube-scheduler 1.36 than by 1.35, which the recorded one is."""
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+STAMPS = ("scheduling.koordinator.sh/bind-timestamp", "predicate-time")
+"""Times, of which it is compared that they are there."""
+
+
+class Play(KoordPlay):
+    """A record about devices. A pod is placed by our scheduler where the plugins we have decide its winner."""
+
+    def __init__(self, record):
+        super().__init__(record)
+        self.placed = 0
+        self.later = {}
+
+    @property
+    def compared(self):
+        present = {name for profile in self.scheduler.profiles.values() for name in profile.plugins}
+        return present - set(OTHERWISE)
+
+    async def decide(self, thing):
+        if thing["kind"] != "Pod" or not self.waits(thing):
+            self.embedded.insert(thing)
+            return
+        name, expected = thing["metadata"]["name"], self.expected(thing)
+        gone = expected.get("deleted")  # by a step: only where it went is not recorded
+        said = self.said(thing)
+        victims = self.record["expected"].get("victims")
+        if not gone and expected["bound"] and not victims and not any(node.feasible for node in said.nodes):
+            # A step makes room for it, and how it was refused before is not recorded.
+            self.later[name] = expected
+            await self.put(thing)
+            return
+        if not gone and not victims:
+            self.compare(name, said, expected)
+        alone = gone or victims or expected["bound"] is None or self.decides(said, expected)
+        if not alone:
+            thing["metadata"].setdefault("annotations", {}).update(expected["annotations"])
+        await self.put(thing, None if alone else expected["bound"])
+        if not alone or gone:
+            return
+        pod = self.embedded.get("Pod", name)
+        bound = pod["spec"].get("nodeName")
+        if bound != expected["bound"] and not victims:
+            self.differences.append(f"{name}: bound to {bound}, recorded {expected['bound']}")
+        elif bound:
+            self.placed += 1
+        if bound is None and expected["condition"]:
+            self.compare_condition(name, pod, expected)
+        self.compare_written(name, pod, expected)
+
+    def decides(self, said, expected):
+        """Whether the recorded node wins by the recorded scores of the plugins that we have."""
+        totals = dict.fromkeys(expected["feasible"], 0)
+        for plugin, scores in (expected["scores"] or {}).items():
+            if plugin in self.compared:
+                for node in totals:
+                    totals[node] += scores[node]
+        for plugin in OTHERWISE:
+            ours = self.weighted(said, plugin)
+            for node in totals:
+                totals[node] += ours.get(node, 0)
+        best = [node for node, total in totals.items() if total == max(totals.values())]
+        return best == [expected["bound"]]
+
+    def compare_written(self, name, pod, expected):
+        """What was written on the pod: annotations and labels that are recorded, and no other allocation."""
+        meta = pod["metadata"]
+        ours, recorded = meta.get("annotations", {}), expected["annotations"]
+        wanted = {*recorded, ALLOCATED} - ({ALLOCATED} if ALLOCATED in self.given(name) else set())
+        for key in wanted:
+            there = key in ours if key in STAMPS else comparable(ours.get(key))
+            expect = key in recorded if key in STAMPS else comparable(recorded.get(key))
+            if there != expect:
+                self.differences.append(f"{name}: {key} is {there}, recorded {expect}")
+        for key, text in expected["labels"].items():
+            if meta.get("labels", {}).get(key) != text:
+                self.differences.append(f"{name}: label {key} is {meta.get('labels')}, recorded {text}")
+
+    def given(self, name):
+        """The annotations that the pod came with."""
+        steps = [thing for step in self.record.get("steps", ()) for thing in several(step.get("create"))]
+        things = [thing for thing in [*self.record["objects"], *steps] if thing["kind"] == "Pod"]
+        (thing,) = [thing for thing in things if thing["metadata"]["name"] == name]
+        return thing["metadata"].get("annotations", {})
+
+    def compare_end(self):
+        for name, expected in self.later.items():
+            pod = self.embedded.get("Pod", name)
+            if pod["spec"].get("nodeName") != expected["bound"]:
+                self.differences.append(f"{name}: bound to {pod['spec'].get('nodeName')}, not to {expected['bound']}")
+            self.compare_written(name, pod, expected)
+        page = self.page(deviceshare.DECLARATION)
+        for node, recorded in self.record["expected"]["debug"].items():
+            ours = by_value(answered(page, node))
+            if ours != by_value(recorded):
+                self.differences.append(f"debug of {node}: {ours}, recorded {by_value(recorded)}")
+
+
+def answered(page, node):
+    """The answer as JSON has it; a refusal as its message."""
+    try:
+        return json.loads(json.dumps(page(node)))
+    except NotFound as error:
+        return {"message": str(error)}
+
+
+def comparable(text):
+    """An annotation parsed, quantities by value; what is no JSON as it is."""
+    try:
+        return by_value(json.loads(text)) if text is not None else None
+    except ValueError:
+        return text
+
+
+def by_value(thing):
+    """Quantities of resources as numbers."""
+    if isinstance(thing, list):
+        return [by_value(entry) for entry in thing]
+    if isinstance(thing, dict):
+        return {
+            key: value(entry) if "/" in key and isinstance(entry, str) else by_value(entry)
+            for key, entry in thing.items()
+        }
+    return thing
+
+
+@pytest.mark.parametrize("name", names("device-"))
+def test_decisions_about_devices(name):
+    async def main():
+        play = Play(load(name))
+        await play.play()
+        return play
+
+    play = run(main())
+    assert not play.differences, "\n".join(play.differences)
+
+
+def test_our_scheduler_places_most_pods_itself():
+    """Else the replays would show less than they seem to."""
+    placed = total = 0
+    for name in names("device-9"):
+        record = load(name)
+
+        async def main(record=record):
+            play = Play(record)
+            await play.play()
+            return play
+
+        placed += run(main()).placed
+        total += sum(bool(expected["bound"]) for key, expected in record["expected"].items() if "/" in key)
+    assert placed > total * 0.8
