@@ -1,0 +1,1 @@
+"""Allocation of GPUs on Alibaba's GPU-sharing traces, through the engine (`python -m bench.openb DIR`)."""
