@@ -1,7 +1,8 @@
 """The state between two segments: enough to replay from, without the segments before.
 
 The objects are in the journal already, and its writer knows the newest version of each. The scheduler's own state is
-recorded here: rows, order, assumed pods, nominations, evictions under way.
+recorded here: rows, order, assumed pods, nominations, evictions under way; and objects that are gone, if they still
+count for something.
 
 How often and when pods in the queue were tried is not recorded, so the order of later attempts has to be taken from the
 journal. What Reserve plugins hold for assumed pods is worked out anew, but for allocations, which are recorded.
@@ -12,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from koordsched.api import core
 from koordsched.api.meta import HasMetadata, ObjectMeta
+from koordsched.client.sink import ObjectKey
 from koordsched.engine.attempt import Attempt
 from koordsched.journal.objects import NODES, PODS
-from koordsched.journal.records import Checkpoint
+from koordsched.journal.records import Checkpoint, Upsert, encode
+from koordsched.journal.redaction import redacted
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -40,13 +45,22 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         victims=scheduler.evictions.victims,
         unreadable=scheduler.unreadable.reasons,
         allocations={uid: cluster.pod_facts.texts(pod) for uid, pod in cluster.assumed.items() if pod.facts},
+        departed=tuple(
+            Upsert(store.kind.path, msgspec.Raw(encode(redacted(thing, read=cluster.read_annotations))))
+            for store in cluster.objects.wanted()
+            for thing in store.departed.values()
+        ),
     )
 
 
 def restore(
-    scheduler: Scheduler, checkpoint: Checkpoint, objects: Mapping[str, Iterable[HasMetadata]]
+    scheduler: Scheduler,
+    checkpoint: Checkpoint,
+    objects: Mapping[str, Iterable[HasMetadata]],
+    departed: Mapping[str, Iterable[HasMetadata]],
 ) -> dict[str, AssumedPod]:
-    """Restores the state in a new scheduler. `objects`: by path of their collection. Returns the bindings under way."""
+    """Restores the state in a new scheduler. `objects`, `departed`: by path of their collection, what is there and what
+    is gone. Returns the bindings under way."""
     sinks = scheduler.watches.sinks
     for path, reason in checkpoint.unreadable.items():
         scheduler.unreadable.refused(path, reason)
@@ -55,6 +69,10 @@ def restore(
         if path not in (NODES, PODS) and path in sinks:
             for thing in things:
                 sinks[path].upsert(thing)
+    for path, things in departed.items():
+        for thing in things:
+            sinks[path].upsert(thing)
+            sinks[path].delete_key(ObjectKey(thing.metadata.namespace, thing.metadata.name, thing.metadata.uid))
     placements = _restore_pods(scheduler, checkpoint, {pod.metadata.uid: pod for pod in objects.get(PODS, ())})
     _restore_nominations(scheduler, checkpoint)
     assigned = scheduler.cluster.assigned

@@ -59,7 +59,7 @@ class LiveJournal:
         writer = self._writer
         metrics.read(
             "koordsched_journal_recording",
-            "1 while the journal is being written, 0 once it had to be given up.",
+            "1 while the journal is being written, 0 after it had to be given up.",
             lambda: float(writer.recording),
         )
         metrics.read("koordsched_journal_records_total", "Records given to the journal.", lambda: writer.records)

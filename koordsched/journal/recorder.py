@@ -102,8 +102,8 @@ class JournalRecorder(Recorder):
             try:
                 self.between()
             except Exception as error:
-                _log.exception("no new segment of the journal can be begun")
-                self._give_up(f"no new segment can be begun: {error}")
+                _log.exception("cannot begin a new segment of the journal")
+                self._give_up(f"cannot begin a new segment: {error}")
 
     def note(self, record: Record, change: Change | None = None) -> None:
         """Hands on a record."""

@@ -208,7 +208,8 @@ class Checkpoint(Record, frozen=True, tag=19):
     `bindings`: those of them whose binding is under way; `to_nominated`: of these, those bound to their nominated node.
     `nominated`: (pod, node), in the order in which they count.
     `evicting`: preemptors whose victims are being evicted; `victims`: (victim, preemptor). `unreadable`: paths of
-    collections that may not be read, and why. `allocations`: of assumed pods, as annotations.
+    collections that may not be read, and why. `allocations`: of assumed pods, as annotations. `departed`: objects that
+    are gone and still count for something.
     """
 
     rows: tuple[str, ...]
@@ -223,6 +224,7 @@ class Checkpoint(Record, frozen=True, tag=19):
     victims: tuple[tuple[str, str], ...]
     unreadable: dict[str, str]
     allocations: dict[str, dict[str, str]] = {}
+    departed: tuple[Upsert, ...] = ()
 
 
 # --- the file --------------------------------------------------------------------------------------

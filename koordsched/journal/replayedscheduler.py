@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from koordsched.api import podstates
+from koordsched.api.meta import HasMetadata
 from koordsched.client.clock import Clock
 from koordsched.client.errors import NotSent
 from koordsched.client.inmemory import InMemoryTransport
@@ -142,10 +143,12 @@ class ReplayedScheduler:
 
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
         """Begins with a checkpoint; `objects` by path."""
-        decoded = {
-            path: [_decoded(record) for record in records] for path, records in objects.items() if path in self._sinks
-        }
-        self._placements = restore(self.scheduler, checkpoint, decoded)
+        present = {path: [*map(_decoded, records)] for path, records in objects.items() if path in self._sinks}
+        departed: dict[str, list[HasMetadata]] = {}
+        for record in checkpoint.departed:
+            if record.path in self._sinks:
+                departed.setdefault(record.path, []).append(_decoded(record))
+        self._placements = restore(self.scheduler, checkpoint, present, departed)
 
     # --- changes of the cluster ----------------------------------------------------------------------
 

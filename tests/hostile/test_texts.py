@@ -14,10 +14,10 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cli.endpoints import _manifest
 from koordsched.cli.objectfiles import InputError, read_objects
 from koordsched.client.clock import SystemClock
-from koordsched.client.errors import ApiError, error_from_status
+from koordsched.client.errors import ApiError, ConnectionConfigError, error_from_status
 from koordsched.client.jsonformat import decode_page
 from koordsched.client.lease import LeaseLock, Record
-from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
+from koordsched.client.settings import parse_server, read_kubeconfig
 from koordsched.client.wireformat import Unreadable
 from koordsched.cluster.pod import _deadline
 from koordsched.extender.wire import BadReply, read_binding, read_filter, read_priorities, read_victims

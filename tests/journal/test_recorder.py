@@ -45,9 +45,9 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal(caplog):
     journal = Journal()
     journal.recorder.between = fail
     journal.recorder.timers()
-    assert journal.problems == ["no new segment can be begun: no state"]
+    assert journal.problems == ["cannot begin a new segment: no state"]
     assert len(journal.records) == 1
-    assert caplog.messages == ["no new segment of the journal can be begun"]
+    assert caplog.messages == ["cannot begin a new segment of the journal"]
 
 
 async def test_no_segment_begins_within_an_attempt_that_waits():

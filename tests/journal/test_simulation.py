@@ -80,16 +80,22 @@ def test_what_extenders_said_is_heard_again(seeds, monkeypatch):
     assert consulted > 10
 
 
-NUMA = [(6, 10), (4, 17, 26, 46, 58, 63, 68)]
-"""Worlds whose nodes report CPUs and NUMA nodes."""
+GIVEN = [
+    (b"resource-status", (6, 10)),
+    (b"device-allocated", (12, 22)),
+    (b"resource-status", (4, 17, 26, 46, 58, 63, 68)),
+    (b"device-allocated", (1, 14, 27, 47, 63, 93)),
+]
+"""Worlds whose nodes report CPUs and NUMA nodes, or devices, and the annotation that says what pods were given."""
 
 
-@pytest.mark.parametrize("seeds", quick_first(NUMA, 1))
-def test_what_pods_were_given_is_given_again(seeds, monkeypatch):
+@pytest.mark.parametrize("worlds", quick_first(GIVEN, 2))
+def test_what_pods_were_given_is_given_again(worlds, monkeypatch):
+    annotation, seeds = worlds
     given = 0
     for seed in seeds:
         for journal in journals_of(seed, monkeypatch)[1]:
-            given += sum(b"resource-status" in encode(record) for record in journal.records())
+            given += sum(annotation in encode(record) for record in journal.records())
             list(repetitions(journal, seed))
     assert given > 5
 

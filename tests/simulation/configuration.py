@@ -19,11 +19,14 @@ PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
-NUMA = "NodeNUMAResource"
-NUMA_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
+NUMA, DEVICES = "NodeNUMAResource", "DeviceShare"
+ALLOCATING_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
+
+GATES = config.FeatureGates.parse(["DRAExtendedResource=false"])
+"""DeviceClasses, which this gate is about, decide nothing: they do not occur."""
 
 BINDING_VOLUMES = 20
 """Seconds that volumes may take to be bound."""
@@ -47,7 +50,7 @@ def controllers(plan):
 
 @lru_cache
 def _resolved(text):
-    return resolving.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
+    return resolving.resolve(config.load(text, catalog=CATALOG, gates=GATES), catalog=CATALOG, gates=GATES)
 
 
 def _document(plan):
@@ -70,12 +73,13 @@ def _document(plan):
         plugins["multiPoint"] = {"enabled": [{"name": BREAKER}, {"name": QUARANTINE}]}
         for name, own_args in ((BREAKER, breaker_args(plan)), (QUARANTINE, quarantine_args(plan))):
             args.append({"name": name, "args": {"apiVersion": API_VERSION, "kind": f"{name}Args", **own_args}})
-    if "numa" in plan.features:
-        own = {"name": NUMA}
-        for point in NUMA_POINTS:
-            plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
-        kind = {"apiVersion": API_VERSION, "kind": f"{NUMA}Args"}
-        args.append({**own, "args": {**kind, **numa_args(plan)}})
+    for feature, name, made in (("numa", NUMA, numa_args), ("devices", DEVICES, device_args)):
+        if feature in plan.features:
+            own = {"name": name}
+            for point in ALLOCATING_POINTS:
+                plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
+            kind = {"apiVersion": API_VERSION, "kind": f"{name}Args"}
+            args.append({**own, "args": {**kind, **made(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -136,6 +140,20 @@ def numa_args(plan):
         if rng.random() < 0.4:
             resources = [{"name": name, "weight": 1} for name in ("cpu", "memory")]
             args[key] = {"type": rng.choice(["LeastAllocated", "MostAllocated"]), "resources": resources}
+    return args
+
+
+def device_args(plan):
+    """The arguments of DeviceShare."""
+    rng, args = Random(f"{plan.seed} device args"), {}
+    if rng.random() < 0.5:
+        names = ("gpu-memory-ratio", "gpu-memory", "rdma")
+        resources = [{"name": f"koordinator.sh/{name}", "weight": 1} for name in names]
+        args["scoringStrategy"] = {"type": rng.choice(["LeastAllocated", "MostAllocated"]), "resources": resources}
+    if rng.random() < 0.1:
+        args["disableDeviceNUMATopologyAlignment"] = True
+    if rng.random() < 0.1:
+        args["gpuShareUnsupportedModels"] = [{"vendor": "nvidia", "model": "H800"}]
     return args
 
 

@@ -22,21 +22,25 @@ class NaiveNUMA:
 
     def filter(self, pod, node, world):
         _, asked = self._model.pre_filter(pod)
-        return _status(self._model.filter(asked, self._machine(node, world)))
+        return _status(self._model.filter(asked, machine_of(node, world)))
 
     def reserves(self, pod, node, world):
         """Whether the pod would get on the node what it wants: pods that would not are not tried there."""
         _, asked = self._model.pre_filter(pod)
-        return self._model.reserve(asked, self._machine(node, world))[0].passed
+        return self._model.reserve(asked, machine_of(node, world))[0].passed
 
-    @staticmethod
-    def _machine(node, world):
-        """What an earlier attempt wrote on a pod that is only nominated holds nothing."""
-        name = node["metadata"]["name"]
-        report = next((thing for thing in world.kind(KIND) if thing["metadata"]["name"] == name), None)
-        bound = {pod["metadata"]["uid"] for pod in world.origin.placed}
-        pods = [pod if pod["metadata"]["uid"] in bound else _bare(pod) for pod in world.pods_on(node)]
-        return KnownMachine(node, report, pods)
+
+def machine_of(node, world):
+    """The machine of a node."""
+    name = node["metadata"]["name"]
+    report = next((thing for thing in world.kind(KIND) if thing["metadata"]["name"] == name), None)
+    return KnownMachine(node, report, pods_holding(node, world))
+
+
+def pods_holding(node, world):
+    """The pods on a node. What an earlier attempt wrote on a pod that is only nominated holds nothing."""
+    bound = {pod["metadata"]["uid"] for pod in world.origin.placed}
+    return [pod if pod["metadata"]["uid"] in bound else _bare(pod) for pod in world.pods_on(node)]
 
 
 def _bare(pod):

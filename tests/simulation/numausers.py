@@ -132,6 +132,10 @@ class NumaUsers:
             self._machines[name] = {"detail": detail(*layout, apart=apart), "zones": zones, "memory": memory}
         return self._machines[name]
 
+    def zones(self, name):
+        """How many NUMA nodes a machine has."""
+        return self._machine(name)["zones"]
+
     def _policies(self):
         rng, labels = self.rng, {}
         if rng.random() < 0.5:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, "loads", "breakers" and "numa". Nearly half of all worlds have none, so
-that runs stay short."""
+"""What a world may have beside pods and nodes, "loads", "breakers", "numa" and "devices". Nearly half of all worlds
+have none, so that runs stay short."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Plan:
                 Random(f"{seed} loads"),
                 Random(f"{seed} breakers"),
                 Random(f"{seed} numa"),
+                Random(f"{seed} devices"),
             ),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
@@ -85,7 +86,7 @@ class Plan:
         return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
 
 
-def _more(rng, of_loads, of_breakers, of_numa):
+def _more(rng, of_loads, of_breakers, of_numa, of_devices):
     """What came later has a generator of its own: worlds without it stay what they were."""
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
@@ -95,6 +96,8 @@ def _more(rng, of_loads, of_breakers, of_numa):
         features += ("breakers",)
     if of_numa.random() < 0.2:
         features += ("numa",)
+    if of_devices.random() < 0.2:
+        features += ("devices",)
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

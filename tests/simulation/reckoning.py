@@ -6,7 +6,9 @@ from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
-from tests.simulation.configuration import NUMA
+from tests.simulation.configuration import DEVICES, NUMA
+from tests.simulation.devicereckoning import fails, with_devices
+from tests.simulation.deviceusers import believed as believed_devices
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.numareckoning import refused_by_reserve, with_numa
@@ -19,7 +21,9 @@ from tests.simulation.quotausers import is_readable
 class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
-    def __init__(self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ()), numa=None):
+    def __init__(
+        self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ()), numa=None, devices=None
+    ):
         self.server = server
         self.broken = broken
         """uids of pods that cannot be understood."""
@@ -32,6 +36,8 @@ class Reckoning:
         self._quarantined, self._closed = set_apart
         self.numa = numa
         """`NumaUsers`, None where nodes report no CPUs."""
+        self.devices = devices
+        """`DeviceUsers`, None where nodes report no devices."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
@@ -40,6 +46,9 @@ class Reckoning:
         profile, world = Profile(self.loads.profile() if self.loads is not None else {}), self._world()
         if self.numa is not None:
             profile = with_numa(profile, self.numa.args)
+        if self.devices is not None:
+            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
+        reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
         nominated = _nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
@@ -48,13 +57,15 @@ class Reckoning:
             name = _name(thing)
             if self._quota_refuses(thing):
                 continue
-            if self.numa is not None and refused_by_reserve(thing):
+            if reserving and refused_by_reserve(thing):
                 continue
-            places = set(evaluate(thing, world, profile, nominated).feasible).difference(self._closed)
-            if self.numa is not None and places:
-                books = profile.plugins[NUMA]
+            outcome = evaluate(thing, world, profile, nominated)
+            if fails(outcome):
+                continue
+            places = set(outcome.feasible).difference(self._closed)
+            if reserving and places:
                 kept = {node["metadata"]["name"]: node for node in world.nodes}
-                places = {place for place in places if books.reserves(thing, kept[place], world)}
+                places = {name for name in places if all(p.reserves(thing, kept[name], world) for p in reserving)}
                 if not places:
                     continue
             if places:
@@ -89,8 +100,9 @@ class Reckoning:
             world.now = self.loads.now()
             for report in self.loads.objects():
                 world.add(report)
-        for report in self.numa.objects() if self.numa is not None else ():
-            world.add(report)
+        for users in (self.numa, self.devices):
+            for report in users.objects() if users is not None else ():
+                world.add(report)
         return world
 
     def _waits(self, thing):
@@ -201,6 +213,7 @@ def belief(scheduler):
         "quota": believed_quotas(scheduler),
         "load of": believed_loads(scheduler),
         "CPUs of": believed_numa(scheduler),
+        "devices of": believed_devices(scheduler),
     }
 
 

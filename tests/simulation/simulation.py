@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
+from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
+from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
@@ -76,6 +78,7 @@ class Simulation:
         self.faults = NodeFaults(self) if "breakers" in features else None
         self.breaker_checks = BreakerInvariants(self) if self.faults is not None else None
         self.numa = NumaUsers(self) if "numa" in features else None
+        self.devices = DeviceUsers(self) if "devices" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -87,6 +90,8 @@ class Simulation:
         more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
         if self.numa is not None:
             more.append(NumaInvariants(self.invariants, self.server, self.numa))
+        if self.devices is not None:
+            more.append(DeviceInvariants(self.invariants, self.server, self.devices))
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
@@ -99,6 +104,7 @@ class Simulation:
         quotas = [QUOTAS] if self.quotas is not None and self.quotas.are_known else []
         volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
         reports = [TOPOLOGIES] if self.numa is not None else []
+        reports += [REPORTS] if self.devices is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
@@ -149,7 +155,9 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        reckoning = Reckoning(self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa)
+        reckoning = Reckoning(
+            self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa, self.devices
+        )
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]

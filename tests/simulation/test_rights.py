@@ -12,7 +12,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-COMPONENTS = ("elastic-quota", "load-aware", "numa", "node-circuit-breaker", "workload-quarantine")
+COMPONENTS = ("elastic-quota", "load-aware", "numa", "devices", "node-circuit-breaker", "workload-quarantine")
 ROLES = ("base", *(f"components/{name}" for name in COMPONENTS))
 RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)
 
@@ -38,6 +38,7 @@ REFUSES = 19
 GROUPS = (
     *("", "apps", "policy", "storage.k8s.io", "coordination.k8s.io"),
     *("scheduling.sigs.k8s.io", "quota.koordinator.sh", "slo.koordinator.sh", "topology.node.k8s.io"),
+    "scheduling.koordinator.sh",
 )
 """Those whose objects there are in a simulation."""
 

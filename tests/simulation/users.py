@@ -33,6 +33,7 @@ class Users:
         self.loads = simulation.loads
         self.faults = simulation.faults
         self.numa = simulation.numa
+        self.devices = simulation.devices
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -55,6 +56,8 @@ class Users:
             self.faults.settle_in()
         if self.numa is not None:
             self.numa.settle_in()
+        if self.devices is not None:
+            self.devices.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -78,6 +81,8 @@ class Users:
             actions += self.faults.actions()
         if self.numa is not None:
             actions += self.numa.actions()
+        if self.devices is not None:
+            actions += self.devices.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -105,6 +110,8 @@ class Users:
             self.faults.tidy_up()
         if self.numa is not None:
             self.numa.tidy_up()
+        if self.devices is not None:
+            self.devices.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -172,6 +179,8 @@ class Users:
             made["metadata"]["labels"] |= self.quotas.labels()
         if self.numa is not None:
             self.numa.equip_pod(made)
+        if self.devices is not None:
+            self.devices.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
@@ -290,6 +299,8 @@ class Users:
             self.faults.place(made)
         if self.numa is not None:
             self.numa.equip_node(made)
+        if self.devices is not None:
+            self.devices.equip_node(made)
         return made
 
     def _some_node(self):
@@ -297,7 +308,10 @@ class Users:
         return self.rng.choice(found)["metadata"]["name"] if found else None
 
     def _add_node(self):
-        name = f"n{self.rng.randrange(self.plan.nodes + 3)}"
+        self.add_node(f"n{self.rng.randrange(self.plan.nodes + 3)}")
+
+    def add_node(self, name):
+        """A node of that name, unless there is one."""
         if self.server.get("Node", name) is None:
             self.server.insert(self._node(name))
 

@@ -1,0 +1,220 @@
+"""GPUs, NICs and FPGAs: what must hold whenever a pod is bound, judged from the server's own objects."""
+
+import json
+
+from tests.plugins.deviceshare.naive.amounts import fits, read
+from tests.plugins.deviceshare.naive.books import Books, held_by, key_of, node_table
+from tests.plugins.deviceshare.naive.request import (
+    ALLOCATED,
+    CORE,
+    FPGA,
+    MEMORY,
+    NPU_CORE,
+    RATIO,
+    RDMA,
+    Refused,
+    asked_of,
+    counted,
+    selected,
+)
+from tests.simulation.deviceusers import API_VERSION, KIND
+from tests.simulation.history import History
+from tests.simulation.invariants import PODS, is_finished
+
+REPORTS = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+PERCENT = (CORE, RDMA, FPGA)
+"""Of which every device that is simulated has 100."""
+
+
+class DeviceInvariants:
+    """A replica may be behind; what it gives must be right by a node, a Device and a pod that it can have known."""
+
+    def __init__(self, invariants, server, users):
+        self._invariants = invariants
+        self._server = server
+        self._users = users
+        self._reports = History().follow(server, server.resource(KIND, API_VERSION))
+        self._judged = set()
+
+    def placed(self, uid, decision, assumed):
+        """Nothing: what counts is what is bound."""
+
+    def bound(self, pod, decision):
+        """A pod was bound, or one was that was decided earlier."""
+        self._check_shared(decision.node)
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        if uid in self._judged or uid in self._users.moved:
+            return
+        self._judged.add(uid)
+        given = entries_of(pod)
+        others = [other for other in self._invariants.known_others(pod, decision) if self._holds(other, decision)]
+        reports = self._reports.states_since(("", decision.node), decision.versions[REPORTS])
+        problems = [] if self._ids_are_right(given, reports) else ["the ids are others"]
+        if not problems:
+            for state in self._pod_states(pod, decision):
+                for node in self._invariants.node_states(decision):
+                    for report in reports:
+                        problem = wrong(state, given, node, report, others)
+                        if problem is None:
+                            return
+                        problems.append(problem)
+        text = (pod["metadata"].get("annotations") or {}).get(ALLOCATED)
+        why = "; ".join(dict.fromkeys(problems))
+        self._invariants.fail(f"{decision.writer} binds pod {name} to {decision.node} with {text}: {why}")
+
+    def _pod_states(self, pod, decision):
+        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        states = self._invariants.pods.states_since(key, decision.versions[PODS])
+        return [state for state in states if state and state["metadata"]["uid"] == pod["metadata"]["uid"]]
+
+    def _holds(self, other, decision):
+        """Whether another pod is on the node, and what it says was so when it came there."""
+        return other["spec"].get("nodeName") == decision.node and self._is_reliable(other)
+
+    def _is_reliable(self, pod):
+        uid = pod["metadata"]["uid"]
+        if uid in self._users.moved:
+            return False
+        known = self._invariants.bound.get(uid)
+        if known is None or known.decision is not None:
+            return True
+        # A replica that tries a pod may annotate it after somebody else has bound it.
+        return not any(tried == uid for _, tried in self._invariants.decisions)
+
+    @staticmethod
+    def _ids_are_right(given, reports):
+        """Each by some state of the Device; of a device that it does not have there is none."""
+        known = [
+            {(entry["type"], entry["minor"]): entry.get("id", "") for entry in report["spec"]["devices"]}
+            for report in reports
+            if report is not None
+        ]
+        return all(
+            any(ids.get((kind, entry["minor"]), "") == entry.get("id", "") for ids in known)
+            for kind, entries in (given or {}).items()
+            for entry in entries
+        )
+
+    def _check_shared(self, node):
+        """What is there once is given once: no device is given out to more than 100 per cent, no virtual function
+        twice."""
+        amounts, functions = {}, {}
+        for pod in self._server.objects("Pod"):
+            meta = pod["metadata"]
+            known = self._invariants.bound.get(meta["uid"])
+            if known is None or known.decision is None or is_finished(pod) or meta["uid"] in self._users.moved:
+                continue
+            if pod["spec"]["nodeName"] != node:
+                continue
+            for kind, entries in held_by(pod).items():
+                for entry in entries:
+                    for name in PERCENT:
+                        what = kind, entry["minor"], name
+                        amounts[what] = amounts.get(what, 0) + entry["resources"].get(name, 0)
+                    for function in entry["vfs"]:
+                        functions.setdefault((kind, entry["minor"], function), []).append(meta["name"])
+        over = {what: amount for what, amount in amounts.items() if amount > 100}
+        twice = {what: names for what, names in functions.items() if len(names) > 1}
+        if over or twice:
+            self._invariants.fail(f"devices of {node} are given twice: {over} {twice}")
+
+
+def entries_of(pod):
+    """{device type: [entry]} as the annotation says; None without it."""
+    return json.loads((pod["metadata"].get("annotations") or {}).get(ALLOCATED, "null"))
+
+
+def wrong(pod, given, node, report, others):
+    """Why a pod cannot have been given this on a node, and a Device, in these states; None if it can."""
+    try:
+        asked = asked_of(pod, {}, [NPU_CORE])
+    except Refused as refused:
+        return f"it cannot be placed at all: {refused.verdict.reasons}"
+    if asked.skip or report is None:
+        return "it is given what nobody can have known" if given else None
+    books = Books()
+    books.put_device(report)
+    for other in others:
+        books.add(key_of(other), held_by(other))
+    if set(given or {}) != set(asked.requests):
+        return f"it wants {sorted(asked.requests)}"
+    try:
+        return (
+            _wrong_types(asked, given, books) or _wrong_gpus(asked, given, books, node) or _apart(asked, given, books)
+        )
+    except Refused as refused:
+        return f"it wants what there is not: {refused.verdict.reasons}"
+
+
+def _wrong_types(asked, given, books):
+    for kind, entries in given.items():
+        each, number = counted(kind, asked, books)
+        if len(entries) < number or len({entry["minor"] for entry in entries}) < len(entries):
+            return f"it wants {number} {kind}"
+        for entry in entries:
+            problem = _wrong_device(asked, kind, each, entry, books)
+            if problem is not None:
+                return f"{kind} {entry['minor']} {problem}"
+    return None
+
+
+def _wrong_device(asked, kind, each, entry, books):
+    known, amounts = books.entry(kind, entry["minor"]), read(entry["resources"])
+    if known is None or not known["health"]:
+        return "is not there, or not healthy"
+    if any(amounts.get(name) != amount for name, amount in each.items()):
+        return f"is to have {each}"
+    if kind == "gpu" and not {MEMORY, RATIO} <= set(amounts):
+        return "has no memory, or no share of it"
+    free = books.free(kind)[entry["minor"]]
+    if not fits(each, free):
+        return f"has only {free} left"
+    hint = asked.hint(kind)
+    if hint.get("selector") is not None and not selected(hint["selector"], known):
+        return "is not among those selected"
+    held = [function["busID"] for function in (entry.get("extension") or {}).get("vfs") or ()]
+    if len(held) != (hint.get("vfSelector") is not None):
+        return f"comes with virtual functions {held}"
+    there = {
+        function["busID"]
+        for group in known.get("vfGroups") or ()
+        if held and selected(hint["vfSelector"], group)
+        for function in group["vfs"]
+    }
+    taken = books.vfs.get(kind, {}).get(entry["minor"], set())
+    return None if set(held) <= there - taken else f"has no such virtual function left: {held}"
+
+
+def _wrong_gpus(asked, given, books, node):
+    gpus = asked.gpus
+    if gpus is None:
+        return None
+    minors = {entry["minor"] for entry in given["gpu"]}
+    table, honour = books.table, books.honour
+    if table is None:
+        table, honour = node_table(node["metadata"].get("labels") or {})
+    if not gpus.shared and (honour or gpus.honour):
+        partitions = [group["minors"] for groups in (table or {}).get(gpus.count, ()) for group in groups]
+        if minors not in map(set, partitions) or minors & set(books.used.get("gpu", ())):
+            return f"GPUs {sorted(minors)} are no free partition"
+    places = [books.entry("gpu", minor).get("topology") for minor in minors]
+    near = {"PCIe": lambda place: (place["nodeID"], place["pcieID"]), "NUMANode": lambda place: place["nodeID"]}
+    if gpus.scope not in near or _is_partition(gpus, table, minors):
+        return None
+    if all(places) and len({near[gpus.scope](place) for place in places}) == 1:
+        return None
+    return f"GPUs {sorted(minors)} are not on one {gpus.scope}"
+
+
+def _is_partition(gpus, table, minors):
+    """Where there is a table, whole GPUs of a partition are taken without a look at scopes."""
+    if gpus.shared:
+        return False
+    return minors in [set(group["minors"]) for groups in (table or {}).get(gpus.count, ()) for group in groups]
+
+
+def _apart(asked, given, books):
+    if not asked.same_pcie or len(asked.joint) < 2:
+        return None
+    switches = [{books.pcie(kind, entry["minor"]) for entry in given[kind]} - {None} for kind in asked.joint]
+    return None if all(each == switches[0] for each in switches) else f"its devices are on {switches}"

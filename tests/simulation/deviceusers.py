@@ -1,0 +1,347 @@
+"""The agents of nodes, which report GPUs, NICs and FPGAs, those devices, which fail and heal, users who want some."""
+
+import json
+from random import Random
+
+import yaml
+
+from tests.plugins.deviceshare.columns import row_state
+from tests.plugins.deviceshare.machines import GIB, fpga, gpu, nic
+from tests.plugins.deviceshare.naive.books import MODEL, NODE, POLICY, TABLE, VENDOR, held_by
+from tests.plugins.deviceshare.naive.request import (
+    ALLOCATED,
+    CORE,
+    FPGA,
+    GPU,
+    HINT,
+    JOINT,
+    MEMORY,
+    PARTITION,
+    RATIO,
+    RDMA,
+    SCHEDULING_HINTS,
+    SHARED,
+)
+from tests.simulation.apiserver import call_later
+from tests.simulation.configuration import MANIFESTS, device_args
+from tests.simulation.invariants import is_gone
+
+API_VERSION, KIND = "scheduling.koordinator.sh/v1alpha1", "Device"
+DEVICE = {"api_version": API_VERSION}
+WHOLE = "nvidia.com/gpu"
+WELL_PLANNED = f"{NODE}secondary-device-well-planned"
+
+MACHINES = (
+    {"gpus": 2, "nics": 0},
+    {"gpus": 2, "nics": 1, "functions": 2},
+    {"gpus": 4, "nics": 2, "functions": 2, "per_switch": 2},
+    {"gpus": 4, "nics": 4, "functions": 1, "per_switch": 1},
+    {"gpus": 4, "nics": 1, "per_switch": 2, "table": True},
+    {"gpus": 8, "nics": 2, "functions": 1, "per_switch": 2, "model": "H800"},
+    {"gpus": 0, "nics": 2, "functions": 3},
+    {"gpus": 1, "nics": 0, "fpgas": 2},
+)
+"""`functions`: virtual functions of each NIC; `per_switch`: GPUs on one PCIe switch, absent where it is not known."""
+
+TABLES = (
+    '{"1":[{"minors":[0]},{"minors":[1]},{"minors":[2]},{"minors":[3]}],'
+    '"2":[{"minors":[0,1],"allocationScore":2},{"minors":[2,3],"allocationScore":1}]}',
+    '{"2":[{"minors":[0,2]},{"minors":[1,3]}],"4":[{"minors":[0,1,2,3]}]}',
+    "{}",
+    "{",
+)
+FOREIGN = (
+    json.dumps({"gpu": [{"minor": 0, "resources": {CORE: "50", RATIO: "50", MEMORY: "4Gi"}}]}),
+    json.dumps({"gpu": [{"minor": 1, "resources": {RATIO: "100"}}, {"minor": 9, "resources": {RATIO: "10"}}]}),
+    json.dumps({"rdma": [{"minor": 0, "resources": {RDMA: "1"}, "extension": {"vfs": [{"busID": "0000:10:00.2"}]}}]}),
+    json.dumps({"fpga": [{"minor": 0, "resources": {FPGA: "100"}}]}),
+    "{}",
+    "{",
+)
+"""What pods say that come with their node, or are made from the manifest of one that ran elsewhere."""
+
+
+class DeviceUsers:
+    """Acts on the objects."""
+
+    def __init__(self, simulation):
+        self._simulation = simulation
+        self.server = simulation.server
+        self.args = device_args(simulation.plan)
+        self.rng = Random(f"{simulation.plan.seed} device users")
+        self._is_generous = self.rng.random() < 0.5
+        self.moved = set()
+        """uids of pods whose devices were written by another hand than the scheduler's."""
+        self._machines = {}
+        self._sick = {}
+        """Node -> (type, minor) of what failed."""
+        self._ever = set()
+        """Nodes that have reported: they do so again in the end."""
+        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "devices.yaml").read_text()):
+            self.server.insert(json.loads(json.dumps(thing)))
+
+    def settle_in(self):
+        """What exists before any scheduler starts: some Devices are late, one is of a node that is not there."""
+        for node in self.server.objects("Node"):
+            if self.rng.random() < 0.6:
+                self._report(node["metadata"]["name"])
+        if self.rng.random() < 0.3:
+            self._report("nowhere")
+
+    def actions(self):
+        """(weight, action) of what happens."""
+        return [
+            (4, self._report_some),
+            (3, self._fail_some),
+            (3, self._heal_some),
+            (0.7, self._lose_device),
+            (0.4, self._rebuild_machine),
+            (0.6, self._move_devices),
+        ]
+
+    def tidy_up(self):
+        """In the end every Device is there that ever was, and most devices are well. At rest some heal at last, some
+        Devices come, and pods leave: others are woken by that."""
+        for node in self.server.objects("Node"):
+            chance, name = self.rng.random(), node["metadata"]["name"]
+            if self.rng.random() < 0.6:
+                self._sick.pop(name, None)
+            if self.rng.random() < 0.3:
+                self._sick[name] = {(kind, minor) for kind in ("gpu", "rdma", "fpga") for minor in range(8)}
+            if name in self._sick and self.rng.random() < 0.8:
+                call_later(self.rng.uniform(8, 20), self._heal, name)
+            if chance < 0.6:
+                self._report(name)
+            elif chance < 0.85 or name in self._ever:
+                call_later(self.rng.uniform(10, 20), self._report, name)
+        for _ in range(self.rng.choice([0, 8, 16])):
+            self._ask_for_devices()
+        for _ in range(self.rng.randint(0, 6)):
+            call_later(self.rng.uniform(22, 40), self._end_one)
+        if self._simulation.faults is None and self.rng.random() < 0.5:
+            self._report("late")
+            call_later(self.rng.uniform(20, 40), self._simulation.users.add_node, "late")
+
+    def _ask_for_devices(self):
+        """A pod to which little else matters."""
+        users = self._simulation.users
+        pod = users.new_pod("web", {"cpu": "100m"})
+        pod["metadata"].pop("annotations", None)
+        amounts = self.rng.choice([{GPU: "100"}, {GPU: "50"}, {WHOLE: "2"}, {RDMA: "1"}, {WHOLE: "1", RDMA: "1"}])
+        _want(pod, amounts)
+        if RDMA in amounts:
+            pod["metadata"]["annotations"] = {HINT: json.dumps({"rdma": {"vfSelector": {}}})}
+        users.insert(pod)
+
+    def _end_one(self):
+        pods = [pod for pod in self._holding() if not is_gone(pod) and held_by(pod)]
+        if pods:
+            meta = self.rng.choice(pods)["metadata"]
+            self.server.remove("Pod", meta["name"], meta["namespace"])
+
+    def _holding(self):
+        """The pods on nodes that say what they were given."""
+        pods = [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
+        return [pod for pod in pods if ALLOCATED in (pod["metadata"].get("annotations") or {})]
+
+    def objects(self):
+        """The Devices."""
+        return self.server.objects(KIND, API_VERSION)
+
+    # --- nodes ---------------------------------------------------------------------------------------
+
+    def equip_node(self, node):
+        """What the kubelet and Koordinator's manager say: the sum of what there is; in some worlds more of everything,
+        so that devices alone refuse pods."""
+        meta, machine = node["metadata"], self._machine(node["metadata"]["name"])
+        gpus, percent = machine["gpus"], 100 * machine["gpus"]
+        amounts = {GPU: percent, CORE: percent, RATIO: percent, SHARED: percent, MEMORY: gpus * machine["memory"]}
+        amounts |= {WHOLE: gpus, RDMA: 100 * machine["nics"], FPGA: 100 * machine.get("fpgas", 0)}
+        if self._is_generous:
+            amounts = {name: 10_000 * GIB if name == MEMORY else 10_000 for name in amounts}
+        node["status"]["allocatable"] |= {name: str(amount) for name, amount in amounts.items() if amount}
+        if self._simulation.numa is None and self.rng.random() < 0.7:  # devices are scarcer than all else
+            node["status"]["allocatable"] |= {"cpu": "16", "memory": "64Gi", "pods": "110"}
+        if "model" in machine and self.rng.random() < 0.8:
+            meta["labels"] |= {MODEL: machine["model"], VENDOR: "nvidia"}
+            if self.rng.random() < 0.4:
+                meta["labels"][POLICY] = self.rng.choice(["Honor", "Prefer"])
+
+    def _machine(self, name):
+        if name not in self._machines:
+            machine = self.rng.choice(MACHINES)
+            memory = self.rng.choice([8, 16]) * GIB - self.rng.choice([0, 12345])
+            self._machines[name] = {**machine, "memory": memory, "label": self.rng.choice(["fast", "slow"])}
+        return self._machines[name]
+
+    def _some_node(self):
+        names = sorted(node["metadata"]["name"] for node in self.server.objects("Node"))
+        return self.rng.choice(names) if names else None
+
+    # --- Devices -------------------------------------------------------------------------------------
+
+    def _report_some(self):
+        name = self._some_node()
+        if name is not None:
+            self._report(name)
+
+    def _report(self, name):
+        machine, rng, sick = self._machine(name), self.rng, self._sick.get(name, ())
+        self._ever.add(name)
+        zones = self._simulation.numa.zones(name) if self._simulation.numa is not None else 2
+        gpus, nics = machine["gpus"], machine["nics"]
+
+        def place(number, count):
+            if "per_switch" not in machine:
+                return None
+            return str(number * max(gpus, 1) // count // machine["per_switch"]), number * zones // count
+
+        entries = [gpu(minor, str(machine["memory"]), place(minor, gpus)) for minor in range(gpus)]
+        entries += [
+            nic(minor, place(minor, nics), functions=machine.get("functions", 0), labels={"type": machine["label"]})
+            for minor in range(nics)
+        ]
+        entries += [fpga(minor) for minor in range(machine.get("fpgas", 0))]
+        for entry in entries:
+            entry["health"] = (entry["type"], entry["minor"]) not in sick
+        labels, annotations = {}, {}
+        if machine.get("table"):
+            annotations[TABLE] = rng.choice(TABLES)
+            if rng.random() < 0.5:
+                labels[POLICY] = rng.choice(["Honor", "Prefer"])
+        if rng.random() < 0.05:
+            labels[WELL_PLANNED] = rng.choice(["true", "false"])
+        self._write(name, entries, labels, annotations)
+
+    def _write(self, name, entries, labels, annotations):
+        meta = {"name": name, "labels": labels, "annotations": annotations}
+        if self.server.get(KIND, name, **DEVICE) is None:
+            self.server.insert(
+                {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": {"devices": entries}}
+            )
+            return
+
+        def make(thing):
+            thing["spec"] = {"devices": entries}
+            thing["metadata"] |= meta
+
+        self.server.change(KIND, name, make, **DEVICE)
+
+    def _some_device(self):
+        names = sorted(thing["metadata"]["name"] for thing in self.objects())
+        return self.rng.choice(names) if names else None
+
+    def _fail_some(self):
+        """Devices of a node are not healthy any more."""
+        name = self._some_device()
+        if name is None:
+            return
+        entries = self.server.get(KIND, name, **DEVICE)["spec"]["devices"]
+        if entries:
+            entry = self.rng.choice(entries)
+            self._sick.setdefault(name, set()).add((entry["type"], entry["minor"]))
+            self._set_health(name)
+
+    def _heal_some(self):
+        if self._sick:
+            self._heal(self.rng.choice(sorted(self._sick)))
+
+    def _heal(self, name):
+        self._sick.pop(name, None)
+        self._set_health(name)
+
+    def _set_health(self, name):
+        sick = self._sick.get(name, ())
+
+        def make(thing):
+            for entry in thing["spec"]["devices"]:
+                entry["health"] = (entry["type"], entry["minor"]) not in sick
+
+        self.server.change(KIND, name, make, **DEVICE)
+
+    def _lose_device(self):
+        name = self._some_device()
+        if name is not None:
+            self.server.remove(KIND, name, **DEVICE)
+
+    def _rebuild_machine(self):
+        """Another machine reports by the name of a node."""
+        name = self._some_node()
+        if name is not None:
+            self._machines.pop(name, None)
+            self._report(name)
+
+    # --- pods ----------------------------------------------------------------------------------------
+
+    def equip_pod(self, pod):
+        """What a pod asks for."""
+        rng, meta = self.rng, pod["metadata"]
+        if rng.random() < 0.2:
+            return
+        annotations, hints = {}, {}
+        amounts = rng.choice(
+            [
+                *[{GPU: rng.choice(["25", "50", "60"])}] * 3,
+                *[{WHOLE: rng.choice(["1", "1", "2", "4"])}] * 4,
+                {RATIO: rng.choice(["30", "100", "200"])},
+                {CORE: "50", MEMORY: str(rng.choice([2, 3]) * GIB + 1)},
+                {MEMORY: str(3 * GIB)},
+                {SHARED: "2", CORE: "100", RATIO: "60"},
+                {GPU: "101"},
+                {FPGA: rng.choice(["50", "100", "200"])},
+                {},
+            ]
+        )
+        if not amounts or rng.random() < 0.35:
+            amounts = {**amounts, RDMA: rng.choice(["1", "1", "2", "50", "100"])}
+            hint = hints.setdefault("rdma", {})
+            if rng.random() < 0.6:
+                hint["vfSelector"] = {}
+            if rng.random() < 0.2:
+                hint["selector"] = {"matchLabels": {"type": "fast"}}
+            if rng.random() < 0.3:
+                hint["allocateStrategy"] = rng.choice(["ApplyForAll", "RequestsAsCount"])
+            if len(amounts) > 1 and rng.random() < 0.6:
+                scope = {"requiredScope": "SamePCIe"} if rng.random() < 0.5 else {}
+                annotations[JOINT] = json.dumps({"deviceTypes": ["gpu", "rdma"], **scope})
+        if rng.random() < 0.1:
+            hints["gpu"] = {"requiredTopologyScope": rng.choice(["PCIe", "NUMANode", "Node"])}
+        if rng.random() < 0.15:
+            annotations[PARTITION] = rng.choice(["{}", '{"allocatePolicy":"Restricted"}', "{}", "null"])
+        if hints:
+            annotations[HINT] = json.dumps(hints) if rng.random() < 0.97 else "{"
+        if rng.random() < (0.4 if pod["spec"].get("nodeName") else 0.1):
+            annotations[ALLOCATED] = rng.choice(FOREIGN)
+            if rng.random() < 0.3:
+                annotations[SCHEDULING_HINTS[0]] = '{"extensions":{"DeviceShare":{}}}'
+        _want(pod, amounts)
+        meta["annotations"] = {**meta.get("annotations", {}), **annotations}
+
+    def _move_devices(self):
+        """An administrator gives a running pod other devices, or takes its word away."""
+        if pods := self._holding():
+            meta, text = self.rng.choice(pods)["metadata"], self.rng.choice([*FOREIGN, None])
+            self.moved.add(meta["uid"])
+
+            def make(pod):
+                annotations = {**(pod["metadata"].get("annotations") or {}), ALLOCATED: text}
+                pod["metadata"]["annotations"] = {key: each for key, each in annotations.items() if each is not None}
+
+            self.server.change("Pod", meta["name"], make, meta["namespace"])
+
+
+def believed(scheduler):
+    """Node -> what the columns say about its devices."""
+    found = {}
+    for profile in scheduler.profiles.values():
+        plugin = profile.plugins.get("DeviceShare")
+        if plugin is not None:
+            rows = scheduler.cluster.table.row_of.items()
+            found |= {name: row_state(plugin.columns, row) for name, row in rows}
+    return found
+
+
+def _want(pod, amounts):
+    resources = pod["spec"]["containers"][0]["resources"]
+    resources["requests"] = {**resources.get("requests", {}), **amounts}
+    resources["limits"] = {**resources.get("limits", {}), **amounts}
