@@ -8,34 +8,21 @@ of that is measured apart.
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
-from statistics import median
 
 import click
 import orjson
-from rich.table import Table
 
+from bench.engine.placement import SCHEDULER, Placement, compare
 from bench.manifests import Manifest, node, pod
 from bench.workloads import Catalog, NodeKind, load
-from koordsched import config
 from koordsched.api import core
-from koordsched.api.decoding import Decoder, convert
-from koordsched.cli.output import console
-from koordsched.client.clock import SystemClock
+from koordsched.api.decoding import convert
 from koordsched.cluster.pod import Pod
-from koordsched.engine.attempt import Attempt
-from koordsched.framework.interface import CycleState
-from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.plugins.nodenumaresource import cpuset, kinds
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.shared.priorityclass import QOS_CLASS
-from koordsched.scheduling.offline import OfflineScheduler
 
-SCHEDULER = "default-scheduler"
 SOCKETS, NUMA_NODES, CORES, THREADS = 2, 2, 26, 2
 """Of a machine; NUMA nodes of a socket, cores of a NUMA node."""
 ALL_CORES = SOCKETS * NUMA_NODES * CORES
@@ -65,19 +52,6 @@ CASES = (
         "SingleNUMANode",
     ),
 )
-
-_decode_pod = Decoder(core.Pod)
-
-
-def configuration(*, plugin: bool) -> Manifest:
-    """The default profile, with the plugin at the points at which it is commonly enabled."""
-    enabled = {"enabled": [{"name": NodeNUMAResource.name}]}
-    points = ("preFilter", "filter", "score", "reserve", "preBind") if plugin else ()
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": SCHEDULER, "plugins": dict.fromkeys(points, enabled)}],
-    }
 
 
 def cpus_of(core: int) -> list[int]:
@@ -114,18 +88,13 @@ def report(name: str) -> Manifest:
     }
 
 
-class Placement:
+class NUMAPlacement(Placement):
     """The cluster of a case, with so many running pods on each node."""
 
     def __init__(self, catalog: Catalog, case: Case, nodes: int, pods_per_node: int) -> None:
+        super().__init__(NodeNUMAResource.name if case.plugin else "")
         self._catalog = catalog
         self._case = case
-        self._rng = Random(1)
-        text = orjson.dumps(configuration(plugin=case.plugin)).decode()
-        resolved = config.resolve(config.load(text, catalog=CATALOG), catalog=CATALOG)
-        self.offline = OfflineScheduler(resolved, IN_TREE, (), clock=SystemClock(), rng=self._rng)
-        self.cluster = self.offline.cluster
-        self.profile = self.offline.profiles[SCHEDULER]
         kind = NodeKind(capacity={"cpu": str(CPUS), "memory": f"{MEMORY_GIB}Gi", "pods": "110"})
         for index in range(nodes):
             name = f"node-{index}"
@@ -139,8 +108,8 @@ class Placement:
 
     def _fill(self, name: str, count: int) -> None:
         """Pods that have whole cores of one NUMA node."""
-        first = self._rng.randrange(SOCKETS * NUMA_NODES) * CORES
-        cores = self._rng.sample(range(first, first + CORES), count * POD_CPUS // THREADS)
+        first = self.rng.randrange(SOCKETS * NUMA_NODES) * CORES
+        cores = self.rng.sample(range(first, first + CORES), count * POD_CPUS // THREADS)
         for index in range(count):
             taken = cores[index * POD_CPUS // THREADS : (index + 1) * POD_CPUS // THREADS]
             amounts = {"cpu": str(POD_CPUS), "memory": f"{POD_MEMORY_GIB}Gi"}
@@ -149,7 +118,7 @@ class Placement:
                 "numaNodeResources": [{"node": first // CORES, "resources": amounts}],
             }
             thing = self._bound(f"{name}-{index}", {kinds.RESOURCE_STATUS: orjson.dumps(status).decode()}, name)
-            self.cluster.set_pod(self._build(thing | {"status": {"phase": "Running"}}))
+            self.cluster.set_pod(self.build(thing | {"status": {"phase": "Running"}}))
 
     def pods(self, tag: str, count: int) -> list[Pod]:
         """Pods of the case that wait."""
@@ -160,7 +129,7 @@ class Placement:
         else:
             text = orjson.dumps(spec).decode()
             things = [self._bound(f"{tag}-{i}", {kinds.RESOURCE_SPEC: text}) for i in range(count)]
-        return [self._build(thing) for thing in things]
+        return [self.build(thing) for thing in things]
 
     def _bound(self, name: str, annotations: dict[str, str], on: str = "") -> Manifest:
         """A pod that has, or is to have, CPUs of its own."""
@@ -169,51 +138,6 @@ class Placement:
         amounts = {"cpu": str(POD_CPUS), "memory": f"{POD_MEMORY_GIB}Gi"}
         thing["spec"]["containers"] = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
         return thing
-
-    def _build(self, thing: Manifest) -> Pod:
-        thing["metadata"]["uid"] = thing["metadata"]["name"]
-        return self.cluster.pods.build(_decode_pod(orjson.dumps(thing)))
-
-    def place(self, tag: str, count: int) -> float:
-        """CPU microseconds per pod of its scheduling cycle."""
-        return self._timed(self.pods(tag, count), self._cycle)
-
-    def reserve(self, tag: str, count: int) -> float:
-        """CPU microseconds of a Reserve of the plugin, on nodes that it was just asked about; all is taken back."""
-        plugin = self.profile.plugins[NodeNUMAResource.name]
-        assert isinstance(plugin, NodeNUMAResource), "enabled"
-        rows = self._rng.sample(range(self.cluster.table.size), k=min(count, self.cluster.table.size))
-        waiting = self.pods(tag, len(rows))
-        cycles = {each.uid: CycleState(each) for each in waiting}
-        placed = dict(zip(cycles, rows, strict=True))
-        assert Attempt(self.profile, self.cluster, waiting[0]).filter().feasible, "the cluster has room for all"
-        for each, row in zip(waiting, rows, strict=True):
-            self.cluster.assume(each, row)
-
-        def step(each: Pod) -> None:
-            assert plugin.reserve(cycles[each.uid], each, placed[each.uid]).ok, "the node has room for it"
-
-        spent = self._timed(waiting, step)
-        for each, row in zip(waiting, rows, strict=True):
-            plugin.unreserve(cycles[each.uid], each, row)
-            self.cluster.forget(each)
-        return spent
-
-    @staticmethod
-    def _timed(pods: list[Pod], step: Callable[[Pod], object]) -> float:
-        gc.collect()
-        gc.disable()
-        began = time.thread_time()
-        for each in pods:
-            step(each)
-        spent = time.thread_time() - began
-        gc.enable()
-        return spent / len(pods) * 1e6
-
-    def _cycle(self, each: Pod) -> None:
-        attempt = Attempt(self.profile, self.cluster, each)
-        assert attempt.filter().feasible, "the cluster has room for all"
-        assert self.offline.take(attempt, attempt.choose(self._rng).row).ok, "and the node chosen, too"
 
 
 @click.command()
@@ -224,25 +148,10 @@ class Placement:
 def main(nodes: int, pods_per_node: int, pods: int, turns: int) -> None:
     """Measure all cases in turns, and print medians."""
     catalog = load()
-    clusters = [Placement(catalog, case, nodes, pods_per_node) for case in CASES]
-    first = [cluster.place("first", 1) for cluster in clusters]
-    cycles: list[list[float]] = [[] for _ in clusters]
-    reserves: list[list[float]] = [[] for _ in clusters]
-    for turn in range(turns + 1):
-        for cluster, case, cycle, reserve in zip(clusters, CASES, cycles, reserves, strict=True):
-            spent = cluster.place(f"t{turn}", pods)
-            alone = cluster.reserve(f"r{turn}", pods) if case.spec is not None else 0.0
-            if turn:  # the first one fills the caches
-                cycle.append(spent)
-                reserve.append(alone)
-    table = Table(title=f"{nodes:,} nodes of {CPUS} CPUs, {pods_per_node} pods on each; {turns} turns of {pods} pods")
-    for name in ("", "µs per pod", "times a basic pod", "of it Reserve, µs", "first pod, ms"):
-        table.add_column(name, justify="right" if name else "left")
-    for case, cycle, reserve, cold in zip(CASES, cycles, reserves, first, strict=True):
-        ratio = median(spent / basic for spent, basic in zip(cycle, cycles[0], strict=True))
-        part = f"{median(reserve):.1f}" if case.spec is not None else ""
-        table.add_row(case.name, f"{median(cycle):.1f}", f"{ratio:.2f}", part, f"{cold / 1e3:.1f}")
-    console().print(table)
+    clusters = [
+        (case.name, NUMAPlacement(catalog, case, nodes, pods_per_node), case.spec is not None) for case in CASES
+    ]
+    compare(clusters, f"{nodes:,} nodes of {CPUS} CPUs, {pods_per_node} pods on each", pods, turns)
 
 
 if __name__ == "__main__":
