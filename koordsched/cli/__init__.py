@@ -38,9 +38,19 @@ COMMANDS: Mapping[str, Listed] = {
         "koordsched.cli.demo:demo",
         "Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.",
     ),
-    "simulate": Listed("koordsched.cli.simulate:simulate", "Place pending pods offline and say where, or why not."),
+    "simulate": Listed(
+        "koordsched.cli.simulate:simulate", "Place pending pods and say where they would go, or why not."
+    ),
     "explain": Listed(
         "koordsched.cli.explain:explain", "Say what the scheduler makes of POD, node by node and plugin by plugin."
+    ),
+    "pending": Listed(
+        "koordsched.cli.pending:pending",
+        "Show all pods that wait for a node, by what they wait for and what would help.",
+    ),
+    "dump": Listed(
+        "koordsched.cli.dump:dump",
+        "Write all objects of the cluster to FILE, without secrets: JSON, compressed if FILE ends in .gz.",
     ),
     "replay": Listed(
         "koordsched.cli.replay:replay",
@@ -49,6 +59,7 @@ COMMANDS: Mapping[str, Listed] = {
     "quota": Listed(VIEWS, "Look at elastic quotas."),
     "load": Listed(VIEWS, "Look at what nodes use."),
     "numa": Listed(VIEWS, "Look at CPUs and NUMA nodes."),
+    "devices": Listed(VIEWS, "Look at GPUs, NICs and FPGAs."),
     "breaker": Listed(VIEWS, "Look at circuit breakers of nodes."),
     "quarantine": Listed(VIEWS, "Look at quarantined workloads."),
     "check-config": Listed(

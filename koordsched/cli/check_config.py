@@ -51,13 +51,13 @@ def build_check_config(
             if attempt is not None:
                 attempt(resolved)
         except ConfigError as error:
-            if output != "table":
+            if output in ("json", "yaml"):
                 _print({"valid": False, "error": str(error), "errors": list(error.errors)}, output)
             click.echo(f"error: {error}", err=True)
             raise click.exceptions.Exit(1) from error
         notes = warnings(resolved, catalog, built)
         missing = unimplemented(resolved, built)
-        if output == "table":
+        if output not in ("json", "yaml"):
             _print_table(resolved, notes, missing)
         else:
             _print({**_report(resolved, notes), "unimplemented": sorted(missing)}, output)
@@ -71,7 +71,11 @@ def build_check_config(
         params=[
             click.Argument(["file"], type=click.Path(allow_dash=True)),
             click.Option(
-                ["-o", "--output"], type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+                ["-o", "--output"],
+                type=click.Choice(["table", "wide", "json", "yaml"]),
+                default="table",
+                show_default=True,
+                help="Form of the answer; wide is the same as table here.",
             ),
             click.Option(["--feature-gates"], multiple=True, help="Name=true,Other=false, as given to `run`."),
             click.Option(["--strict"], is_flag=True, help="Exit with 1 if there is any warning."),

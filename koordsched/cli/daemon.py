@@ -123,7 +123,7 @@ class Daemon:
     def _asked_to_stop(self) -> None:
         """The first signal asks for an orderly end, a second one for one at once (apiserver `pkg/server/signal.go`)."""
         if self._asked:
-            print("error: ended at once by a second signal", file=sys.stderr, flush=True)
+            print("error: stopped at once by a second signal", file=sys.stderr, flush=True)
             os._exit(1)
         self._asked = True
         self._stopping.set()

@@ -12,17 +12,20 @@ from itertools import islice
 import msgspec
 from aiohttp import web
 
-from koordsched.cli.pluginpages import plugin_endpoints
+from koordsched.cli.pluginpages import plugin_endpoints, returned
 from koordsched.cluster.pod import Pod
-from koordsched.engine.explain import explain
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable
-from koordsched.scheduling.advice import with_advice
+from koordsched.scheduling.answer import answer_for
+from koordsched.scheduling.pendinggroups import pending_groups
 from koordsched.scheduling.scheduler import Scheduler
 from koordsched.scheduling.snapshot import snapshot
 
 _MOST_DECISIONS = 1000
 """Decisions shown when no pod is named, unless `limit` says otherwise."""
+
+_MOST_EVALUATED = 100
+"""Kinds of pending pods that are evaluated when someone asks: milliseconds each in which nothing is scheduled."""
 
 _OBJECTS_AT_ONCE = 100
 _PODS_AT_ONCE = 20_000
@@ -31,10 +34,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
-    """/debug/explain, decisions, overcommitment and snapshot; and those of plugins."""
+    """/debug/explain, pending, decisions, overcommitment and snapshot; and those of plugins."""
     pages = _Pages(scheduler)
     return [
         Endpoint("/debug/explain", pages.explain),
+        Endpoint("/debug/pending", pages.pending),
         Endpoint("/debug/decisions", pages.decisions),
         Endpoint("/debug/overcommitment", pages.overcommitment),
         Endpoint("/debug/snapshot", pages.snapshot),
@@ -49,36 +53,50 @@ class _Pages:
     async def explain(self, request: web.Request) -> web.Response:
         """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON.
 
-        With `&advice=true` also what would have to change for it to be placed.
+        With `&advice=true` also what would have to change for it to be placed. Of a pod that has a node: the decision.
         """
         key, refusal = _pod_key(request)
         if refusal is not None or not key:
             return refusal or text_response("which pod? Ask for ?pod=namespace/name\n", 400)
         scheduler = self._scheduler
         pod = await self._find(scheduler.pending_pods(), key)
-        if pod is None or pod.uid in scheduler.cluster.assigned:
-            bound = pod or await self._find(list(scheduler.cluster.assigned.values()), key)
-            if bound is None:
-                names = ", ".join(scheduler.profiles)
-                return text_response(f"no pod {printable(key)} that this scheduler ({names}) has to place\n", 404)
-            return text_response(f"pod {printable(key)} is on node {bound.node} already\n", 400)
-        # From here on nothing else runs, so this is the state of one instant.
-        profile = scheduler.profiles[pod.shape.scheduler_name]
-        explanation = explain(profile, scheduler.cluster, pod)
-        if request.query.get("advice") == "true":
-            explanation = with_advice(profile, scheduler.cluster, pod, explanation)
-        return _json(_encode(explanation))
+        if pod is None:
+            pod = await self._find(list(scheduler.cluster.assigned.values()), key)
+        if pod is None:
+            names = ", ".join(scheduler.profiles)
+            return text_response(f"no pod {printable(key)} that this scheduler ({names}) has to place\n", 404)
+        return _json(_encode(answer_for(scheduler, pod, advice=request.query.get("advice") == "true")))
+
+    async def pending(self, request: web.Request) -> web.Response:
+        """The pods that wait (`?namespace=N`: of that one), grouped by what they wait for and what would help."""
+        scheduler = self._scheduler
+        namespace = request.query.get("namespace", "")
+        pods = [
+            pod
+            for pod in scheduler.pending_pods()
+            if pod.uid not in scheduler.cluster.assigned and namespace in ("", pod.namespace)
+        ]
+        groups = pending_groups(
+            pods,
+            scheduler.profiles,
+            scheduler.cluster,
+            most_evaluated=_MOST_EVALUATED,
+            recorded=scheduler.decisions.refusal,
+        )
+        return _json(_encode(await returned(groups)))
 
     async def decisions(self, request: web.Request) -> web.Response:
-        """The last placements, newest first: of one pod (`?pod=namespace/name`) or of all (`?limit=N`)."""
+        """The last placements, and of each pod the last refusal, newest first: of one pod (`?pod=namespace/name`) or of
+        all (`?limit=N`)."""
         key, refusal = _pod_key(request)
         if refusal is not None:
             return refusal
         limit = request.query.get("limit", str(_MOST_DECISIONS))
         if not limit.isdecimal() or len(limit) > 6:
             return text_response("limit must be a number\n", 400)
-        found = list(islice(self._scheduler.decisions.of(key), int(limit)))
-        return _json(_encode({"decisions": found}))
+        decisions, most = self._scheduler.decisions, int(limit)
+        placements, refusals = islice(decisions.of(key), most), islice(decisions.refusals(key), most)
+        return _json(_encode({"decisions": list(placements), "refusals": list(refusals)}))
 
     async def overcommitment(self, request: web.Request) -> web.Response:
         """The nodes whose pods request more than there is, now, and of what: milli-CPU, bytes, counts."""

@@ -16,7 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from koordsched.client.clock import SystemClock
-from koordsched.client.settings import ConnectionConfigError, parse_server, read_kubeconfig
+from koordsched.client.errors import ConnectionConfigError
+from koordsched.client.settings import Settings, parse_server, read_kubeconfig
 
 T = TypeVar("T")
 
@@ -51,48 +52,75 @@ class Endpoint:
     server: str
     authorization: str = field(repr=False)
     tls: ssl.SSLContext | None
+    name: str
+    """What errors call it."""
 
     @classmethod
     def open(
-        cls, server: str, *, kubeconfig: str | None, token: str | None, ca_file: str | None, verify: bool
+        cls,
+        server: str,
+        *,
+        kubeconfig: str | None,
+        context: str | None = None,
+        token: str | None,
+        ca_file: str | None,
+        verify: bool,
     ) -> Endpoint:
-        """Reads the credentials: those of a kubeconfig, of which a token given here takes precedence.
+        """Reads the credentials: those of a context of a kubeconfig, of which a token given here takes precedence.
 
         The endpoint has a certificate of its own, so the kubeconfig's authority does not vouch for it; `ca_file` does.
         Raises EndpointError.
         """
-        authorization, certificate = "", None
+        settings: Settings | None = None
         try:
             url = parse_server(server, tls=True)
             if kubeconfig:
-                settings = asyncio.run(read_kubeconfig(kubeconfig, None, "", SystemClock()))
-                authorization = settings.authorization
-                certificate = (settings.cert_file, settings.key_file) if settings.cert_file else None
+                settings = asyncio.run(read_kubeconfig(kubeconfig, context, "", SystemClock()))
         except ConnectionConfigError as error:
             raise EndpointError(str(error)) from error
+        address = url.geturl()
+        return cls.at(address, settings, token=token, ca_file=ca_file, verify=verify, check_name=verify, name=address)
+
+    @classmethod
+    def at(
+        cls,
+        server: str,
+        settings: Settings | None,
+        *,
+        token: str | None,
+        ca_file: str | None,
+        verify: bool,
+        check_name: bool,
+        name: str,
+    ) -> Endpoint:
+        """The endpoint at a URL, asked with the token or client certificate of these settings.
+
+        `check_name`: whether its certificate has to name the host. Raises EndpointError.
+        """
+        authorization = settings.authorization if settings is not None else ""
         if token:
             authorization = f"Bearer {token.strip()}"
             if not (authorization.isascii() and authorization.isprintable()):
                 raise EndpointError("--token holds characters that no header may carry")
-        context: ssl.SSLContext | None = None
-        if url.scheme == "https":
+        tls: ssl.SSLContext | None = None
+        if server.startswith("https:"):
             try:
-                context = ssl.create_default_context(cafile=ca_file)
-                if certificate is not None:
-                    context.load_cert_chain(*certificate)
+                tls = ssl.create_default_context(cafile=ca_file)
+                if settings is not None and settings.cert_file:
+                    tls.load_cert_chain(settings.cert_file, settings.key_file)
             except (OSError, ssl.SSLError) as error:
                 raise EndpointError(f"cannot load the certificates: {error}") from error
+            tls.check_hostname = check_name
             if not verify:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-        return cls(url.geturl(), authorization, context)
+                tls.verify_mode = ssl.CERT_NONE
+        return cls(server, authorization, tls, name)
 
     def ask(self, path: str, query: Mapping[str, str], kind: type[T], what: str) -> T:
         """The answer as `kind`. Raises EndpointError; `what` completes "the answer is not ..."."""
         try:
             return msgspec.json.decode(self.get(path, query), type=kind)
         except msgspec.MsgspecError as error:
-            raise EndpointError(f"{self.server}: the answer is not {what}: {error}") from error
+            raise EndpointError(f"{self.name}: the answer is not {what}: {error}") from error
 
     def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """The body of the answer. Raises EndpointError for everything but 200."""
@@ -111,7 +139,7 @@ class Endpoint:
             text = error.read(_LONGEST_EXCERPT).decode("utf-8", "replace").strip()
             known = error.code == 404 and error.headers.get_content_type() == "text/plain" and text != _UNKNOWN_PATH
             raise EndpointError(
-                f"{self.server}{path}: {error.code} {error.reason}{self._hint(error.code, text)}",
+                f"{self.name}{path}: {error.code} {error.reason}{self._hint(error.code, text)}",
                 missing=text if known else "",
             ) from error
         except (urllib.error.URLError, OSError) as error:
@@ -120,9 +148,9 @@ class Endpoint:
             if isinstance(reason, ssl.SSLCertVerificationError):
                 reason = reason.verify_message
                 hint = " (give its authority with --ca-file, or --insecure-skip-tls-verify)"
-            raise EndpointError(f"{self.server}: {reason}{hint}") from error
+            raise EndpointError(f"{self.name}: {reason}{hint}") from error
         except http.client.HTTPException as error:
-            raise EndpointError(f"{self.server}: this is no answer of a scheduler: {error!r}") from error
+            raise EndpointError(f"{self.name}: this is not the answer of a scheduler: {error!r}") from error
 
     @staticmethod
     def _hint(code: int, text: str) -> str:

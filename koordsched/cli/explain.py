@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import click
 
-from koordsched.cli.endpoint import Endpoint, EndpointError
+from koordsched.cli.clusteraccess import ClusterAccess
+from koordsched.cli.clusterstate import read_pod
+from koordsched.cli.decision_table import print_placed, print_rejection
+from koordsched.cli.endpoint import EndpointError
 from koordsched.cli.explanation_table import print_explanation
 from koordsched.cli.objectfiles import InputError
-from koordsched.cli.offline import load_config, prepare
-from koordsched.cli.output import console, fail, output_option, print_json
+from koordsched.cli.offline import AS_IF_PENDING, load_config
+from koordsched.cli.output import STRUCTURED, WIDE, console, fail, output_option, print_notes, print_structured
 from koordsched.cli.state_options import State, state_options
+from koordsched.cluster.pod import TERMINAL
+from koordsched.config.defaults import DEFAULT_SCHEDULER_NAME
 from koordsched.scheduling.advice import Advised, with_advice
+from koordsched.scheduling.answer import Answer
 from koordsched.scheduling.offline import OfflineScheduler
 
 
 @click.command("explain")
 @click.argument("pod", metavar="[NAMESPACE/]POD")
-@click.option("-n", "--namespace", help="The namespace, if it is not part of POD.  [default: default]")
+@click.option("-n", "--namespace", help="The namespace, if it is not part of POD.  [default: that of the context]")
 @state_options
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Table: feasible nodes to show.")
 @output_option
@@ -29,34 +35,59 @@ def explain(
 ) -> None:
     """Say what the scheduler makes of POD, node by node and plugin by plugin.
 
-    Asks a running scheduler, or, with -f, evaluates on files. A pod that is on a node already is explained as if it
-    were pending (with -f).
+    Reads the cluster of the kubeconfig, whatever scheduler runs there, and evaluates here; with -f, reads files. A pod
+    that is on a node already is explained as if it were pending. With --live or --server a running koordsched is asked,
+    which also says what it decided and when.
+
+    \b
+    Would one more node like worker-1 help?
+      koordsched explain shop/web-1 --nodes 1 --like worker-1
     """
     if namespace and "/" in pod:
         raise click.UsageError(f"the namespace is given twice: {pod} and -n {namespace}")
-    key = pod if "/" in pod else f"{namespace or 'default'}/{pod}"
     notes: list[str] = []
     try:
-        answer = _offline(key, state, notes) if state.filenames else _asked(state.endpoint(), key)
+        key = pod if "/" in pod else f"{namespace or _namespace(state)}/{pod}"
+        answer: Advised = _evaluated(key, state, notes) if state.is_evaluated else _asked(state, key)
     except (InputError, EndpointError) as error:
         fail(error)
-    if output == "json":
-        print_json(answer)
+    print_notes(notes)
+    if output in STRUCTURED:
+        print_structured(answer, output)
         return
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
-    print_explanation(console(), answer, answer.advice, top)
+    out = console(output)
+    if isinstance(answer, Answer) and answer.node:
+        print_placed(out, answer)
+        return
+    print_explanation(out, answer, answer.advice, top, wide=output == WIDE)
+    if isinstance(answer, Answer) and answer.rejection is not None:
+        out.print()
+        print_rejection(out, answer.rejection, answer.message)
 
 
-def _asked(endpoint: Endpoint, key: str) -> Advised:
-    """What the running scheduler says. Raises EndpointError."""
-    return endpoint.ask("/debug/explain", {"pod": key, "advice": "true"}, Advised, "an explanation")
+def _namespace(state: State) -> str:
+    """The one that the command is about if none is given. Raises InputError."""
+    return state.cluster.namespace() if state.cluster is not None else "default"
 
 
-def _offline(key: str, state: State, notes: list[str]) -> Advised:
-    """What the scheduler would say on the state in the files. Raises InputError."""
-    resolved, warnings = load_config(state.config_file)
-    offline = prepare(state.objects(), resolved, lifted=key)
+def _asked(state: State, key: str) -> Answer:
+    """What the running scheduler says. Raises InputError, EndpointError."""
+    with state.endpoint() as endpoint:
+        return endpoint.ask("/debug/explain", {"pod": key, "advice": "true"}, Answer, "an explanation")
+
+
+def _evaluated(key: str, state: State, notes: list[str]) -> Advised:
+    """What the scheduler would say on the cluster, or on the state in the files. Raises InputError."""
+    name = DEFAULT_SCHEDULER_NAME
+    if state.cluster is not None:
+        name = _scheduler_of(key, state.cluster, notes)
+    if name != DEFAULT_SCHEDULER_NAME and state.config_file is None:
+        notes.append(
+            f"without --config the pod of scheduler {name} is evaluated with kube-scheduler's default plugins; "
+            "if that is a koordsched, --live asks it"
+        )
+    resolved, warnings = load_config(state.config_file, scheduler_name=name)
+    offline = state.prepare(resolved, lifted=key)
     scheduler = offline.scheduler
     if key not in scheduler.pending:
         raise InputError(_not_found(key, scheduler))
@@ -64,6 +95,16 @@ def _offline(key: str, state: State, notes: list[str]) -> Advised:
     pod = scheduler.pending[key]
     profile = scheduler.profiles[pod.shape.scheduler_name]
     return with_advice(profile, scheduler.cluster, pod, scheduler.explain(key))
+
+
+def _scheduler_of(key: str, cluster: ClusterAccess, notes: list[str]) -> str:
+    """The scheduler that the pod names, or did name. Raises InputError if there is nothing to explain."""
+    pod = read_pod(cluster, key)
+    if pod.status.phase in TERMINAL:
+        raise InputError(f"pod {key} has run to its end: {pod.status.phase}")
+    if pod.spec.node_name:
+        notes.append(AS_IF_PENDING.format(node=pod.spec.node_name))
+    return pod.spec.scheduler_name
 
 
 def _not_found(key: str, scheduler: OfflineScheduler) -> str:

@@ -19,8 +19,10 @@ from koordsched.scheduling.advice import WAITS, Advice
 _EXAMPLES = 3
 
 
-def print_explanation(out: Console, explanation: Explanation, advice: Advice | None, top: int) -> None:
-    """Prints all of it; of the feasible nodes the `top` best."""
+def print_explanation(
+    out: Console, explanation: Explanation, advice: Advice | None, top: int, *, wide: bool = False
+) -> None:
+    """Prints all of it; of the feasible nodes the `top` best. `wide`: the scores of all plugins, all refused nodes."""
     feasible = [node for node in explanation.nodes if node.feasible]
     refused = [node for node in explanation.nodes if not node.feasible]
     out.print(f"Pod {explanation.pod}, profile {explanation.profile}", style="bold")
@@ -30,11 +32,11 @@ def print_explanation(out: Console, explanation: Explanation, advice: Advice | N
         print_refusal(out, explanation.rejected_by, explanation.refusal)
     if explanation.any_of:
         out.print()
-        _print_scores(out, explanation, feasible, top)
+        _print_scores(out, explanation, feasible, top, wide=wide)
         _print_details(out, sorted(feasible, key=lambda node: (-(node.total or 0), node.name)))
     if refused:
         out.print()
-        _print_refusals(out, refused)
+        _print_refusals(out, refused, wide=wide)
     if advice is not None and not explanation.any_of and not explanation.gated_by:
         out.print()
         _print_advice(out, explanation, advice)
@@ -56,7 +58,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_EXAMPLES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVerdict], top: int) -> None:
+def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVerdict], top: int, *, wide: bool) -> None:
     if not explanation.scored:
         name = feasible[0].name
         if any(NOT_LOOKED_AT in node.reasons for node in explanation.nodes):
@@ -65,7 +67,7 @@ def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVer
             out.print(f"{name} is the only feasible node and is taken without scoring.")
         return
     plugins = list(feasible[0].scores)
-    differing = [name for name in plugins if len({_same(node.scores[name]) for node in feasible}) > 1]
+    differing = [name for name in plugins if wide or len({_same(node.scores[name]) for node in feasible}) > 1]
     weights = {name: feasible[0].scores[name].weight for name in plugins}
     titles = [f"{name} x{weights[name]}" for name in differing]
     rows = table("NODE", "TOTAL", *titles, right=["TOTAL", *titles])
@@ -96,7 +98,7 @@ def _cell(score: Score) -> str:
     return f"{score.weighted}" if score.raw == score.normalized else f"{score.weighted} ({score.raw})"
 
 
-def _print_refusals(out: Console, refused: list[NodeVerdict]) -> None:
+def _print_refusals(out: Console, refused: list[NodeVerdict], *, wide: bool) -> None:
     groups: dict[tuple[str, str, tuple[str, ...]], list[NodeVerdict]] = {}
     for node in refused:
         groups.setdefault((node.plugin, node.status, tuple(node.reasons)), []).append(node)
@@ -106,7 +108,8 @@ def _print_refusals(out: Console, refused: list[NodeVerdict]) -> None:
         text = ", ".join(reasons)
         if status == "Unschedulable":
             text += " (fewer pods may help)"
-        rows.add_row(str(len(nodes)), plugin or "-", text, _some([node.name for node in nodes]))
+        names = [node.name for node in nodes]
+        rows.add_row(str(len(nodes)), plugin or "-", text, ", ".join(names) if wide else _some(names))
     out.print(rows)
     _print_details(out, *(nodes for _, nodes in largest_first))
 

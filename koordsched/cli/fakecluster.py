@@ -15,6 +15,7 @@ import click
 import uvloop
 
 from koordsched.fakecluster import snapshot
+from koordsched.fakecluster.admission.devices import PodWebhook
 from koordsched.fakecluster.auth import ADMIN, Authenticator
 from koordsched.fakecluster.clock import SystemClock, loop_call_later
 from koordsched.fakecluster.cluster import new_cluster
@@ -53,6 +54,7 @@ class Options:
     pod_start_delay: float
     load_reports: bool
     topology_reports: bool
+    device_reports: bool
     cpu_usage: float
     memory_usage: float
     usage_traces: Path | None
@@ -60,6 +62,7 @@ class Options:
     kubernetes_version: Release
     omit: tuple[str, ...]
     forbid: tuple[str, ...]
+    webhook: tuple[str, ...]
 
 
 def _release(context: click.Context, parameter: click.Parameter, value: str) -> Release:
@@ -81,24 +84,24 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--node-template",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML file that describes the hollow nodes (zones, GPUs, CPUs and NUMA nodes, faults).",
+    help="YAML file that describes the hollow nodes (zones, CPUs and NUMA nodes, GPUs and other devices, faults).",
 )
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server."
 )
-@click.option("--token", default="", help="Bearer token that clients must present; without it everyone is let in.")
+@click.option("--token", default="", help="Bearer token that clients must present; without it all are admitted.")
 @click.option(
     "--tls", is_flag=True, help="Serve HTTPS with a certificate authority made for this run (see the kubeconfig)."
 )
 @click.option(
-    "--emulate-apiserver", is_flag=True, help="Take a real API server's time for writes (at most 2,500 per second)."
+    "--emulate-apiserver", is_flag=True, help="Take as long for writes as a real API server (at most 2,500 per second)."
 )
 @click.option(
-    "--load", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Directory of YAML to start from."
+    "--load",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory of YAML with the initial state.",
 )
-@click.option(
-    "--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the state to at the end."
-)
+@click.option("--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the final state to.")
 @click.option(
     "--pod-start-delay",
     type=float,
@@ -118,6 +121,13 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     show_default=True,
     help="Report the CPUs and NUMA nodes of nodes whose template has `cpus` as NodeResourceTopologies while "
     "manifests/crds/noderesourcetopologies.yaml is applied.",
+)
+@click.option(
+    "--device-reports/--no-device-reports",
+    default=True,
+    show_default=True,
+    help="Report the GPUs, NICs and FPGAs of nodes whose template has `devices` as Devices, and let nodes offer what "
+    "Devices say, while manifests/crds/devices.yaml is applied.",
 )
 @click.option(
     "--cpu-usage",
@@ -140,13 +150,13 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory of recorded usages that annotations of pods may name.",
 )
-@click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for runs that are alike.")
+@click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for repeatable runs.")
 @click.option(
     "--kubernetes-version",
     callback=_release,
     default=f"1.{NEWEST}",
     show_default=True,
-    help=f"Release of Kubernetes to be like, from 1.{OLDEST}: its APIs, fields and features.",
+    help=f"Release of Kubernetes to emulate, from 1.{OLDEST}: its APIs, fields and features.",
 )
 @click.option(
     "--omit",
@@ -157,6 +167,13 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--forbid", metavar="RESOURCE", multiple=True, help="Answer 403 to every request for a resource; repeatable."
 )
+@click.option(
+    "--webhook",
+    type=click.Choice([webhook.value for webhook in PodWebhook]),
+    multiple=True,
+    help="Do with new pods what koord-manager does: device-resource-spec rewrites requests for GPUs (and nodes offer "
+    "koordinator.sh/gpu.shared), device-resource-validation refuses those that contradict each other; repeatable.",
+)
 def fakecluster(**flags: object) -> None:
     """Run an embedded Kubernetes API server with controllers and hollow nodes.
 
@@ -166,7 +183,8 @@ def fakecluster(**flags: object) -> None:
     Annotations tell hollow nodes what to do. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code say
     how the containers end, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
     nodes: koordsched.io/fail (true: silent, not-ready) lets one fail, koordsched.io/topology says which CPUs and NUMA
-    nodes it has, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}. More in docs/hollow-nodes.md.
+    nodes it has, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}, koordsched.io/fail-devices (gpu/3) which devices
+    have failed. More in docs/hollow-nodes.md.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     uvloop.run(_run(Options(**flags)))  # type: ignore[arg-type]  # click has converted each flag to its type
@@ -225,7 +243,7 @@ async def _run(options: Options) -> None:
 def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Registry:
     # Above whatever an earlier server on this machine handed out, so that clients of that one list anew.
     first = max(1, int((clock.now() - _RV_EPOCH) * _RV_PER_SECOND))
-    registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first))
+    registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first), _webhooks(options))
     registry.be_like(options.kubernetes_version)
     if options.load is not None:
         try:
@@ -233,6 +251,10 @@ def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Regist
         except snapshot.SnapshotError as problem:
             raise click.ClickException(f"--load: {problem}") from None
     return registry
+
+
+def _webhooks(options: Options) -> frozenset[PodWebhook]:
+    return frozenset(map(PodWebhook, options.webhook))
 
 
 def _named(registry: Registry, flag: str, names: Collection[str]) -> list[Resource]:
@@ -253,6 +275,8 @@ def _hollow_options(options: Options) -> HollowOptions:
         start_delay=delay,
         load_reports=options.load_reports,
         topology_reports=options.topology_reports,
+        device_reports=options.device_reports,
+        gpu_shared=PodWebhook.DEVICE_RESOURCE_SPEC in _webhooks(options),
         usage_share=Share(options.cpu_usage, options.memory_usage),
         usage_traces=options.usage_traces,
     )

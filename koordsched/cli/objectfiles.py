@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,8 @@ import yaml
 
 from koordsched.api.nesting import check_depth
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+COMPRESSED = ".gz"
 STANDARD_INPUT = "-"
 
 Object = dict[str, Any]
@@ -71,7 +74,7 @@ def read_objects(paths: Iterable[str]) -> list[Sourced]:
 def _files(path: str) -> list[str]:
     if path == STANDARD_INPUT or not Path(path).is_dir():
         return [path]
-    files = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    files = sorted(str(file) for file in Path(path).rglob("*") if file.name.endswith(SUFFIXES) and file.is_file())
     if not files:
         raise InputError(f"{path}: no file below it ends in {', '.join(SUFFIXES)}")
     return files
@@ -81,6 +84,10 @@ def _read(path: str) -> Iterator[Sourced]:
     name = "standard input" if path == STANDARD_INPUT else path
     try:
         content = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
+        if name.endswith(COMPRESSED):
+            content = gzip.decompress(content)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{name}: not compressed by gzip: {error}") from error
     except OSError as error:
         raise InputError(f"{name}: {error.strerror}") from error
     documents = _documents(name, content)
@@ -91,7 +98,7 @@ def _read(path: str) -> Iterator[Sourced]:
 
 
 def _documents(name: str, content: bytes) -> list[Any]:
-    if name.endswith(".json"):
+    if name.removesuffix(COMPRESSED).endswith(".json"):
         try:
             return [orjson.loads(content)]
         except orjson.JSONDecodeError as error:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+import orjson
+
 from koordsched import config
 from koordsched.cli.admission import Admission
 from koordsched.cli.dumptime import DumpClock, taken_at, time_text
@@ -14,6 +16,11 @@ from koordsched.cli.objectfiles import InputError, Object, Sourced
 from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
 from koordsched.cluster.pod import TERMINAL
+from koordsched.config.defaults import DEFAULT_SCHEDULER_NAME
+from koordsched.config.wire import API_VERSION, KIND
+from koordsched.fakecluster.hollow.devicedescription import device_of
+from koordsched.fakecluster.hollow.devicelayout import DEVICES
+from koordsched.fakecluster.hollow.deviceresources import offered
 from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
 from koordsched.framework.handle import Clock
@@ -21,8 +28,13 @@ from koordsched.framework.profile import ProfileError
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.offline import BadObject, OfflineScheduler
 
+AS_IF_PENDING = "the pod is on node {node}; explained as if it were pending and not there"
+
 _LONG_AGO = 60.0
 """Seconds after which it is said that a dump is old."""
+
+
+_HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +45,18 @@ class Offline:
     notes: list[str]
 
 
-def load_config(path: str | None) -> tuple[config.Resolved, list[str]]:
-    """The configuration file, or the default, and what in it has no effect. Raises InputError."""
+def load_config(
+    path: str | None, *, scheduler_name: str = DEFAULT_SCHEDULER_NAME, plugin: str = ""
+) -> tuple[config.Resolved, list[str]]:
+    """The configuration file, or the default, and what in it has no effect. Raises InputError.
+
+    The default is one profile of this name, with this plugin besides the default ones.
+    """
     try:
         if path is None:
-            source = config.default_configuration(catalog=CATALOG)
+            plugins = {"multiPoint": {"enabled": [{"name": plugin}] if plugin else []}}
+            profile = {"schedulerName": scheduler_name, "plugins": plugins}
+            source = config.load(orjson.dumps({**_HEAD, "profiles": [profile]}), catalog=CATALOG)
         else:
             source = config.load(config.loading.read_file(path), catalog=CATALOG)
         resolved = config.resolve(source, catalog=CATALOG)
@@ -47,7 +66,7 @@ def load_config(path: str | None) -> tuple[config.Resolved, list[str]]:
 
 
 def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
-    """Nodes made from a template file, as the embedded cluster makes them. Raises InputError."""
+    """Nodes made from a template file, as the embedded cluster makes them, with their Devices. Raises InputError."""
     if template is None and count is None:
         return []
     try:
@@ -56,7 +75,18 @@ def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
         raise InputError(str(error)) from error
     now = SystemClock().wall()
     where = template or "the default node template"
-    return [Sourced(f"{where}: node {number}", node_object(node, now)) for number, node in enumerate(planned, start=1)]
+    objects = []
+    for number, each in enumerate(planned, start=1):
+        node = node_object(each, now)
+        try:
+            device = device_of(node, now)
+        except ValueError as error:
+            raise InputError(f"{where}: node {number}: {DEVICES}: {error}") from error
+        if device is not None:
+            node = offered(device).applied_to(node)
+            objects.append(Sourced(f"{where}: Device of node {number}", device))
+        objects.append(Sourced(f"{where}: node {number}", node))
+    return objects
 
 
 def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | None = None) -> OfflineScheduler:
@@ -83,22 +113,29 @@ def prepare(
     if now - then > _LONG_AGO:
         notes.append(f"reports are judged as of {time_text(then)}, the newest time in the input")
     scheduler = empty_scheduler(resolved, seed, DumpClock(then))
-    foreign: Counter[str] = Counter()
     for sourced in (*stored, *made):
         obj = sourced.obj
         if lifted is not None and sourced.kind == "Pod" and f"{sourced.namespace}/{sourced.name}" == lifted:
             obj = _without_node(obj, notes)
         try:
-            added = scheduler.add(obj)
+            scheduler.add(obj)
         except BadObject as error:
             raise InputError(f"{sourced.where}: {error}") from error
-        if added is None and sourced.kind == "Pod" and _is_pending(obj):
-            foreign[_spec(obj).get("schedulerName") or ""] += 1
-    notes += [f"{count} pending pods left to another scheduler: {name}" for name, count in sorted(foreign.items())]
+    return Offline(scheduler, [*notes, *notes_on(scheduler)])
+
+
+def notes_on(scheduler: OfflineScheduler) -> list[str]:
+    """What is odd about nodes, and how many pending pods there are of other schedulers."""
     table = scheduler.cluster.table
-    for row, problems in enumerate(table.problems):
-        notes += [f"node {table.names[row]}: {problem} (counts as zero)" for problem in problems]
-    return Offline(scheduler, notes)
+    foreign = Counter(pod.shape.scheduler_name for pod in scheduler.others.values())
+    return [
+        *(f"{count} pending pods left to another scheduler: {name}" for name, count in sorted(foreign.items())),
+        *(
+            f"node {table.names[row]}: {problem} (counts as zero)"
+            for row, problems in enumerate(table.problems)
+            for problem in problems
+        ),
+    ]
 
 
 def _spec(pod: Object) -> Object:
@@ -113,7 +150,7 @@ def _without_node(pod: Object, notes: list[str]) -> Object:
     node = _spec(pod).get("nodeName")
     if not node and _is_pending(pod):
         return pod
-    notes.append(f"the pod is on node {node}; explained as if it were pending and not there")
+    notes.append(AS_IF_PENDING.format(node=node))
     spec = {key: value for key, value in _spec(pod).items() if key != "nodeName"}
     return {**pod, "spec": spec, "status": {"phase": "Pending"}}
 

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs, one line for errors."""
+"""What the commands print: tables for people, JSON or YAML for programs, one line for errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 import orjson
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -17,6 +18,13 @@ from koordsched.framework import display
 WIDTH_OF_FILES = 140
 """Columns of the output where there is no terminal to ask."""
 
+WIDEST = 10_000
+"""Columns of wide output, whose lines are never folded."""
+
+WIDE = "wide"
+STRUCTURED = ("json", "yaml")
+"""Values of `--output`."""
+
 FAILURE = 1
 """Exit code of a command that could not do its work."""
 
@@ -24,16 +32,17 @@ FAILURE = 1
 output_option = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(["table", WIDE, *STRUCTURED]),
     default="table",
     show_default=True,
-    help="Form of the answer.",
+    help="Form of the answer; wide: a table with more columns, and lines as long as they are.",
 )
 
 
-def console() -> Console:
+def console(output: str = "table") -> Console:
     """Standard output: as wide as the terminal, styled only on one."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES, highlight=False, emoji=False, markup=False)
+    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
+    return Console(width=WIDEST if output == WIDE else width, highlight=False, emoji=False, markup=False)
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -56,9 +65,19 @@ def print_blocks(out: Console, blocks: Iterable[display.Line | display.Table]) -
             out.print(made)
 
 
-def print_json(value: Any) -> None:
-    """Indented JSON of structs, lists and dicts."""
-    click.echo(orjson.dumps(msgspec.to_builtins(value), option=orjson.OPT_INDENT_2).decode())
+def print_structured(value: Any, output: str) -> None:
+    """Structs, lists and dicts as indented JSON or as YAML, whichever `output` names."""
+    plain = msgspec.to_builtins(value)
+    if output == "json":
+        click.echo(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=WIDTH_OF_FILES), nl=False)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What the user should know besides, on standard error: the answer itself may go into a program."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def fail(message: object, code: int = FAILURE) -> NoReturn:

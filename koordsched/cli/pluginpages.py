@@ -35,13 +35,13 @@ def _handler(page: Page, plugin: Plugin) -> Handler:
         except NotFound as error:
             return text_response(printable(str(error)), 404)
         if isinstance(value, Generator):
-            value = await _returned(value)
+            value = await returned(value)
         return web.Response(body=_encode(value), content_type="application/json")
 
     return answer
 
 
-async def _returned(steps: Generator[None, None, object]) -> object:
+async def returned(steps: Generator[None, None, object]) -> object:
     """What the generator returns; between its steps others have their turn."""
     while True:
         try:

@@ -15,7 +15,7 @@ from koordsched import config
 from koordsched.cli.explanation_table import print_explanation
 from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import load_config
-from koordsched.cli.output import console, fail, output_option, print_json
+from koordsched.cli.output import STRUCTURED, console, fail, output_option, print_structured
 from koordsched.cli.replay_output import print_comparison, print_repetition, when
 from koordsched.client.clock import SystemClock
 from koordsched.framework.profile import ProfileError
@@ -126,10 +126,10 @@ def _repeat(journal: Journal, limit: Limit, output: str) -> None:
 
 
 def _print_repetition(journal: Journal, repetition: Repetition, seconds: float, output: str) -> None:
-    if output == "json":
-        print_json(_report(journal, repetition, seconds))
+    if output in STRUCTURED:
+        print_structured(_report(journal, repetition, seconds), output)
     else:
-        print_repetition(console(), repetition, seconds)
+        print_repetition(console(output), repetition, seconds)
     if repetition.divergence is not None:
         raise click.exceptions.Exit(DIVERGED)
 
@@ -145,10 +145,10 @@ def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> N
     began = perf_counter()
     comparison = asyncio.run(work())
     seconds = perf_counter() - began
-    if output == "json":
-        print_json(_report(journal, comparison, seconds))
+    if output in STRUCTURED:
+        print_structured(_report(journal, comparison, seconds), output)
     else:
-        print_comparison(console(), comparison, seconds)
+        print_comparison(console(output), comparison, seconds)
 
 
 def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) -> None:
@@ -168,10 +168,10 @@ def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) ->
         return
     if answer is None:
         raise InputError(f"pod {pod} is not known to the configuration of the journal")
-    if output == "json":
-        print_json({"decision": moment, **_fields(answer)})
+    if output in STRUCTURED:
+        print_structured({"decision": moment, **_fields(answer)}, output)
         return
-    out = console()
+    out = console(output)
     out.print(f"Decision {moment.number}, {when(moment.time)}")
     print_explanation(out, answer, answer.advice, top)
 

@@ -92,32 +92,32 @@ _FLAGS: tuple[_Decorator, ...] = (
         "--kubeconfig",
         "kubeconfig",
         str,
-        "How to reach the API server, unless the configuration file says so; without both, in-cluster credentials.",
+        "Kubeconfig of the API server, unless the configuration file has one; without either, in-cluster credentials.",
     ),
     _flag(
         "--pod-max-in-unschedulable-pods-duration",
         "pod_max_in_unschedulable_pods_duration",
         duration,
-        "After this time a pod that waits for an event is tried again without one.",
+        "Retry an unschedulable pod after this time, even without an event.",
     ),
     _flag(
         "--max-pods-binding",
         "max_pods_binding",
         click.IntRange(1),
-        "Pods whose binding may be under way at a time: no more are placed while the API server does not keep up. "
-        "Those that wait on Permit or for their volumes do not count.",
+        "Maximum number of bindings in flight: when it is reached, no more pods are placed until the API server "
+        "catches up. Pods that wait on Permit or for their volumes do not count.",
     ),
     _flag(
         "--fair-namespaces",
         "fair_namespaces",
         boolean,
-        "Of pods of equal priority, try one of each namespace in turn instead of the oldest first.",
+        "Among pods of equal priority, take the namespaces in turn instead of the oldest pod first.",
     ),
     _flag(
         "--allow-unimplemented-plugins",
         "allow_unimplemented_plugins",
         boolean,
-        "Start although the configuration enables plugins that are not implemented; pods that need them wait.",
+        "Start even if the configuration enables plugins that are not implemented; pods that need them wait.",
     ),
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),
@@ -140,7 +140,7 @@ _FLAGS: tuple[_Decorator, ...] = (
     # Secure serving
     _flag("--secure-port", "secure_serving.port", click.IntRange(0, 65535), "HTTPS port; 0 = none."),
     _flag("--bind-address", "secure_serving.bind_address", str, "Address of the HTTPS port."),
-    _flag("--cert-dir", "secure_serving.cert_dir", str, "Where a self-made certificate is kept; empty = in memory."),
+    _flag("--cert-dir", "secure_serving.cert_dir", str, "Directory for a self-signed certificate; empty = in memory."),
     _flag("--tls-cert-file", "secure_serving.tls_cert_file", str, "Certificate, with its chain."),
     _flag("--tls-private-key-file", "secure_serving.tls_private_key_file", str, "Private key of the certificate."),
     _flag("--tls-cipher-suites", "secure_serving.tls_cipher_suites", comma_list, "Cipher suites, by Go's names."),
@@ -283,7 +283,7 @@ _FLAGS: tuple[_Decorator, ...] = (
     _flag("--allow-metric-labels-manifest", "metrics.allow_labels_manifest", str, "File with allowed label values."),
     # Logging
     _flag("-v --v", "logging.verbosity", level, "Verbosity of the log."),
-    _flag("--logging-format", "logging.format", click.Choice(["text", "json"]), "Form of the log."),
+    _flag("--logging-format", "logging.format", click.Choice(["text", "json"]), "Format of the log."),
     _unused_flag("--vmodule"),
     _unused_flag("--log-flush-frequency", duration),
     _unused_flag("--log-text-split-stream", boolean),
@@ -296,13 +296,13 @@ _FLAGS: tuple[_Decorator, ...] = (
         "--journal-max-size",
         "journal.max_size",
         size,
-        "Bytes from which a new segment is begun, such as 100Mi; 0 = never.",
+        "Size at which a new segment begins, such as 100Mi; 0 = never.",
     ),
     _flag(
         "--journal-keep",
         "journal.keep",
         click.IntRange(0, 999),
-        "Older segments (FILE.1, FILE.2, ...) that are kept.",
+        "Number of older segments (FILE.1, FILE.2, ...) to keep.",
     ),
     # Deprecated
     _flag("--profiling", "deprecated.profiling", boolean, f"Profiling endpoints. {_DEPRECATED}"),

@@ -1,4 +1,4 @@
-"""`koordsched simulate`: where would the pending pods go, on the cluster as the files describe it?"""
+"""`koordsched simulate`: where would the pending pods go, on the cluster as it is, or as files describe it?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ from typing import Any
 import click
 from rich.console import Console
 
-from koordsched.cli.objectfiles import InputError, read_objects
-from koordsched.cli.offline import load_config, prepare, template_nodes
-from koordsched.cli.output import console, counted, fail, output_option, print_json, table
+from koordsched.cli.objectfiles import InputError
+from koordsched.cli.offline import load_config
+from koordsched.cli.output import (
+    STRUCTURED,
+    WIDE,
+    console,
+    counted,
+    fail,
+    output_option,
+    print_notes,
+    print_structured,
+    table,
+)
 from koordsched.cli.simulation import Outcome, Simulation
+from koordsched.cli.state_options import State, evaluation_options
 from koordsched.cluster.state import ClusterState
 
 SOME_PENDING = 3
@@ -25,46 +36,35 @@ _EPILOG = f"Exit code: 0 all pods were placed, {SOME_PENDING} some are pending, 
 
 
 @click.command("simulate", epilog=_EPILOG)
-@click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    multiple=True,
-    required=True,
-    help="File or directory of YAML or JSON, - for standard input; may be repeated. A dump of a cluster or manifests.",
-)
-@click.option("--config", "config_file", help="The scheduler's configuration file (KubeSchedulerConfiguration).")
-@click.option("--nodes", type=click.IntRange(1, 200_000), help="Add so many nodes, made from the node template.")
-@click.option("--node-template", help="File that says what added nodes are like (see config/examples/node-templates).")
+@click.option("-n", "--namespace", help="Report on pods of this namespace alone; all are placed.")
+@evaluation_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides between equally good nodes.")
 @output_option
-def simulate(
-    filenames: tuple[str, ...],
-    config_file: str | None,
-    nodes: int | None,
-    node_template: str | None,
-    seed: int,
-    output: str,
-) -> None:
-    """Place pending pods offline and say where, or why not.
+def simulate(namespace: str | None, state: State, seed: int, output: str) -> None:
+    """Place pending pods and say where they would go, or why not. Nothing is changed.
 
-    Reads a dump of a cluster (kubectl get -o yaml, a snapshot directory) or plain manifests. Manifests are completed as
-    an API server would; workloads without pods are expanded. Pods are placed one after the other, by priority; no pod
-    is evicted, but preemption that would help is shown.
+    Reads the cluster of the kubeconfig; or, with -f, a dump of one (kubectl get -o yaml, a snapshot directory) or plain
+    manifests. Manifests are completed as an API server would; workloads without pods are expanded. Pods are placed one
+    after the other, by priority; no pod is evicted, but preemption that would help is shown.
+
+    \b
+    What would three more nodes like worker-1 do for what is pending?
+      koordsched simulate --nodes 3 --like worker-1
     """
     try:
-        resolved, warnings = load_config(config_file)
-        objects = [*template_nodes(node_template, nodes), *read_objects(filenames)]
-        offline = prepare(objects, resolved, seed=seed)
+        resolved, warnings = load_config(state.config_file)
+        offline = state.prepare(resolved, seed=seed)
     except InputError as error:
         fail(error)
     cluster = offline.scheduler.cluster
     outcomes = Simulation(offline.scheduler).run()
+    if namespace:
+        outcomes = [outcome for outcome in outcomes if outcome.pod.startswith(f"{namespace}/")]
     notes = [*warnings, *offline.notes]
-    if output == "json":
-        print_json(_report(outcomes, cluster, seed, notes))
+    if output in STRUCTURED:
+        print_structured(_report(outcomes, cluster, seed, notes), output)
     else:
-        _print(console(), outcomes, cluster, notes)
+        _print(console(output), outcomes, cluster, notes, wide=output == WIDE)
     if any(not outcome.node for outcome in outcomes):
         raise click.exceptions.Exit(SOME_PENDING)
 
@@ -81,12 +81,12 @@ def _report(outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: li
     }
 
 
-def _print(out: Console, outcomes: list[Outcome], cluster: ClusterState, notes: list[str]) -> None:
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+def _print(out: Console, outcomes: list[Outcome], cluster: ClusterState, notes: list[str], *, wide: bool) -> None:
+    print_notes(notes)
     placed = [outcome for outcome in outcomes if outcome.node]
     if placed:
-        out.print(_by_pod(placed) if len(placed) <= MOST_ROWS else _by_workload(placed, cluster))
+        many = len(placed) > MOST_ROWS and not wide
+        out.print(_by_workload(placed, cluster) if many else _by_pod(placed, wide=wide))
         out.print()
     _print_pending(out, [outcome for outcome in outcomes if not outcome.node])
     nodes = len({outcome.node for outcome in placed})
@@ -94,14 +94,16 @@ def _print(out: Console, outcomes: list[Outcome], cluster: ClusterState, notes: 
         f"{len(placed)} of {counted(len(outcomes), 'pending pod')} placed on {counted(nodes, 'node')} "
         f"of {cluster.table.count}"
     )
-    if len(placed) > MOST_ROWS:
-        out.print("(-o json lists every pod)")
+    if len(placed) > MOST_ROWS and not wide:
+        out.print("(-o wide lists every pod)")
 
 
-def _by_pod(placed: list[Outcome]) -> Any:
-    rows = table("POD", "NODE", "FEASIBLE NODES", right=["FEASIBLE NODES"])
+def _by_pod(placed: list[Outcome], *, wide: bool) -> Any:
+    more = ("WORKLOAD", "SCHEDULER") if wide else ()
+    rows = table("POD", "NODE", "FEASIBLE NODES", *more, right=["FEASIBLE NODES"])
     for outcome in placed:
-        rows.add_row(outcome.pod, outcome.node, str(outcome.feasible_nodes))
+        details = (outcome.workload, outcome.profile) if wide else ()
+        rows.add_row(outcome.pod, outcome.node, str(outcome.feasible_nodes), *details)
     return rows
 
 

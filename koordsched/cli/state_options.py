@@ -1,89 +1,177 @@
-"""The options of commands that look at a cluster: a running scheduler's view of it, or files."""
+"""The options of commands that look at a cluster, and where its state comes from: files, the cluster itself, or the
+scheduler that runs in it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from koordsched.cli.addednodes import add_copies, add_template_nodes
+from koordsched.cli.clusteraccess import ClusterAccess
+from koordsched.cli.clusterstate import prepare_cluster
 from koordsched.cli.endpoint import Endpoint
-from koordsched.cli.objectfiles import Sourced, read_objects
-from koordsched.cli.offline import template_nodes
+from koordsched.cli.objectfiles import read_objects
+from koordsched.cli.offline import Offline, prepare, template_nodes
+from koordsched.cli.tunnel import live_endpoint
+from koordsched.config import Resolved
 
-DEFAULT_SERVER = "https://127.0.0.1:10259"
+Command = Callable[..., Any]
 
-_OPTIONS = (
+_CLUSTER = (
     click.option(
-        "-f", "--filename", "filenames", multiple=True, help="Offline: a dump or manifests, as for `simulate`."
+        "--kubeconfig",
+        metavar="FILE",
+        help="Read the cluster of this kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]",
     ),
-    click.option("--config", "config_file", help="Offline: the scheduler's configuration file."),
-    click.option("--nodes", type=click.IntRange(1, 200_000), help="Offline: add so many nodes from the node template."),
-    click.option("--node-template", help="Offline: file that says what added nodes are like."),
-    click.option("--server", help=f"Ask the scheduler that serves here.  [default: {DEFAULT_SERVER}, without -f]"),
-    click.option("--kubeconfig", help="Take the credentials for the scheduler's endpoint from here."),
-    click.option("--token", help="Bearer token for the scheduler's endpoint."),
-    click.option("--ca-file", help="Certificates that may have signed the endpoint's certificate."),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig.  [default: the current one]"),
+)
+_FILES = (
+    click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        metavar="FILE|DIR",
+        multiple=True,
+        help="No cluster: a dump of one, or manifests, as YAML or JSON; - for standard input; may be repeated.",
+    ),
+)
+_EVALUATION = (
+    click.option("--config", "config_file", metavar="FILE", help="The scheduler's configuration file."),
+    click.option("--nodes", type=click.IntRange(1, 200_000), help="Add so many nodes to those that there are."),
+    click.option("--node-template", metavar="FILE", help="Added nodes: a file that says what they are like."),
+    click.option("--like", metavar="NODE", help="Added nodes: as this one, with its DaemonSet pods."),
+)
+_ENDPOINT = (
+    click.option("--live", is_flag=True, help="Ask the koordsched that leads in the cluster, through the API server."),
+    click.option("--lease", metavar="NAMESPACE/NAME", help="With --live: its lease.  [default: that of the manifests]"),
+    click.option("--server", metavar="URL", help="Ask the scheduler that serves here."),
+    click.option("--token", help="Bearer token for the scheduler's endpoint.  [default: that of the kubeconfig]"),
+    click.option("--ca-file", metavar="FILE", help="Certificates that may have signed the endpoint's certificate."),
     click.option("--insecure-skip-tls-verify", is_flag=True, help="Accept any certificate of the endpoint."),
 )
-
-
-_ONLY_WITH_FILES = {"config_file": "--config", "nodes": "--nodes", "node_template": "--node-template"}
-_ONLY_WITHOUT = {
-    "server": "--server",
-    "kubeconfig": "--kubeconfig",
-    "token": "--token",
-    "ca_file": "--ca-file",
-    "insecure_skip_tls_verify": "--insecure-skip-tls-verify",
-}
+_NAMES = {"config_file": "config"}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where the state is to come from: `filenames`, or the scheduler that serves at `server`."""
+    """Where the state is to come from: `filenames`, a scheduler (`live`, or at `server`), or else the cluster."""
 
-    filenames: tuple[str, ...]
-    config_file: str | None
-    nodes: int | None
-    node_template: str | None
-    server: str | None
-    kubeconfig: str | None
-    token: str | None
-    ca_file: str | None
-    insecure_skip_tls_verify: bool
+    filenames: tuple[str, ...] = ()
+    kubeconfig: str | None = None
+    context: str | None = None
+    config_file: str | None = None
+    nodes: int | None = None
+    node_template: str | None = None
+    like: str | None = None
+    live: bool = False
+    lease: str | None = None
+    server: str | None = None
+    token: str | None = None
+    ca_file: str | None = None
+    insecure_skip_tls_verify: bool = False
 
-    def objects(self) -> list[Sourced]:
-        """What is in the files, and the nodes to add. Raises InputError."""
-        return [*template_nodes(self.node_template, self.nodes), *read_objects(self.filenames)]
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether plugins are run here, and no scheduler is asked."""
+        return self.server is None and not self.live
 
-    def endpoint(self) -> Endpoint:
-        """The scheduler's. Raises EndpointError."""
-        return Endpoint.open(
-            self.server or DEFAULT_SERVER,
+    @property
+    def cluster(self) -> ClusterAccess | None:
+        """The cluster whose state it is, if the state is neither in files nor a scheduler's. Raises InputError."""
+        if self.filenames or self.server is not None:
+            return None
+        return ClusterAccess.of_flags(self.kubeconfig, self.context)
+
+    def prepare(self, resolved: Resolved, *, seed: int = 0, lifted: str = "") -> Offline:
+        """The state, with the nodes to add.
+
+        `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
+        """
+        added = [] if self.like else template_nodes(self.node_template, self.nodes)
+        cluster = self.cluster
+        if cluster is None:
+            offline = prepare([*added, *read_objects(self.filenames)], resolved, seed=seed, lifted=lifted or None)
+        else:
+            offline = prepare_cluster(cluster, resolved, seed=seed, lifted=lifted)
+            add_template_nodes(offline.scheduler, added, seed)
+        if self.like:
+            add_copies(offline.scheduler, self.like, self.nodes or 1)
+        return offline
+
+    @contextmanager
+    def endpoint(self) -> Iterator[Endpoint]:
+        """The scheduler's, while the context lasts. Raises InputError, EndpointError."""
+        if self.live:
+            access = ClusterAccess.of_flags(self.kubeconfig, self.context)
+            with live_endpoint(access, self.lease, token=self.token, ca_file=self.ca_file) as endpoint:
+                yield endpoint
+            return
+        assert self.server is not None
+        yield Endpoint.open(
+            self.server,
             kubeconfig=self.kubeconfig,
+            context=self.context,
             token=self.token,
             ca_file=self.ca_file,
             verify=not self.insecure_skip_tls_verify,
         )
 
+    def check(self) -> None:
+        """Raises click.UsageError for an option that the others leave without effect."""
+        if self.filenames:
+            self._without("with -f", "kubeconfig", "context", *_ASKING)
+        elif self.live and self.server:
+            raise click.UsageError("--live and --server exclude each other")
+        elif self.live:
+            self._without("with --live: the scheduler says what it knows", *_LOCAL, "insecure_skip_tls_verify")
+        elif self.server is not None:
+            self._without("with --server: the scheduler says what it knows", *_LOCAL, "lease")
+        else:
+            self._without("without --server or --live", *_ASKING)
+        if self.like and self.node_template:
+            raise click.UsageError("--like and --node-template exclude each other")
 
-def state_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them to a command, in this order, which gets them as `state`.
+    def _without(self, where: str, *names: str) -> None:
+        for name in names:
+            if getattr(self, name):
+                raise click.UsageError(f"--{_NAMES.get(name, name).replace('_', '-')} has no effect {where}")
 
-    One that the others would leave without effect is an error.
-    """
 
+_ASKING = ("live", "server", "lease", "token", "ca_file", "insecure_skip_tls_verify")
+_LOCAL = ("config_file", "nodes", "node_template", "like")
+
+
+def state_options(command: Command) -> Command:
+    """Adds all of them to a command, which gets them as `state`. One without effect is an error."""
+    return _with(command, _CLUSTER + _FILES + _EVALUATION + _ENDPOINT)
+
+
+def evaluation_options(command: Command) -> Command:
+    """The same for a command that evaluates by itself: it asks no scheduler."""
+    return _with(command, _CLUSTER + _FILES + _EVALUATION)
+
+
+def cluster_options(command: Command) -> Command:
+    """Adds `--kubeconfig` and `--context` alone, which the command gets as they are."""
+    for option in reversed(_CLUSTER):
+        command = option(command)
+    return command
+
+
+def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
     @functools.wraps(command)
     def checked(*args: Any, **parameters: Any) -> Any:
-        state = State(**{field.name: parameters.pop(field.name) for field in fields(State)})
-        for name, flag in (_ONLY_WITHOUT if state.filenames else _ONLY_WITH_FILES).items():
-            if getattr(state, name):
-                raise click.UsageError(f"{flag} has no effect {'with' if state.filenames else 'without'} -f")
+        given = {name: parameters.pop(name) for name in State.__dataclass_fields__ if name in parameters}
+        state = State(**given)
+        state.check()
         return command(*args, state=state, **parameters)
 
-    decorated: Callable[..., Any] = checked
-    for option in reversed(_OPTIONS):
+    decorated: Command = checked
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated

@@ -7,7 +7,8 @@ import logging
 import ssl
 
 from koordsched.client.clock import Clock
-from koordsched.client.settings import SHORTEST_RENEWAL, ConnectionConfigError, Settings, Source
+from koordsched.client.errors import ConnectionConfigError
+from koordsched.client.settings import SHORTEST_RENEWAL, Settings, Source
 
 log = logging.getLogger(__name__)
 

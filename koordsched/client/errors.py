@@ -16,6 +16,10 @@ class ClientError(Exception):
     """Base of everything this package raises for a request."""
 
 
+class ConnectionConfigError(ClientError):
+    """The connection settings cannot be used; the message names the file and what is wrong in it."""
+
+
 class ConnectionFailure(ClientError):
     """No complete response arrived."""
 

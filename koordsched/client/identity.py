@@ -18,6 +18,6 @@ async def is_api_server(transport: Transport) -> bool:
     try:
         version = await transport.request("GET", "/version", timeout=TIMEOUT)
     except ClientError as error:
-        log.debug("the server has no version to tell: %s", error)
+        log.debug("cannot read the version of the server: %s", error)
         return False
     return version.status == 403 or (version.status == 200 and b'"gitVersion"' in version.body)

@@ -173,7 +173,7 @@ class Lanes:
             dropped = queue.popleft()
             stats.dropped += 1
             if dropped.future is not None and not dropped.future.done():
-                dropped.future.set_exception(QueueFull(f"pushed out of lane {lane.name.lower()}"))
+                dropped.future.set_exception(QueueFull(f"dropped from lane {lane.name.lower()}"))
         queue.append(_Write(self, lane, request, body, None))
         self._pump()
 

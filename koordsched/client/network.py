@@ -16,9 +16,9 @@ from yarl import URL
 import koordsched
 from koordsched.client.clock import Clock
 from koordsched.client.connection import Connection
-from koordsched.client.errors import Ambiguous, ClientError, ConnectionFailure, Fenced, NotSent
-from koordsched.client.settings import source_of
-from koordsched.client.transport import Done, Request, Response, Transport
+from koordsched.client.errors import Ambiguous, ClientError, ConnectionFailure, Fenced, NotSent, error_from_status
+from koordsched.client.settings import Settings, source_of
+from koordsched.client.transport import DEFAULT_TIMEOUT, Done, Request, Response, Transport
 from koordsched.client.writepool import CONNECT_TIMEOUT, WritePool
 
 READ_BUFFER = 512 * 1024
@@ -64,6 +64,34 @@ class NetworkTransport(Transport):
     def server(self) -> str:
         """The address of the API server, for logs."""
         return self._connection.base_url
+
+    @property
+    def settings(self) -> Settings:
+        """The connection settings as they were read last."""
+        return self._connection.settings
+
+    async def websocket(self, target: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Opens a WebSocket at a target that speaks this protocol. Raises ApiError, ConnectionFailure."""
+        connection = self._connection
+        tls: dict[str, Any] = {"ssl": connection.tls} if connection.tls is not None else {}
+        if connection.settings.server_name:
+            tls["server_hostname"] = connection.settings.server_name
+        headers = {"Authorization": connection.settings.authorization} if connection.settings.authorization else {}
+        try:
+            async with asyncio.timeout(DEFAULT_TIMEOUT):
+                opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+                    URL(connection.base_url + target, encoded=True),
+                    protocols=(protocol,),
+                    headers=headers,
+                    proxy=connection.settings.proxy,
+                    max_msg_size=0,
+                    **tls,
+                )
+                return opened
+        except aiohttp.WSServerHandshakeError as error:
+            raise error_from_status(b"", error.status) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _failure(Request("GET", target), error) from error
 
     async def _request(self, request: Request) -> Response:
         if request.method == "GET" or self._connection.settings.proxy:

@@ -86,7 +86,7 @@ class ObjectApplier(Generic[T]):
         try:
             self._sink.upsert(obj)
         except Exception as error:
-            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "in")
+            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "applied")
 
     def delete(self, data: bytes, frame: bytes) -> None:
         """Deletes an object."""
@@ -109,16 +109,16 @@ class ObjectApplier(Generic[T]):
         try:
             self._sink.delete(obj)
         except Exception as error:
-            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "out")
+            self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "removed")
 
     def _take_out(self, key: ObjectKey) -> None:
         try:
             self._sink.delete_key(key)
         except Exception as error:
-            self._failed(key, error, "out")
+            self._failed(key, error, "removed")
 
-    def _failed(self, key: ObjectKey, error: Exception, direction: str) -> None:
-        _log.exception("%s: %s/%s could not be taken %s", self._path, key.namespace, key.name, direction)
+    def _failed(self, key: ObjectKey, error: Exception, done: str) -> None:
+        _log.exception("%s: %s/%s could not be %s", self._path, key.namespace, key.name, done)
         self._malformed(key, error)
 
     def _reject(

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.dateutil import parse_rfc3339
@@ -29,7 +28,8 @@ from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
 from koordsched.client import execplugin
 from koordsched.client.clock import Clock
-from koordsched.client.errors import ClientError
+from koordsched.client.errors import ConnectionConfigError
+from koordsched.client.kubeconfig import current_context, load
 
 TOKEN_FILE_RELOAD = 60.0
 """Seconds between readings of a token file: bound service account tokens are replaced on disk every hour or so."""
@@ -45,10 +45,6 @@ EXEC_RENEW_SHARE = 0.8
 
 SHORTEST_RENEWAL = 10.0
 """Seconds between two renewals at least, whatever expiry a credential plugin claims."""
-
-
-class ConnectionConfigError(ClientError):
-    """The connection settings cannot be used; the message names the file and what is wrong in it."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +143,10 @@ def parse_server(address: str, tls: bool) -> SplitResult:
 
 
 async def read_kubeconfig(path: str, context: str | None, master: str, clock: Clock) -> Settings:
-    """Reads one kubeconfig file. Raises ConnectionConfigError."""
-    document = _load_yaml(path)
-    wanted = context or document.get("current-context")
-    if not wanted:
-        raise ConnectionConfigError(f"kubeconfig {path}: no current-context, and none was asked for")
-    user = _user_of(document, str(wanted))
+    """Reads a kubeconfig file, or several (see `kubeconfig.load`). Raises ConnectionConfigError."""
+    document = load(path)
+    wanted = current_context(document, path, context)
+    user = _user_of(document, wanted)
     directory = _directory_of(path)
     plugin = user.get("exec")
     where = f"kubeconfig {path}"
@@ -228,18 +222,6 @@ def read_in_cluster(environ: Mapping[str, str], token_file: str, ca_file: str) -
 def _directory_of(path: str) -> str:
     """Where the relative file names of a kubeconfig start."""
     return str(Path(path).resolve().parent)
-
-
-def _load_yaml(path: str) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(Path(path).read_bytes())
-    except OSError as error:
-        raise ConnectionConfigError(f"kubeconfig {path}: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConnectionConfigError(f"kubeconfig {path} is not YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise ConnectionConfigError(f"kubeconfig {path}: not a kubeconfig file")
-    return document
 
 
 def _user_of(document: dict[str, Any], context: str) -> dict[str, Any]:

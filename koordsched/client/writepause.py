@@ -37,7 +37,9 @@ class WritePause:
             self.until = now + self._backoff.next()
         self._delayed += 1
         if now >= self._log_at:
-            log.warning("the API server holds up writes, %d more by now, the last a %s: %s", self._delayed, what, error)
+            latest = f"an {what}" if what[0] in "aeiou" else f"a {what}"
+            text = "the API server is slow to accept writes: %d more waiting, latest: %s: %s"
+            log.warning(text, self._delayed, latest, error)
             self._delayed, self._log_at = 0, now + LOG_INTERVAL
 
     def succeeded(self, now: float) -> None:

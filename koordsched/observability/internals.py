@@ -60,6 +60,6 @@ def observe_reflectors(
 ) -> None:
     """Shows how the watches fare, by resource."""
     metrics.read(
-        "koordsched_reflector_restarts_total", "Times that a resource was listed anew.", restarts, ("resource",)
+        "koordsched_reflector_restarts_total", "Times that a resource was listed again.", restarts, ("resource",)
     )
     metrics.read("koordsched_watch_errors_total", "Watches that ended with an error.", watch_errors, ("resource",))

@@ -110,7 +110,7 @@ class Metrics(MetricRegistry):
         self._evaluations: dict[tuple[str, Plan], Counter] = {}
         self.read(
             "scheduler_plugin_evaluation_total",
-            "Attempts in which a plugin was evaluated at an extension point.",
+            "Attempts in which a plugin was evaluated at an extension point, without those that it skipped.",
             self._plugin_evaluations,
             ("plugin", "extension_point", "profile"),
             "BETA",
@@ -125,7 +125,7 @@ class Metrics(MetricRegistry):
         )
         self.event_handling_duration = self.histograms(
             "scheduler_event_handling_duration_seconds",
-            "Time to take in an event from the cluster.",
+            "Time to handle an event from the cluster.",
             ("event",),
             _HANDLING_BUCKETS,
         )
@@ -136,7 +136,7 @@ class Metrics(MetricRegistry):
         ).labels()
         self.preemption_victims = self.histograms(
             "scheduler_preemption_victims",
-            "Pods chosen to make room for another.",
+            "Pods selected as victims of preemption.",
             (),
             exponential_buckets(1, 2, 7),
             "STABLE",
@@ -161,7 +161,7 @@ class Metrics(MetricRegistry):
         )
         self.batch_cache_flushed = self.counters(
             "scheduler_batch_cache_flushed_total",
-            "Times that results kept for equal pods were thrown away.",
+            "Times that results kept for equal pods were discarded.",
             ("profile", "reason"),
         )
         self.get_node_hint_duration = self.histograms(

@@ -1,14 +1,16 @@
 """DynamicResources without its function: dynamic resource allocation is not supported.
 
-A pod that uses resource claims is refused with a clear text instead of being placed without its devices.
+A pod that uses resource claims is refused with a clear text instead of being placed without its devices, and one that
+finds no node is told which of the resources that it requests may be had through a DeviceClass.
 For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and
 its name in the message when no node fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from koordsched.cluster.builtinkinds import DEVICE_CLASSES
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -33,6 +35,10 @@ from koordsched.queue.hints import HintRegistration
 UNSUPPORTED = "pod uses resource claims, and dynamic resource allocation is not supported by this scheduler"
 NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 NO_STATE = "not found"
+OF_CLASS = "{} may be had through DeviceClass {}, but dynamic resource allocation is not supported by this scheduler"
+GATE = "DRAExtendedResource"
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""In front of the name of a class: the resource that every class has (dra spec 3.10)."""
 
 
 class DynamicResources(PreEnqueue, ShapePreFilter, ShapeFilter, PostFilter, ShapeScore, Reserve, PreBind):
@@ -43,6 +49,8 @@ class DynamicResources(PreEnqueue, ShapePreFilter, ShapeFilter, PostFilter, Shap
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         """The time limits in the arguments have nothing to limit here."""
+        self._classes = handle.cluster.objects.of(DEVICE_CLASSES) if GATE in handle.features else None
+        self._names = handle.cluster.table.resource_names
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Lets every pod in: one with claims gets its answer, and a condition to show, from the cycle."""
@@ -63,7 +71,19 @@ class DynamicResources(PreEnqueue, ShapePreFilter, ShapeFilter, PostFilter, Shap
         """
         if self.name in cycle.not_pre_filtered:
             return PostFilterResult(Status(Code.ERROR, (NO_STATE,)))
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE, *self._of_classes(pod))))
+
+    def _of_classes(self, pod: Pod) -> Iterator[str]:
+        if self._classes is None:
+            return
+        names = [self._names.names[index] for index, amount in pod.shape.requests.amounts if amount]
+        for name in sorted(names):
+            if name.startswith(_IMPLICIT):
+                yield OF_CLASS.format(name, name.removeprefix(_IMPLICIT))
+            elif found := [each.metadata for each in self._classes if each.spec.extended_resource_name == name]:
+                newest = max(each.creation_timestamp or "" for each in found)
+                named = min(each.name for each in found if (each.creation_timestamp or "") == newest)
+                yield OF_CLASS.format(name, named)
 
     def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
         """0."""

@@ -75,17 +75,19 @@ def with_advice(profile: Profile, cluster: ClusterState, pod: Pod, explanation: 
 def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advice:
     """What the explanation of a pod comes to. The explanation must be of the cluster as it is."""
     if explanation.any_of:
-        return Advice(FITS, f"It fits: {len(explanation.any_of)} of the feasible nodes are equally good.")
+        count = len(explanation.any_of)
+        have = "has" if count == 1 else "have"
+        return Advice(FITS, f"It fits: {count} of the feasible nodes {have} the highest score.")
     if explanation.gated_by:
-        return Advice(GATED, f"It is held back by {explanation.gated_by} and not looked at: {explanation.message}.")
+        return Advice(GATED, f"{explanation.gated_by} keeps it out of the queue: {explanation.message}.")
     if explanation.reason == "SchedulerError":
-        return Advice(FAILED, f"An error prevents an answer: {explanation.message}")
+        return Advice(FAILED, f"No answer because of an error: {explanation.message}")
     if not cluster.table.count:
-        return Advice(NEVER, "There is no node.")
+        return Advice(NEVER, "The cluster has no nodes.")
     if explanation.rejected_by:
         for_now = any(node.status == Code.UNSCHEDULABLE.text for node in explanation.nodes)
-        until = "until there is room there" if for_now else "the pod itself has to change"
-        return Advice(REFUSED, f"{explanation.rejected_by} refuses the pod whatever the nodes are like; {until}.")
+        remedy = "it waits for room" if for_now else "the pod itself has to change"
+        return Advice(REFUSED, f"{explanation.rejected_by} rejects the pod, whatever the node: {remedy}.")
     cycle = CycleState(pod)
     codes = profile.filtering.filter(cycle, all_nodes=True).codes
     reasons = profile.handle.reasons
@@ -105,13 +107,12 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
 
 def _worded(explanation: Explanation, cluster: ClusterState, empty: int, remedies: list[Remedy]) -> Advice:
     if empty < 0:
-        text = f"None of the {cluster.table.count} nodes could take it, even without the pods on it."
-        return Advice(NEVER, text, remedies=remedies)
+        return Advice(NEVER, "No node could run this pod, even if empty.", remedies=remedies)
     node = cluster.table.names[empty]
-    text = f"It waits for room: {node} would take it if it were empty."
+    text = f"It waits for room: {node} could run this pod if it were empty."
     if explanation.nominated_node:
         victims = f"{len(explanation.victims)} pod{'s' if len(explanation.victims) > 1 else ''}"
-        text += f" Preemption helps: {victims} of lower priority would go from {explanation.nominated_node}."
+        text += f" Preemption would evict {victims} of lower priority from {explanation.nominated_node}."
     return Advice(WAITS, text, node, remedies)
 
 

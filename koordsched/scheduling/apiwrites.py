@@ -89,7 +89,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.debug("binding of %s to %s is in doubt, asking again: %s", pod.key, node, error)
+                _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.key, node, error)
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
@@ -116,7 +116,7 @@ class ApiWrites:
                 # Without the reason it is not the API server's word, but that of one who has lost it.
                 if isinstance(error, NotFound) and error.reason == "NotFound":
                     return False
-                _log.debug("reading %s back: %s", pod.key, error)
+                _log.debug("cannot read %s back: %s", pod.key, error)
             await asyncio.sleep(next(waits))
 
     # --- metadata ----------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class ApiWrites:
                 pause = next(waits, None)
                 if is_another or pause is None:
                     raise WriteFailed(str(error)) from error
-                _log.debug("the metadata of %s is not written yet, trying again: %s", pod.key, error)
+                _log.debug("cannot write the metadata of %s, retrying: %s", pod.key, error)
             except ClientError as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)
@@ -173,7 +173,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.debug("the change of %s is in doubt, asking again: %s", path, error)
+                _log.debug("it is unknown whether %s was changed, reading it back: %s", path, error)
             except (ClientError, DecodeError) as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(next(waits))
@@ -184,7 +184,7 @@ class ApiWrites:
             response = await self.transport.request("GET", path)
             return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
         except (ClientError, orjson.JSONDecodeError) as error:
-            _log.debug("reading %s back: %s", path, error)
+            _log.debug("cannot read %s back: %s", path, error)
             return None
 
     # --- status ----------------------------------------------------------------------------------

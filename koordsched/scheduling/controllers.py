@@ -35,7 +35,7 @@ def build_controllers(
                 taken[name] = args
             elif args != taken[name]:
                 _log.warning(
-                    "profile %s: what runs for %s beside scheduling goes by the arguments of the first profile with it",
+                    "profile %s: the controller of %s uses the arguments of the first profile that enables it",
                     config.scheduler_name,
                     name,
                 )
@@ -63,5 +63,5 @@ async def _keep_running(name: str, controller: Controller) -> None:
         try:
             await controller.run()
         except Exception:
-            _log.exception("the controller of %s failed and starts again in %d seconds", name, AGAIN)
+            _log.exception("the controller of %s failed, restarting it in %d seconds", name, AGAIN)
         await asyncio.sleep(AGAIN)

@@ -197,7 +197,7 @@ class SchedulingCycle:
         scored = self.clock()
         if choice.total is not None:
             self.metrics.extension_point("Score", profile.name).observe(scored - found)
-            self._evaluated[profile.name].scored(verdicts.plan)
+            self._evaluated[profile.name].scored(choice)
         self.metrics.scheduling_algorithm_duration.observe(scored - started)
         self.decisions.record(attempt.pod, table, choice, scored, profile.chains)
         return self._take(attempt, queued, row, started)
@@ -217,7 +217,7 @@ class SchedulingCycle:
         began = self.clock() if started is None else started
         verdicts = attempt.filter(all_nodes=all_nodes)
         self.metrics.extension_point("Filter", name).observe(self.clock() - began)
-        self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered)
+        self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered, attempt.cycle)
         return verdicts
 
     def _take(self, attempt: Attempt, queued: QueuedPod[Pod], row: int, started: float) -> AssumedPod | Failure:

@@ -1,6 +1,7 @@
-"""The last decisions: which node a pod was placed on, out of how many, and what the best of them scored.
+"""The last decisions: which node a pod was placed on, out of how many, and what the best of them scored; or why not.
 
-Kept in a ring, to answer later why a pod was placed where it is. A decision costs about a microsecond to remember.
+Placements are kept in a ring, to answer later why a pod was placed where it is; of refusals the last of each pod is
+kept. Either costs about a microsecond to remember.
 What each plugin gave the best nodes is read from the scores behind the choice, no plugin is asked again. Going through
 all feasible nodes costs as much as a cycle, so that is done as long as it takes no more than a small share of the time:
 for every pod in a cluster at peace, for a sample of them when thousands arrive.
@@ -8,8 +9,8 @@ for every pod in a cluster at peace, for a sample of them when thousands arrive.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import numpy as np
@@ -21,6 +22,11 @@ from koordsched.framework.plan import Chains
 from koordsched.framework.scoring import Choice
 
 CAPACITY = 10_000
+"""Placements that are remembered."""
+
+MOST_REFUSED = 20_000
+"""Pods whose last refusal is remembered."""
+
 TOP = 5
 
 EXTENDER = "Extender"
@@ -55,18 +61,51 @@ class Decision(msgspec.Struct, rename="camel"):
     top: list[Ranked]
 
 
+class Rejection(msgspec.Struct, rename="camel"):
+    """The last attempt to place a pod that failed, and how many there were so far.
+
+    `time`, `first_time`: of the last and the first such attempt, seconds since the epoch. `attempts`: all attempts
+    until then. `reason` and `message`: as in the pod's PodScheduled condition. `plugins` rejected it. `nominated_node`:
+    where room is made for it.
+    """
+
+    pod: str
+    uid: str
+    first_time: float
+    time: float
+    attempts: int
+    reason: str
+    message: str
+    plugins: list[str]
+    nominated_node: str
+
+
 _Top = tuple[tuple[str, ...], list[tuple[str, int, list[int]]]]
 """Names of the plugins, and (node, total, weighted scores in the same order)."""
 
 
-class Decisions:
-    """The ring. `monotonic` and `wall` are clocks in seconds."""
+_Refused = tuple[str, str, float, float, int, str, str, Collection[str], str]
+"""Namespace, name, and the fields of a Rejection from `first_time` on."""
 
-    def __init__(self, monotonic: Callable[[], float], wall: Callable[[], float], *, capacity: int = CAPACITY) -> None:
+
+class Decisions:
+    """The record. `monotonic` and `wall` are clocks in seconds."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        wall: Callable[[], float],
+        *,
+        capacity: int = CAPACITY,
+        most_refused: int = MOST_REFUSED,
+    ) -> None:
         self._monotonic = monotonic
         self._wall = wall
         self._ring: deque[tuple[str, str, str, float, str, int, int | None, _Top | None]] = deque(maxlen=capacity)
         self._next_detail = 0.0
+        self._refused: OrderedDict[str, _Refused] = OrderedDict()
+        """By uid, the one that was refused last at the end."""
+        self._most_refused = most_refused
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -100,8 +139,32 @@ class Decisions:
             )
         )
 
+    def refused(
+        self, pod: Pod, reason: str, message: str, plugins: Collection[str], attempts: int, nominated: str
+    ) -> None:
+        """An attempt ended without a node."""
+        now = self._wall()
+        before = self._refused.get(pod.uid)
+        first = before[2] if before is not None else now
+        self._refused[pod.uid] = (pod.namespace, pod.name, first, now, attempts, reason, message, plugins, nominated)
+        self._refused.move_to_end(pod.uid)
+        if len(self._refused) > self._most_refused:
+            self._refused.popitem(last=False)
+
+    def refusal(self, uid: str) -> Rejection | None:
+        """The last refusal of a pod, if it is remembered."""
+        entry = self._refused.get(uid)
+        return _rejection(uid, entry) if entry is not None else None
+
+    def refusals(self, key: str = "") -> Iterator[Rejection]:
+        """The last refusals of pods named `namespace/name`, or of all pods, newest first."""
+        namespace, _, name = key.partition("/")
+        for uid, entry in reversed(self._refused.items()):
+            if not key or (entry[1] == name and entry[0] == namespace):
+                yield _rejection(uid, entry)
+
     def of(self, key: str = "") -> Iterator[Decision]:
-        """The decisions about `namespace/name`, or about all pods, newest first."""
+        """The placements of `namespace/name`, or of all pods, newest first."""
         namespace, _, name = key.partition("/")
         for entry in reversed(self._ring):
             if not key or (entry[1] == name and entry[0] == namespace):
@@ -121,6 +184,11 @@ def _best(table: NodeTable, choice: Choice, chains: Chains) -> _Top:
         (table.names[int(rows[at])], int(totals[at]), [int(weighted[at]) for _, weighted in columns])
         for at in best.tolist()
     ]
+
+
+def _rejection(uid: str, entry: _Refused) -> Rejection:
+    namespace, name, first, last, attempts, reason, message, plugins, nominated = entry
+    return Rejection(f"{namespace}/{name}", uid, first, last, attempts, reason, message, sorted(plugins), nominated)
 
 
 def _decision(

@@ -13,6 +13,7 @@ from koordsched.cluster.podevents import leaving
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import NO_PLUGINS, QueuedPod
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.pending import PendingPods
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
@@ -45,6 +46,7 @@ class FailureHandler:
     queue: SchedulingQueue[Pod]
     pending: PendingPods
     reporter: Reporter
+    decisions: Decisions
     recorder: Recorder = NOT_RECORDING
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -54,6 +56,9 @@ class FailureHandler:
     def handle(self, queued: QueuedPod[Pod], failed: FailedAttempt) -> None:
         """The pod goes back to the queue, and its owner reads why."""
         self.recorder.refused(queued.pod.uid, failed)
+        self.decisions.refused(
+            queued.pod, failed.reason, failed.message, failed.plugins, queued.attempts, failed.nominated or ""
+        )
         newest = self.pending.newest(queued.pod)
         if newest is None:
             # Deleted meanwhile, or another scheduler gave it a node: nothing to retry.

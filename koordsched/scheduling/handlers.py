@@ -242,7 +242,7 @@ class PodHandler:
         meta = wire.metadata
         if wire.spec.node_name:
             _log.warning(
-                "pod %s/%s on node %s cannot be accounted: %s", meta.namespace, meta.name, wire.spec.node_name, problem
+                "pod %s/%s on node %s cannot be counted: %s", meta.namespace, meta.name, wire.spec.node_name, problem
             )
             return
         self.forget(meta.uid)

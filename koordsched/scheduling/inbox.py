@@ -77,7 +77,7 @@ class Inbox:
             change(*args)
         except Exception:
             # One object that cannot be taken in must not keep the others out.
-            _log.exception("a change of the cluster could not be taken in")
+            _log.exception("a change of the cluster could not be applied")
 
 
 class InboxSink(Generic[T]):

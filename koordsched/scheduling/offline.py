@@ -95,7 +95,8 @@ class Scheduled(NamedTuple):
 class OfflineScheduler:
     """A cluster state and the profiles to evaluate pods on it.
 
-    `pending`: the pods without a node that belong to one of the profiles, in the order given.
+    `pending`: the pods without a node that belong to one of the profiles, in the order given; `others`: those of other
+    schedulers. Both by `namespace/name`.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class OfflineScheduler:
         """Raises BadObject, or ProfileError if the profiles cannot be built."""
         self.cluster = ClusterState()
         self.pending: dict[str, Pod] = {}
+        self.others: dict[str, Pod] = {}
         self.nominator: Nominator[Pod] = Nominator(lambda pod: pod.uid not in self.cluster.assigned)
         self._rng = rng
         self.timers = Timers(clock.monotonic)
@@ -135,18 +137,27 @@ class OfflineScheduler:
 
     def add(self, thing: Mapping[str, Any]) -> Pod | None:
         """Takes in one object; returns it if it is a pending pod of ours. Raises BadObject."""
-        kind, version = str(thing.get("kind", "")), str(thing.get("apiVersion", ""))
+        kind = KINDS.get((str(thing.get("apiVersion", "")), str(thing.get("kind", ""))))
+        if kind is None:
+            return None
         try:
-            if (version, kind) == ("v1", "Node"):
-                self.cluster.upsert_node(convert(thing, core.Node))
-            elif (version, kind) == ("v1", "Pod"):
-                return self._add_pod(convert(thing, core.Pod))
-            elif (other := KINDS.get((version, kind))) is not None:
-                self.cluster.objects.of(other).upsert(convert(thing, other.type))
-        except (DecodeError, QuantityError) as error:
+            return self.add_object(kind, convert(thing, kind.type))
+        except DecodeError as error:
             meta = thing.get("metadata")
             name = meta.get("name", "?") if isinstance(meta, Mapping) else "?"
-            raise BadObject(f"{kind} {name}: {error}") from error
+            raise BadObject(f"{kind.name} {name}: {error}") from error
+
+    def add_object(self, kind: Kind[T], thing: T) -> Pod | None:
+        """Takes in one decoded object; returns it if it is a pending pod of ours. Raises BadObject."""
+        try:
+            if isinstance(thing, core.Pod):
+                return self._add_pod(thing)
+            if isinstance(thing, core.Node):
+                self.cluster.upsert_node(thing)
+            else:
+                self.cluster.objects.of(kind).upsert(thing)
+        except QuantityError as error:
+            raise BadObject(f"{kind.name} {thing.metadata.name}: {error}") from error
         return None
 
     def _add_pod(self, wire: core.Pod) -> Pod | None:
@@ -162,6 +173,7 @@ class OfflineScheduler:
             self.cluster.set_pod(pod)
             return None
         if pod.shape.scheduler_name not in self.profiles:
+            self.others[pod.key] = pod
             self.cluster.pod_seen(pod)
             return None
         self.pending[pod.key] = pod

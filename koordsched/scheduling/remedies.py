@@ -100,8 +100,8 @@ def _close_breaker(pod: Pod, table: NodeTable, row: int) -> str:
     except ValueError:
         record = None
     if record is None or not record.is_open:
-        return "the circuit breaker of the node closed, which the pod on trial there decides"
-    return f"the circuit breaker of the node closed, which stays open until {record.until or 'its cool-down ends'}"
+        return "the circuit breaker of the node closed (its probe decides)"
+    return f"the circuit breaker of the node closed (open until {record.until or 'its cool-down ends'})"
 
 
 REMEDIES: Mapping[str, Remedy] = {

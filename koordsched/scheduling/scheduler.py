@@ -184,8 +184,8 @@ class Scheduler:
         for name, profile in self.profiles.items():
             served = queue_profile(profile, hint_times, self._notices, extended=bool(resolved.extenders))
             self.queue.add_profile(name, served)
-        failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, recorder)
         self.decisions = Decisions(clock.monotonic, clock.wall)
+        failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, self.decisions, recorder)
         self._extenders: Extenders | None = None
         self.consultations: ExtenderConsultations | None = None
         inbox: Inbox | None = None
@@ -316,7 +316,7 @@ class Scheduler:
                 await self.evictions.close()
                 await self._status.drain()
         except TimeoutError:
-            _log.warning("%d bindings were still under way at the end", self.binding.in_flight)
+            _log.warning("%d bindings were still in flight at the end", self.binding.in_flight)
             await self.binding.abandon()
         await self.events.drain(within)
         if self._event_writer is not None:

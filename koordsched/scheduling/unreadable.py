@@ -72,7 +72,7 @@ class Unreadable:
         if not known:
             need = _need_of(path)
             _log.warning(
-                "%s must not be read: %s. The role of the scheduler lacks the rule %s; until it is there, %s",
+                "not allowed to read %s: %s. The role of the scheduler lacks the rule %s; until it has it, %s",
                 path,
                 reason,
                 missing_rule(path),

@@ -16,11 +16,9 @@ from typing import Any, Generic, TypeVar
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.api.meta import HasMetadata, ObjectMeta
-from koordsched.api.protobuf.decoding import ProtobufDecoder
-from koordsched.api.protobuf.fields import MEDIA_TYPE, definition_of
 from koordsched.client.clock import Clock
+from koordsched.client.encodings import protobuf_format
 from koordsched.client.errors import ClientError, ConnectionFailure
-from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.timeslices import TimeSlices
@@ -160,7 +158,8 @@ class Watches:
             raw_objects.pods if raw_objects is not None else None,
         )
         for store in cluster.objects.wanted():
-            self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), {})
+            collection, selectors = store.listing()
+            self._add(store.kind.path, store.kind.type, ObjectSink(store, queue), selectors, collection=collection)
 
     def _add(
         self,
@@ -169,7 +168,9 @@ class Watches:
         sink: Sink[T],
         selectors: dict[str, str],
         raw_objects: RawObjects[T] | None = None,
+        collection: str = "",
     ) -> None:
+        """`collection`: the path to ask for, if it is not `path`."""
         self.sinks[path] = sink
         sink = self._recorder.sink(path, sink, self._read_annotations)
         decode: Decode[T] = Decoder(kind)
@@ -179,14 +180,14 @@ class Watches:
             sink = InboxSink(self._inbox, sink, by_name=path != PODS)
 
         def malformed(name: str, error: Exception) -> None:
-            _log.warning("%s %s cannot be understood and is ignored: %s", path, name, error)
+            _log.warning("%s %s cannot be decoded and is ignored: %s", path, name, error)
 
         def changed(state: State, error: ClientError | None) -> None:
             self._state_changed(path, state, error)
 
         self.reflectors[path] = Reflector(
             self._transport,
-            path,
+            collection or path,
             decode,
             sink,
             clock=self._clock,
@@ -194,17 +195,10 @@ class Watches:
             selectors=selectors,
             on_malformed=malformed,
             on_state=changed,
-            protobuf=self._protobuf(path, kind) if raw_objects is None else None,
+            protobuf=protobuf_format(path, kind, self._accept) if raw_objects is None else None,
             watch_list=self._watch_list,
             slices=self._slices,
         )
-
-    def _protobuf(self, path: str, kind: type[T]) -> ProtobufFormat[T] | None:
-        """How objects of a kind come in protobuf, if they shall and can."""
-        if MEDIA_TYPE not in self._accept:
-            return None
-        definition = definition_of(path.strip("/").rpartition("/")[0], kind.__name__)
-        return ProtobufFormat(ProtobufDecoder(kind, definition), self._accept) if definition else None
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
         if state is State.FORBIDDEN and error is not None:
@@ -227,7 +221,7 @@ class Watches:
             # One line tells that the server is away; that this goes for every resource needs no saying.
             _log.debug("%s cannot be watched: %s", path, error)
         else:
-            _log.warning("The API server cannot be reached, trying again until it can: %s", error)
+            _log.warning("cannot reach the API server, retrying: %s", error)
 
     def start(self) -> None:
         """Begins to list and watch."""

@@ -135,8 +135,8 @@ def test_preemption_is_named() -> None:
     preemptor["metadata"]["uid"] = "u"
     advice = advice_on(offline(node("n1"), bound("b", "n1", "4", priority=1), preemptor), "default/a")
     assert advice.text == (
-        "It waits for room: n1 would take it if it were empty. "
-        "Preemption helps: 1 pod of lower priority would go from n1."
+        "It waits for room: n1 could run this pod if it were empty. "
+        "Preemption would evict 1 pod of lower priority from n1."
     )
 
 

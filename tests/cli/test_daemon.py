@@ -200,13 +200,13 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
 
 def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     config = tmp_path / "config.yaml"
-    profile = {"schedulerName": "gpus", "plugins": {"filter": {"enabled": [{"name": "DeviceShare"}]}}}
+    profile = {"schedulerName": "gpus", "plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "error: plugins that are not implemented: DeviceShare (profiles: gpus); remove them from the "
+            "error: plugins that are not implemented: Reservation (profiles: gpus); remove them from the "
             "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
         ],
     )
@@ -233,10 +233,10 @@ def test_an_unreachable_server_is_waited_for_and_told_about():
         assert get(f"{base}/livez") == (200, "ok")
         status, text = get(f"{base}/readyz")
         assert (status, "[-]sched-handler-sync failed" in text) == (500, True)
-        process.wait_for("The API server cannot be reached")
+        process.wait_for("cannot reach the API server")
         code, lines = process.end(signal.SIGTERM)
         assert code == 0
-        assert sum("cannot be reached" in line for line in lines) == 1
+        assert sum("cannot reach the API server" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         process.process.send_signal(signal.SIGINT)
         process.process.wait(DEADLINE)
     code, lines = process.end()
-    assert (code, lines[-1]) == (1, "error: ended at once by a second signal")
+    assert (code, lines[-1]) == (1, "error: stopped at once by a second signal")
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda number: number.name)

@@ -18,6 +18,8 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
+from tests.packaging.kubectl import KUBECTL
+
 DEADLINE = 90.0
 COMMAND = (sys.executable, "-m", "koordsched", "demo")
 
@@ -44,7 +46,7 @@ def test_outcome_is_the_expected_one() -> None:
     assert re.fullmatch(
         r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
     )
-    assert last[1] == "266 pods placed, 6 pending, each for the reason expected."
+    assert last[1] == "270 pods placed, 7 pending, each for the reason expected."
     for pid in re.findall(r"process (\d+)", done.stdout):
         assert not alive(int(pid))
     shown = done.stdout.partition("busy-0 looks empty: ")[2].splitlines()
@@ -62,6 +64,14 @@ def test_outcome_is_the_expected_one() -> None:
         ["demo/statements", "shares 4-15,36-63"],
     ]
     assert cpus[4] == "demo/model wants 26 CPUs in whole cores. 40 CPUs are free, 24 of them in whole cores."
+    gpus = done.stdout.partition("large-1 and large-3 give pods GPUs, and NICs next to them:\n")[2].splitlines()
+    assert [re.split(r"\s{2,}", line.rstrip()) for line in gpus[1:5]] == [
+        ["large-1", "demo/captions", "0 (50 %)", "-"],
+        ["large-1", "demo/search", "0 (50 %)", "-"],
+        ["large-1", "demo/tuning", "2, 3", "3 (0000:53:00.2), 4 (0000:54:00.2)"],
+        ["large-3", "demo/pretraining", "0, 1, 2, 3, 4, 5, 6, 7", "-"],
+    ]
+    assert "  partition 4,5: bandwidth 200Gi, not 300Gi" in gpus
 
 
 @contextmanager
@@ -121,19 +131,23 @@ def test_a_port_in_use_is_reported() -> None:
 def test_what_it_suggests_works(tmp_path: Path) -> None:
     """The commands shown at the end; and a snapshot of the running scheduler explains the same offline."""
     with kept(tmp_path) as (_, log):
-        explain = next(line.split() for line in log.read_text().splitlines() if "koordsched explain" in line)
-        koordsched = [sys.executable, "-m", *explain]
+        suggested = [line.strip() for line in log.read_text().splitlines() if " --kubeconfig " in line]
+        for command in suggested if KUBECTL else ():
+            subprocess.run(command, shell=True, check=True, timeout=DEADLINE)
+        koordsched = next(line.split() for line in suggested if "koordsched explain" in line)
         live = orjson.loads(subprocess.check_output([*koordsched, "-o", "json"], timeout=DEADLINE))
         assert live["message"].startswith(
             "0/100 nodes are available: 6 node(s) had untolerated taint(s), 94 Insufficient"
         )
         assert (live["advice"]["verdict"], len(live["nodes"])) == ("never", 100)
-        (load,) = (line.split() for line in log.read_text().splitlines() if "koordsched load nodes" in line)
-        report = orjson.loads(subprocess.check_output([sys.executable, "-m", *load, "-o", "json"], timeout=DEADLINE))
+        (load,) = (line.split() for line in suggested if "koordsched load nodes" in line)
+        report = orjson.loads(subprocess.check_output([*load, "-o", "json"], timeout=DEADLINE))
         assert [node["node"] for node in report["nodes"] if node["refuses"]] == ["busy-0"]
-        server = explain[explain.index("--server") + 1]
+        server = koordsched[koordsched.index("--server") + 1]
         snapshot = tmp_path / "snapshot.json"
         with urlopen(f"{server}/debug/snapshot", context=ssl._create_unverified_context()) as answer:
             snapshot.write_bytes(answer.read())
-        offline = [*koordsched[:5], "-f", str(snapshot), "-o", "json"]
+        offline = [*koordsched[: koordsched.index("--server")], "-f", str(snapshot), "-o", "json"]
+        # What it recorded is the running scheduler's alone.
+        assert (live.pop("node"), live.pop("decision"), live.pop("rejection")["message"]) == ("", None, live["message"])
         assert orjson.loads(subprocess.check_output(offline, timeout=DEADLINE)) == live

@@ -18,7 +18,7 @@ REFUSED = {
     "no such command": ["mistyped"],
     "no such command of a group": ["quota", "mistyped"],
     "no such option": ["run", "--mistyped"],
-    "a missing option": ["simulate"],
+    "a missing argument": ["explain"],
     "a bad value": ["run", "--secure-port=x"],
     "options that exclude each other": ["replay", "x", "--pod=p", "--config=c"],
     "no configuration": ["run", "--config=/nowhere"],

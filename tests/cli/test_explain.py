@@ -124,7 +124,7 @@ def test_pending(cluster: str, fit_only: str) -> None:
     assert answer["message"] == "0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insufficient cpu."
     assert answer["advice"] == {
         "verdict": "never",
-        "text": "None of the 4 nodes could take it, even without the pods on it.",
+        "text": "No node could run this pod, even if empty.",
         "emptyNode": "",
         "remedies": [
             {
@@ -170,7 +170,7 @@ def test_tables(cluster: str, fit_only: str) -> None:
     result = run("explain", "default/big", "-f", cluster, "--config", fit_only)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[-4:] == [
-        "None of the 4 nodes could take it, even without the pods on it.",
+        "No node could run this pod, even if empty.",
         "NODES  CLOSEST  IT WOULD NEED",
         "    3  n1       a node with 6 cpu (this one has 4)",
         "    1  n3       a toleration of taint gpu=yes:NoSchedule; a node with 6 cpu (this one has 4)",
@@ -319,8 +319,11 @@ def test_refusals(endpoint: tuple[str, str], arguments: list[str], complaint: st
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["--config", "c.yaml"], "--config has no effect without -f"),
-        (["--nodes", "3"], "--nodes has no effect without -f"),
+        (["--config", "c.yaml", "--server", "https://127.0.0.1:1"], "--config has no effect with --server"),
+        (["--nodes", "3", "--server", "https://127.0.0.1:1"], "--nodes has no effect with --server"),
+        (["--token", "t"], "--token has no effect without --server"),
+        (["-f", "x.yaml", "--context", "c"], "--context has no effect with -f"),
+        (["-f", "x.yaml", "--like", "n", "--node-template", "t"], "--like and --node-template exclude each other"),
         (["-f", "x.yaml", "--server", "https://127.0.0.1:1"], "--server has no effect with -f"),
         (["-f", "x.yaml", "--insecure-skip-tls-verify"], "--insecure-skip-tls-verify has no effect with -f"),
     ],
@@ -334,7 +337,7 @@ def test_options_that_would_be_ignored_are_refused(arguments: list[str], complai
 
 def test_a_token_that_no_header_may_carry() -> None:
     for token in ("two\nlines", "schlüssel"):
-        result = run("explain", "ns/p", "--token", token)
+        result = run("explain", "ns/p", "--server", "https://127.0.0.1:1", "--token", token)
         assert (result.exit_code, result.stderr) == (1, "error: --token holds characters that no header may carry\n")
 
 
@@ -354,7 +357,7 @@ def test_somebody_else_there(answer: bytes) -> None:
         result = run("explain", "ns/p", "--server", address)
         thread.join()
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {address}: this is no answer of a scheduler: ")
+    assert result.stderr.startswith(f"error: {address}: this is not the answer of a scheduler: ")
     assert result.stderr.count("\n") == 1
 
 

@@ -58,6 +58,13 @@ def test_every_decision_comes_out_the_same(journal, segments):
     )
 
 
+def test_yaml_and_wide(journal):
+    value = run_json("replay", str(journal))[1]
+    shown = yaml.safe_load(run("replay", str(journal), "-o", "yaml").stdout)
+    assert {**shown, "seconds": 0} == {**value, "seconds": 0}
+    assert "Every decision came out the same" in run("replay", str(journal), "-o", "wide").stdout
+
+
 def test_json(journal, segments):
     code, answer = run_json("replay", str(journal))
     assert code == 0

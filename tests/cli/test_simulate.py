@@ -157,7 +157,7 @@ def test_tables(tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert lines[:2] == ["POD        NODE  FEASIBLE NODES", "default/a  n1                 1"]
     assert "pending: default/big" in lines
-    assert "  None of the 1 nodes could take it, even without the pods on it." in lines
+    assert "  No node could run this pod, even if empty." in lines
     assert "  Closest: n1, needed: a node with 64 cpu (this one has 4)" in lines
     assert lines[-1] == "1 of 2 pending pods placed on 1 node of 1"
 
@@ -171,6 +171,24 @@ def test_many_pods_are_shown_by_workload() -> None:
     }
     assert rows["demo/node-agent"][2:4] == ["100", "100"]
     assert rows["demo/trainer"][2:4] == ["6", "6"]
+
+
+def test_nodes_of_a_template_have_their_devices(tmp_path: Path) -> None:
+    template = EXAMPLES / "node-templates" / "gpu-a100.yaml"
+    pods = []
+    for name, gpus in (("a", "1600"), ("b", "800"), ("c", "100"), ("d", "800")):
+        pods.append(pod(name))
+        resources = pods[-1]["spec"]["containers"][0]["resources"]
+        resources["limits"] = {"koordinator.sh/gpu": gpus}
+    file = write(tmp_path / "pods.yaml", *pods)
+    code, report = run_json("simulate", "-f", file, "--nodes", "2", "--node-template", str(template))
+    assert (code, outcomes(report)["default/a"]) == (3, "")
+    placed = [outcomes(report)[f"default/{name}"] for name in "bcd"]
+    assert sorted(placed) == ["", "a100-0", "a100-1"]
+    bad = {"templates": [{"count": 1, "capacity": {}, "annotations": {"koordsched.io/devices": "[]"}}]}
+    result = run("simulate", "-f", file, "--node-template", write(tmp_path / "bad.yaml", bad))
+    assert result.exit_code == 1
+    assert "bad.yaml: node 1: koordsched.io/devices: Expected `object`, got `array`" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(

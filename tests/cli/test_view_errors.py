@@ -34,6 +34,8 @@ def without_reports():
         (["load", "nodes"], "LoadAwareScheduling"),
         (["numa"], "NodeNUMAResource"),
         (["numa", "n"], "NodeNUMAResource"),
+        (["devices"], "DeviceShare"),
+        (["devices", "n"], "DeviceShare"),
     ],
 )
 def test_a_scheduler_without_the_report_or_its_plain_port(without_reports, command, plugin):

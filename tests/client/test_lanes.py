@@ -222,12 +222,12 @@ def test_trouble_is_told_at_once_and_then_once_a_minute(caplog):
             await outcome(lanes.submit(Lane.BINDING, write()))
         await asyncio.sleep(61)
         server.answer = lambda request: Response(504, {}, b"")
-        await outcome(lanes.submit(Lane.STATUS, write()))
+        await outcome(lanes.submit(Lane.EVENT, write()))
 
     run(main())
     assert [record.getMessage() for record in caplog.records] == [
-        "the API server holds up writes, 1 more by now, the last a binding: no answer within 30 s",
-        "the API server holds up writes, 2 more by now, the last a status: the server answered 504",
+        "the API server is slow to accept writes: 1 more waiting, latest: a binding: no answer within 30 s",
+        "the API server is slow to accept writes: 2 more waiting, latest: an event: the server answered 504",
     ]
 
 

@@ -16,9 +16,17 @@ from koordsched.client import execplugin
 from koordsched.client import settings as settings_module
 from koordsched.client.clock import SystemClock
 from koordsched.client.connection import Connection
-from koordsched.client.errors import Ambiguous, ApiError, Conflict, Gone, NotSent, raise_for_status
+from koordsched.client.errors import (
+    Ambiguous,
+    ApiError,
+    Conflict,
+    ConnectionConfigError,
+    Gone,
+    NotSent,
+    raise_for_status,
+)
 from koordsched.client.network import NetworkTransport
-from koordsched.client.settings import ConnectionConfigError, source_of
+from koordsched.client.settings import source_of
 from koordsched.client.transport import Request
 from tests.client.httpserver import Authority, HttpServer, response
 

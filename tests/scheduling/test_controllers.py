@@ -135,4 +135,4 @@ def test_profiles_with_other_arguments_are_told(caplog):
     run(main())
     said = [record.getMessage() for record in caplog.records if "first profile" in record.getMessage()]
     assert len(said) == 1
-    assert said[0].startswith("profile three: what runs for ElasticQuota")
+    assert said[0].startswith("profile three: the controller of ElasticQuota")

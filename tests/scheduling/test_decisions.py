@@ -6,6 +6,9 @@ import json
 import msgspec
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.cluster.state import ClusterState
 from koordsched.engine.explain import explain
 from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import Choice
@@ -100,6 +103,41 @@ def test_no_plugin_is_asked_again_for_the_record(monkeypatch):
             assert asked == ["pre_score", "score", "normalize"]
 
     run(main())
+
+
+def test_of_refusals_the_last_of_each_pod_is_kept():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+        async with scheduler_on(embedded) as running:
+            for name in ("first", "second"):
+                embedded.insert(pod(name, container(cpu="8")))
+                await asyncio.sleep(1)
+            ring = running.scheduler.decisions
+            assert [refusal.pod for refusal in ring.refusals()] == ["default/second", "default/first"]
+            (before,) = ring.refusals("default/first")
+            assert (before.attempts, before.reason, before.plugins) == (1, "Unschedulable", ["NodeResourcesFit"])
+            assert before.message == embedded.get("Pod", "first")["status"]["conditions"][0]["message"]
+            await asyncio.sleep(100)
+            embedded.insert(node("beech", cpu="8"))
+            await asyncio.sleep(20)
+            # One of the two has a node now, and keeps why it had none before; the other was refused again.
+            (decision,) = ring.of()
+            assert ring.refusal(decision.uid).attempts == 1
+            again = next(refusal for refusal in ring.refusals() if refusal.uid != decision.uid)
+            assert (again.attempts, again.time > again.first_time + 100) == (2, True)
+            assert again.message.startswith("0/2 nodes are available: 2 Insufficient cpu")
+
+    run(main())
+
+
+def test_refusals_are_bounded():
+    ring = Decisions(lambda: 0.0, lambda: 0.0, most_refused=2)
+    pods = ClusterState().pods
+    for name in ("first", "second", "first", "third"):
+        ring.refused(pods.build(convert(pod(name), core.Pod)), "Unschedulable", "none", (), 1, "")
+    assert [refusal.pod for refusal in ring.refusals()] == ["default/third", "default/first"]
+    assert ring.refusal("uid-default-second") is None
 
 
 def test_a_single_candidate_is_not_scored():

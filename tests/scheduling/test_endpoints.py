@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 from types import SimpleNamespace
@@ -13,17 +14,21 @@ from click.testing import CliRunner
 from koordsched import config
 from koordsched.cli import endpoints
 from koordsched.cli.endpoints import metric_options
+from koordsched.cli.explain import explain as explain_command
 from koordsched.cli.simulate import simulate
 from koordsched.client.errors import NotSent
 from koordsched.config.options import Authentication, Authorization, InsecureServing, Metrics, SecureServing
 from koordsched.engine.explain import Explanation, explain
 from koordsched.observability.metric_options import MetricOptionError
 from koordsched.observability.servingtls import ServingError, self_signed
+from koordsched.scheduling.answer import Answer
 from tests.embedded import Embedded
 from tests.observability.certificates import NOW, Authority
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.serving import embedded_with_users, free_port, serving, unverified
 from tests.waiting import until
+
+MINIMAL = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
 def is_bound(embedded, name):
@@ -49,6 +54,7 @@ PROTECTED = (
     "/statusz",
     "/flagz",
     "/debug/decisions",
+    "/debug/pending",
     "/debug/overcommitment",
     "/debug/explain?pod=default/x",
     "/debug/snapshot",
@@ -183,11 +189,23 @@ async def test_metrics_of_a_scheduled_and_a_rejected_pod():
             ("PreFilter", "NodeResourcesFit", 2),
             ("Filter", "TaintToleration", 2),
             ("Score", "NodeResourcesFit", 1),
-            ("PreScore", "ImageLocality", 1),
+            ("Score", "ImageLocality", 1),
+            ("PreScore", "NodeResourcesFit", 1),
+            # These said Skip.
+            ("PreFilter", "NodeAffinity", 0),
+            ("Filter", "NodeAffinity", 0),
+            ("PreScore", "NodeAffinity", 0),
+            ("Score", "NodeAffinity", 0),
+            ("PreScore", "InterPodAffinity", 0),
+            ("Score", "InterPodAffinity", 0),
+            ("Score", "PodTopologySpread", 0),
         ):
             name = f'scheduler_plugin_evaluation_total{{extension_point="{point}",plugin="{plugin}",{profile}}}'
             assert float(values[name]) == count, name
-        assert not any("NodeAffinity" in name for name in values if "plugin_evaluation" in name)
+        listed = [name for name in values if name.startswith("scheduler_plugin_evaluation_total")]
+        (profile,) = config.resolve(config.load(json.dumps(MINIMAL))).profiles
+        plugins = profile.plugins
+        assert len(listed) == sum(map(len, (plugins.pre_filter, plugins.filter, plugins.pre_score, plugins.score)))
         for event, count in (("NodeAdd", 2), ("UnschedulablePodAdd", 2), ("AssignedPodAdd", 1)):
             assert int(values[f'scheduler_event_handling_duration_seconds_count{{event="{event}"}}']) == count
         hints = 'event="NodeUpdateNodeAllocatable",hint="QueueSkip",plugin="NodeResourcesFit"'
@@ -267,13 +285,22 @@ async def test_explain_decisions_and_snapshot(tmp_path):
         assert answer == explain(scheduler.profiles["default-scheduler"], scheduler.cluster, waiting)
         placed = embedded.get("Pod", "p")["spec"]["nodeName"]
         await until(lambda: not scheduler.cluster.assumed, "the confirmation")
-        assert await get("/debug/explain?pod=default/p") == (400, f"pod default/p is on node {placed} already\n")
+        of_placed = msgspec.json.decode((await get("/debug/explain?pod=default/p"))[1], type=Answer)
+        assert (of_placed.node, of_placed.rejection) == (placed, None)
+        assert of_placed.decision == next(scheduler.decisions.of("default/p"))
+        of_waiting = msgspec.json.decode(text, type=Answer)
+        assert (of_waiting.node, of_waiting.decision) == ("", None)
+        assert of_waiting.rejection.message == answer.message
         assert (await get("/debug/explain?pod=default/none"))[0] == 404
         for bad in ("", "?pod=", "?pod=x", "?pod=a/b/c"):
             assert (await get(f"/debug/explain{bad}"))[0] == 400, bad
         (decision,) = json.loads((await get("/debug/decisions?pod=default/p"))[1])["decisions"]
         assert (decision["pod"], decision["node"], decision["feasible"]) == ("default/p", placed, 2)
-        assert json.loads((await get("/debug/decisions?limit=0"))[1]) == {"decisions": []}
+        (refusal,) = json.loads((await get("/debug/decisions"))[1])["refusals"]
+        assert (refusal["pod"], refusal["reason"], refusal["message"], refusal["plugins"]) == (
+            "default/big", "Unschedulable", answer.message, ["NodeResourcesFit"],
+        )  # fmt: skip
+        assert json.loads((await get("/debug/decisions?limit=0"))[1]) == {"decisions": [], "refusals": []}
         assert (await get("/debug/decisions?limit=x"))[0] == 400
         listed = json.loads(await written(get, tmp_path))
         assert (listed["kind"], listed["apiVersion"]) == ("List", "v1")
@@ -284,6 +311,48 @@ async def test_explain_decisions_and_snapshot(tmp_path):
         )
         (pending,) = [each for each in json.loads(offline.stdout)["pods"] if not each.get("node")]
         assert (pending["pod"], pending["message"]) == ("default/big", answer.message)
+
+
+async def test_what_was_decided_is_shown():
+    embedded = embedded_with_users()
+    for name, cpu in (("alder", "4"), ("beech", "8")):
+        embedded.insert(node(name, cpu=cpu))
+    async with serving(embedded) as running:
+
+        async def shown(key, *more):
+            arguments = [key, "--server", running.client.server, "--token", "alice", "--insecure-skip-tls-verify"]
+            result = await asyncio.to_thread(CliRunner().invoke, explain_command, [*arguments, *more])
+            assert result.exit_code == 0, result.stderr
+            return result.stdout
+
+        embedded.insert(pod("p", container(cpu="6")))
+        await until(is_bound(embedded, "p"), "the binding")
+        text = await shown("p")
+        assert text.startswith("Pod default/p, profile default-scheduler\nPlaced on beech, ")
+        assert text.endswith(": 1 node feasible, which is taken without scoring.\n")
+        embedded.insert(pod("q", container(cpu="1")))
+        await until(is_bound(embedded, "q"), "the binding")
+        lines = (await shown("q")).splitlines()
+        (decision,) = running.scheduler.decisions.of("default/q")
+        assert lines[1].endswith(f": 2 nodes feasible, total {decision.total}.")
+        best, second = decision.top
+        assert lines[3].split()[:2] == ["NODE", "TOTAL"]
+        assert [line.split()[:2] for line in lines[4:6]] == [[each.node, str(each.total)] for each in (best, second)]
+        assert json.loads(await shown("q", "-o", "json"))["decision"]["top"][0]["scores"] == best.scores
+        # A pod that waits: what there is to say now, and the attempt that was made.
+        embedded.insert(pod("big", container(cpu="99")))
+        await until(is_rejected(embedded, "big"), "the rejection")
+        text = await shown("big")
+        assert "No node could run this pod, even if empty." in text
+        assert re.search(r"\nLast refused \S+Z, attempt 1, first \S+Z, with the same message\.\n$", text)
+        embedded.insert(node("cedar", cpu="1"))
+        await until(lambda: running.scheduler.cluster.table.count == 3, "the node")
+        text = await shown("big")
+        assert re.search(r"\nLast refused \S+Z, attempt 1, first \S+Z:\n  Unschedulable: 0/2 nodes are ", text)
+        # A pod that was on its node before this scheduler began.
+        embedded.insert(pod("old", container(cpu="1"), on="alder"))
+        await until(lambda: "uid-default-old" in running.scheduler.cluster.assigned, "the pod")
+        assert "\nIs on alder. There is no record of the decision: " in await shown("old")
 
 
 async def written(get, directory):

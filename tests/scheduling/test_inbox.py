@@ -67,7 +67,7 @@ def test_a_change_that_fails_does_not_keep_the_others_out(caplog):
     inbox.put(seen.append, 1)
     inbox.release_now()
     assert seen == [1]
-    assert "could not be taken in" in caplog.text
+    assert "could not be applied" in caplog.text
     inbox.put(seen.append, 2)
     assert seen == [1, 2]
 

@@ -86,10 +86,10 @@ def test_pods_with_volumes_wait_for_storage_and_others_do_not(resource, caplog):
 
     with caplog.at_level(logging.WARNING):
         run(main())
-    (line,) = [r.getMessage() for r in caplog.records if "must not be read" in r.getMessage()]
+    (line,) = [r.getMessage() for r in caplog.records if "not allowed to read" in r.getMessage()]
     group = resource.partition(".")[2] or '""'
     rule = f"{{apiGroups: [{group}], resources: [{resource.partition('.')[0]}], verbs: [list, watch]}}"
-    assert line.endswith(f"The role of the scheduler lacks the rule {rule}; until it is there, pods with volumes wait")
+    assert line.endswith(f"The role of the scheduler lacks the rule {rule}; until it has it, pods with volumes wait")
 
 
 def path_of(scheduler, resource):
@@ -250,7 +250,11 @@ def test_pods_under_quotas_wait_for_quotas_that_must_not_be_read():
 
 @pytest.mark.parametrize(
     "example, kind",
-    [("load", "nodemetrics.slo.koordinator.sh"), ("numa", "noderesourcetopologies.topology.node.k8s.io")],
+    [
+        ("load", "nodemetrics.slo.koordinator.sh"),
+        ("numa", "noderesourcetopologies.topology.node.k8s.io"),
+        ("devices", "devices.scheduling.koordinator.sh"),
+    ],
 )
 def test_pods_wait_for_reports_on_nodes_that_must_not_be_read(example, kind):
     configuration = config.load(ROOT / "config" / "examples" / example / "scheduler.yaml", catalog=CATALOG)

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from rich.console import Console
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.cli import INTERRUPTED
-from koordsched.cli.demo import cpus, loads
+from koordsched.cli.demo import cpus, gpus, loads
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
@@ -61,10 +62,10 @@ class Options:
     epilog=f"Exit code: 0 the outcome is the expected one, {NOT_AS_EXPECTED} it is another, 1 something failed.",
 )
 @click.option("--nodes", type=click.IntRange(1, 20_000), default=100, show_default=True, help="Size of the cluster.")
-@click.option("--burst", type=click.IntRange(0), default=1000, show_default=True, help="Pods to measure speed with.")
+@click.option("--burst", type=click.IntRange(0), default=1000, show_default=True, help="Pods in the speed measurement.")
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, to look around with kubectl.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="The API server's.")
-@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds in which all must settle.")
+@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for the outcome.")
 def demo(**flags: object) -> None:
     """Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.
 
@@ -109,6 +110,7 @@ class _Demo:
         self._loads: loads.Loads | None = None
         self._requested = 0.0
         self._cpus: cpus.Node | None = None
+        self._gpus: gpus.GPUs | None = None
         self.outcome: int | None = None
 
     async def run(self) -> int:
@@ -123,12 +125,14 @@ class _Demo:
                     applier = Applier(transport)
                     zones = await applier.zones()
                     observation = Observation(loop.time, zones)
-                    definitions = ("nodemetrics.yaml", "noderesourcetopologies.yaml")
+                    definitions = ("nodemetrics.yaml", "noderesourcetopologies.yaml", "devices.yaml")
                     await applier.create(read_objects([str(DEFINITIONS / name) for name in definitions]))
                     if loads.BUSY in zones:
                         await loads.until_reported(transport, READY_WITHIN)
                     if cpus.NODE in zones:
                         await cpus.until_reported(transport, READY_WITHIN)
+                    if zones.keys() >= {*gpus.NODES}:
+                        await gpus.until_reported(transport, READY_WITHIN)
                     serving = await self._start_scheduler(children, progress)
                     watching = loop.create_task(_reflector(transport, observation).run())
                     try:
@@ -188,6 +192,7 @@ class _Demo:
             self._loads = await asyncio.to_thread(loads.ask, serving, str(self._kubeconfig))
             self._requested = observation.requested_cpu(loads.BUSY)
             self._cpus = await asyncio.to_thread(cpus.ask, serving, str(self._kubeconfig))
+            self._gpus = await asyncio.to_thread(gpus.ask, serving, str(self._kubeconfig))
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
             # Until they run, so that the tables show a cluster at rest; what is measured ends with the last binding.
@@ -226,6 +231,9 @@ class _Demo:
         if self._cpus is not None:
             out.print()
             cpus.print_cpus(out, self._cpus, observation.requested_by(cpus.REFUSED))
+        if self._gpus is not None:
+            out.print()
+            gpus.print_gpus(out, self._gpus)
         out.print()
         placed, seconds = observation.placing(BURST)
         if placed:
@@ -238,19 +246,20 @@ class _Demo:
         elif checked:
             out.print(f"{total} pods placed, {pending} pending, each for the reason expected.")
         else:
-            out.print(f"{total} pods placed, {pending} pending. (Expectations exist for 100 nodes only.)")
+            out.print(f"{total} pods placed, {pending} pending. (The outcome is checked with 100 nodes only.)")
 
     async def _keep(self, children: Children, serving: str) -> None:
         """Until Ctrl-C, or until a process ends."""
         kubectl = f"kubectl --kubeconfig {self._kubeconfig}"
+        koordsched = "koordsched" if shutil.which("koordsched") else f"{sys.executable} -m koordsched"
+        asking = f"--server {serving} --kubeconfig {self._kubeconfig} --insecure-skip-tls-verify"
         self._out.print(
             f"\nStill running; Ctrl-C ends it. Look around with:\n"
             f"  {kubectl} get pods -n demo -o wide\n"
             f"  {kubectl} describe pod impossible -n demo\n"
-            f"  {kubectl} uncordon large-0; {kubectl} scale -n demo deployment/web --replicas 30\n"
-            f"  koordsched explain demo/impossible --server {serving} --kubeconfig {self._kubeconfig} "
-            f"--insecure-skip-tls-verify\n"
-            f"  koordsched load nodes --server {serving} --kubeconfig {self._kubeconfig} --insecure-skip-tls-verify",
+            f"  {kubectl} scale -n demo deployment/web --replicas 30\n"
+            f"  {koordsched} explain demo/impossible {asking}\n"
+            f"  {koordsched} load nodes {asking}",
             soft_wrap=True,
         )
         while True:

@@ -86,7 +86,7 @@ def print_pending(out: Console, tallies: Mapping[str, Tally]) -> None:
             out.print(f"pending: {workload}, {count} pod{'s' if count > 1 else ''}", style="bold")
             out.print(f"  {reason}: {message}", soft_wrap=True)
         if tally.waiting:
-            out.print(f"pending: {workload}, {tally.waiting} without a word", style="bold")
+            out.print(f"pending: {workload}, {tally.waiting} without a reason", style="bold")
 
 
 def print_differences(out: Console, found: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ class NodeTotals:
     """Keeps the totals of the trees in step with the node table; `changed` is called after every change."""
 
     def __init__(self, table: NodeTable, trees: QuotaTrees, changed: Callable[[], None]) -> None:
+        self._read = table.resource_names.read
         self._trees = trees
         self._changed = changed
         self._on: dict[int, tuple[core.Quantities, Amounts]] = {}
@@ -23,7 +24,7 @@ class NodeTotals:
 
     def _node_changed(self, row: int, node: core.Node) -> None:
         # A node that is being deleted offers no resources any more.
-        written = node.status.allocatable if node.metadata.deletion_timestamp is None else {}
+        written = self._read(node.status.allocatable) if node.metadata.deletion_timestamp is None else {}
         before = self._on.get(row)
         if before is not None and before[0] == written:
             return

@@ -36,7 +36,7 @@ class Explainer:
         """The numbers that decide about a node: a line per resource that it has."""
         load, estimate = self._loads.of_node(node), self._loads.estimator.of(shape)
         if load is None or load.measurement is None:
-            return ["there is no NodeMetric: the node is not judged by what it uses, and scores 0"]
+            return ["there is no NodeMetric: the load of the node is unknown, and it scores 0"]
         texts = [f"its annotations: {load.problem}"] if load.problem else []
         measurement, gate = load.measurement, self._gate(load, estimate)
         expired = self._loads.states.of(node) == reportstates.EXPIRED
@@ -60,7 +60,7 @@ class Explainer:
         if load is None or self._gate(load, estimate) == EXPIRED:
             return "a new NodeMetric"
         if self.refuses_idle(shape, node):
-            return "a node of which it would use less than the threshold, or a higher threshold"
+            return "a node with less load, or a higher threshold"
         room = self._loads.columns.room(load.row, int(estimate.prod))
         numbers = zip(self._loads.resources, self._amounts(estimate), room, strict=True)
         missing = ((name, amount - free) for name, amount, free in numbers if amount > free)

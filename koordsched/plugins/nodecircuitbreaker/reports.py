@@ -101,7 +101,7 @@ VIEW = View(
     name="nodes",
     help="""Show the nodes whose circuit breaker is not closed, and those on which pods fail.
 
-    Asks a running scheduler, or, with -f, reads what is written on the nodes in files.
+    Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,
     title="a report on circuit breakers",
     page=PATH,

@@ -18,13 +18,14 @@ class OfferedResources:
 
     def __init__(self, cluster: ClusterState) -> None:
         table = cluster.table
+        self._read = table.resource_names.read
         self._native = frozenset(table.resource_names.names[:FIRST_SCALAR])
         self.sets: ValueColumn[frozenset[str]] = table.value_column(frozenset())
         table.on_node(self._node_changed)
 
     def _node_changed(self, row: int, node: Node) -> None:
-        offered = frozenset(name for name, quantity in node.status.allocatable.items() if self._counts(name, quantity))
-        self.sets.set(row, offered)
+        written = self._read(node.status.allocatable)
+        self.sets.set(row, frozenset(name for name, quantity in written.items() if self._counts(name, quantity)))
 
     def _counts(self, name: str, quantity: str | int | float) -> bool:
         try:

@@ -92,7 +92,7 @@ VIEW = View(
     name="workloads",
     help="""Show the workloads whose pods are held back because nodes went down under them.
 
-    Asks a running scheduler, or, with -f, reads what is written on the namespaces in files.
+    Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,
     title="a report on quarantines",
     page=PATH,

@@ -144,7 +144,7 @@ class QuotaTrees:
             elif first != name:
                 found.append(f"tree {definition.tree_id} has another root, {first}, whose total counts")
             elif definition.total is None:
-                found.append("root of a quota tree without a total that can be read: the tree has nothing to give")
+                found.append("root of a quota tree without a total that can be read: the tree has no resources")
         return found
 
     def _declare_built_in(self, name: str, definition: Definition | None) -> None:

@@ -46,11 +46,11 @@ async def ensure_built_in(objects: list[dict[str, Any]], store: Store[Any], writ
         while store.get(namespace, name) is None:
             try:
                 if await writes.create(ELASTIC_QUOTAS, namespace, thing):
-                    _log.info("made the quota %s/%s", namespace, name)
+                    _log.info("created the quota %s/%s", namespace, name)
                 pause = FIRST_PAUSE
                 break
             except WriteFailed as error:
-                _log.warning("cannot make the quota %s/%s, trying again: %s", namespace, name, error)
+                _log.warning("cannot create the quota %s/%s, retrying: %s", namespace, name, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 

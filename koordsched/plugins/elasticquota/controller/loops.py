@@ -8,7 +8,7 @@ from koordsched.cluster.objects import Store
 from koordsched.framework.controller import ControllerHandle
 from koordsched.plugins.elasticquota.args import ElasticQuotaArgs
 from koordsched.plugins.elasticquota.controller.builtins import built_in_objects, ensure_built_in
-from koordsched.plugins.elasticquota.controller.metrics import TimedBooks, observe_quotas
+from koordsched.plugins.elasticquota.controller.metrics import TimedBooks, observe_quotas, observe_revocation
 from koordsched.plugins.elasticquota.controller.profiles import ProfileController
 from koordsched.plugins.elasticquota.controller.revocation import Revocation
 from koordsched.plugins.elasticquota.controller.status import StatusWriter
@@ -43,6 +43,7 @@ class ElasticQuotaController:
                 delay=args.delay_evict_time.seconds,
                 interval=args.revoke_pod_interval.seconds,
             )
+            observe_revocation(handle.metrics, books, self._revocation.revoked)
 
     async def run(self) -> None:
         """Works until cancelled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -48,7 +48,7 @@ class TimedBooks:
 
     def __init__(self, metrics: MetricRegistry, books: QuotaBooks, monotonic: Callable[[], float]) -> None:
         latency = metrics.histograms(
-            "scheduler_elastic_quota_process_latency", "Seconds to keep the books.", ("operation",), _PROCESS_BUCKETS
+            "scheduler_elastic_quota_process_latency", "Seconds spent on accounting.", ("operation",), _PROCESS_BUCKETS
         )
         self._books = books
         self._now = monotonic
@@ -97,6 +97,16 @@ def observe_quotas(metrics: MetricRegistry, books: QuotaBooks, *, by_runtime: bo
         )
         .labels()
         .observe
+    )
+
+
+def observe_revocation(metrics: MetricRegistry, books: QuotaBooks, revoked: Mapping[str, int]) -> None:
+    """Shows how many pods of each quota were evicted, from 0 on, so that the first one is an increase."""
+    metrics.read(
+        "koordsched_quota_pods_revoked_total",
+        "Pods evicted because their quota used more than it may, by quota.",
+        lambda: {quota.name: float(revoked.get(quota.name, 0)) for quota in books.quotas()},
+        ("name",),
     )
 
 

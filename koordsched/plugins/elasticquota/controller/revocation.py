@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
@@ -108,7 +109,7 @@ class OveruseMonitor:
 
 @dataclass(eq=False, repr=False)
 class Revocation:
-    """Watches usage every `interval` seconds and evicts."""
+    """Watches usage every `interval` seconds and evicts. `revoked`: pods that it has evicted, by quota."""
 
     books: QuotaBooks
     writes: ObjectWrites
@@ -122,6 +123,7 @@ class Revocation:
     def __post_init__(self, delay: float) -> None:
         self._monitor = OveruseMonitor(self.books, delay)
         self._evicting: dict[str, asyncio.Task[None]] = {}
+        self.revoked: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Watches until cancelled."""
@@ -142,14 +144,14 @@ class Revocation:
                 continue
             used, may, over = listed(quota.used), listed(limit), ", ".join(exceeded(quota.used, EMPTY, limit))
             text = f"evicted: quota {quota.name} uses more {over} than it may: used {used}, runtime {may}"
-            task = asyncio.get_running_loop().create_task(self._evict([one.pod for one in victims], text))
+            task = asyncio.get_running_loop().create_task(self._evict(quota.name, [one.pod for one in victims], text))
             self._evicting[quota.name] = task
             task.add_done_callback(partial(self._finished, quota.name))
 
     def _finished(self, name: str, task: asyncio.Task[None]) -> None:
         del self._evicting[name]
 
-    async def _evict(self, pods: list[Pod], text: str) -> None:
+    async def _evict(self, quota: str, pods: list[Pod], text: str) -> None:
         for pod in pods:
             try:
                 await self.writes.evict(pod)
@@ -157,4 +159,5 @@ class Revocation:
                 # Tried again when the quota is due next.
                 _log.warning("pod %s not evicted (%s): %s", pod.key, text, error)
             else:
+                self.revoked[quota] += 1
                 self.reporter.pod_event(pod, NORMAL, REASON, text, action="Evicting")

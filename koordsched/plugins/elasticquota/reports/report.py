@@ -32,7 +32,8 @@ class ResourceReport(msgspec.Struct, rename="camel"):
     """One resource of a quota.
 
     `max` is "" if it is as good as unbounded; `runtime` is "" for quotas that have none (root, default, system).
-    `borrows`: what is used beyond min, and whose it is; `lends`: what of min others use. In proportion, rounded down.
+    `borrows`: what is used beyond min, up to max, and whose it is; `lends`: what of min others use. In proportion,
+    rounded down. `above_max`: what is used beyond max, "" if nothing: max was lowered, or quotas below got their min.
     """
 
     resource: str
@@ -43,6 +44,7 @@ class ResourceReport(msgspec.Struct, rename="camel"):
     used: str
     borrows: list[LoanReport]
     lends: list[LoanReport]
+    above_max: str = ""
 
 
 class QuotaReport(msgspec.Struct, rename="camel"):
@@ -159,7 +161,9 @@ def _lines(parent: Quota, children: list[Quota], name: str) -> list[tuple[Quota,
     sharing = [child for child in children if child.takes_part]
     runtimes = {child.name: child.runtime.get(name) for child in sharing}
     positions = {
-        child.name: Position(to_units(name, child.min.get(name, 0)), to_units(name, child.used.get(name, 0)))
+        child.name: Position(
+            to_units(name, child.min.get(name, 0)), to_units(name, min(child.used.get(name, 0), child.max[name]))
+        )
         for child in sharing
     }
     shared = _distributed(parent.tree) if parent.is_root else parent.runtime
@@ -191,6 +195,7 @@ def _lines(parent: Quota, children: list[Quota], name: str) -> list[tuple[Quota,
                         for loan in lent
                         if loan.lender == child.name
                     ],
+                    above_max=shown(excess) if (excess := child.used.get(name, 0) - child.max[name]) > 0 else "",
                 ),
             )
         )

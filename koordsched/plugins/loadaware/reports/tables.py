@@ -49,7 +49,7 @@ VIEW = View(
     name="nodes",
     help="""Show what each node uses by its newest NodeMetric, and by estimate for pods that it cannot contain yet.
 
-    Asks a running scheduler, or, with -f, reads what is in files.
+    Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,
     title="a report on loads",
     page=NODES,
