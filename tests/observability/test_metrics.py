@@ -208,7 +208,7 @@ def test_histogram_text() -> None:
     text = text_of(metrics)
     start = text.index("# HELP scheduler_preemption_victims")
     assert text[start:].splitlines()[:12] == [
-        "# HELP scheduler_preemption_victims [STABLE] Pods chosen to make room for another.",
+        "# HELP scheduler_preemption_victims [STABLE] Pods selected as victims of preemption.",
         "# TYPE scheduler_preemption_victims histogram",
         'scheduler_preemption_victims_bucket{le="1"} 1',
         'scheduler_preemption_victims_bucket{le="2"} 2',

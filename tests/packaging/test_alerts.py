@@ -27,6 +27,9 @@ REJECTED = 'scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="defa
 INCOMING = 'scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"}'
 ATTEMPTS = 'scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"}'
 EXPIRED = 'koordsched_node_reports{state="expired"}'
+QUOTA = 'scheduler_elastic_quota_status{{name="team",resource="cpu",tree="",is_parent="false",parent="",field="{}"}}'
+USED, MAX, RUNTIME, WANTED = (QUOTA.format(field) for field in ("used", "max", "runtime", "child-request"))
+REVOKED = 'koordsched_quota_pods_revoked_total{name="team"}'
 STATE_OF_NODES = {
     'koordsched_overcommitted_nodes{resource="cpu"}': "KoordschedNodesOvercommitted",
     EXPIRED: "KoordschedNodeReportsExpired",
@@ -34,6 +37,8 @@ STATE_OF_NODES = {
     "koordsched_quarantined_workloads": "KoordschedWorkloadQuarantined",
     "koordsched_numa_conflicting_cpus": "KoordschedCPUsGivenTwice",
     'koordsched_numa_nodes{state="invalid"}': "KoordschedNodeTopologiesInvalid",
+    'koordsched_overcommitted_devices{type="gpu"}': "KoordschedDevicesOvercommitted",
+    'koordsched_devices{type="gpu",state="unhealthy"}': "KoordschedDevicesUnhealthy",
 }
 """Gauge -> the alert that it causes."""
 
@@ -137,6 +142,28 @@ CASES: dict[str, tuple[list[Replica], list[Check]]] = {
                 {"Pods that wait": {"{}": 1500}},
             )
         ],
+    ),
+    "a quota in which pods wait, seen by both replicas": (
+        [
+            leader(**{USED: "960x120", MAX: "1000x120", WANTED: "1500x120", RUNTIME: "1000x120"}),
+            standby("0x120") | {USED: "960x120", MAX: "1000x120", WANTED: "1500x120", RUNTIME: "1000x120"},
+        ],
+        [
+            Check(59, panels={"Fullest quotas": {'{name="team",resource="cpu"}': 0.96}, "CPUs borrowed": {}}),
+            Check(61, ("KoordschedQuotaFull",)),
+        ],
+    ),
+    "a full quota that no pod waits for, and one with room": (
+        [leader(**{USED: "1000x60 500x60", MAX: "1000x120", WANTED: "1000x60 1500x60", RUNTIME: "1000x120"})],
+        [Check(10), Check(120, ("KoordschedNoStandby",))],
+    ),
+    "a quota that keeps what it borrowed": (
+        [leader(**{USED: "800x120", MAX: "1000x120", WANTED: "800x120", RUNTIME: "500x120"}), standby("0x120")],
+        [Check(59), Check(61, ("KoordschedQuotaBorrowsLong",))],
+    ),
+    "a quota whose pods are evicted": (
+        [leader(**{REVOKED: "0x30 2x90"}), standby("0x120") | {REVOKED: "0x120"}],
+        [Check(30), Check(35, ("KoordschedQuotaRevoked",)), Check(60)],
     ),
     "a standby that is wrong about nodes": (
         [leader(), standby("0x120") | dict.fromkeys(STATE_OF_NODES, "5x120")],

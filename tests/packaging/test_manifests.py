@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from koordsched.cli.leader import LEASES
 from koordsched.cli.offline import prepare
-from koordsched.cluster.builtinkinds import NODES, PODS
+from koordsched.cluster.builtinkinds import CONFIG_MAPS, NODES, PODS
 from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
-from koordsched.plugins import CATALOG, KINDS
+from koordsched.plugins import CATALOG, DECLARED, KINDS
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 USER = 65532
@@ -87,6 +88,39 @@ def test_components_have_the_rights_that_the_kinds_of_their_plugins_need() -> No
     assert set().union(*map(granted, roles)) == of_kinds | of_controllers | of_pre_bind
 
 
+def test_debug_readers_may_what_the_commands_do() -> None:
+    role = of_kind(documents("base/debugreader.yaml"), "ClusterRole")
+    (pages,) = (rule for rule in role["rules"] if "nonResourceURLs" in rule)
+    patterns = pages["nonResourceURLs"]
+
+    def covered(path: str) -> bool:
+        return any(path == pattern or (pattern[-1] == "*" and path.startswith(pattern[:-1])) for pattern in patterns)
+
+    of_plugins = [page.path for declared in DECLARED for page in declared.pages]
+    own = ["explain", "pending", "decisions", "overcommitment", "snapshot"]
+    assert [path for path in (*of_plugins, *(f"/debug/{name}" for name in own)) if not covered(path)] == []
+    assert pages["verbs"] == ["get"]
+    assert not any(covered(path) for path in ("/debug/stacks", "/debug/flags/v", "/metrics", "/configz"))
+    rules = {"rules": [rule for rule in role["rules"] if "resources" in rule]}
+    verbs = ("get", "list", "watch")
+    assert granted(rules) == {(kind.group, kind.plural, verb) for kind in KINDS.values() for verb in verbs}
+
+
+def test_debug_readers_reach_the_leader() -> None:
+    leases = [("base/debugreader.yaml", LEASES[0]), ("only-scheduler/debugreader.yaml", LEASES[1])]
+    for name, lease in leases:
+        role = of_kind(documents(name), "Role")
+        named = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+        assert [f"{role['metadata']['namespace']}/{one}" for one in named[0]["resourceNames"]] == [lease]
+    role = of_kind(documents("base/debugreader.yaml"), "Role")
+    assert granted(role) == {
+        ("coordination.k8s.io", "leases", "get"),
+        ("", "pods", "list"),
+        ("", "pods/portforward", "create"),
+        ("", "pods/portforward", "get"),
+    }
+
+
 def test_custom_resources_are_defined_as_they_are_read() -> None:
     specs = [documents(f"crds/{path.name}")[0]["spec"] for path in MANIFESTS.glob("crds/[!k]*.yaml")]
     defined = {
@@ -98,7 +132,8 @@ def test_custom_resources_are_defined_as_they_are_read() -> None:
     read = {
         name: (kind.plural, "Namespaced" if kind.namespaced else "Cluster")
         for name, kind in KINDS.items()
-        if kind not in wanted()
+        # ConfigMaps are Kubernetes' own, read by a plugin that is off by default.
+        if kind not in {*wanted(), CONFIG_MAPS}
     }
     assert read.items() <= defined.items()
     # Nothing is defined that is not read, in one version.
@@ -123,6 +158,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
         ("with-elastic-quota", "koordsched", "koordsched-system/koordsched"),
         ("with-load-aware", "koordsched", "koordsched-system/koordsched"),
         ("with-numa", "koordsched", "koordsched-system/koordsched"),
+        ("with-devices", "koordsched", "koordsched-system/koordsched"),
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
@@ -180,6 +216,8 @@ def test_replicas_do_not_go_together() -> None:
     pod = spec["template"]["spec"]
     (budget,) = documents("base/poddisruptionbudget.yaml")
     assert (spec["replicas"], budget["spec"]["maxUnavailable"]) == (2, 1)
+    # A replica that is not ready does not keep its node from being drained.
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     assert pod["priorityClassName"] == "system-cluster-critical"
     ours = budget["spec"]["selector"]["matchLabels"]
     preferred = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -268,7 +306,7 @@ def test_kustomize_joins_everything() -> None:
 def test_they_can_be_applied(tmp_path: Path) -> None:
     with api_server(tmp_path) as kubeconfig:
         applied = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS)).splitlines()
-        assert len(applied) == 11
+        assert len(applied) == 13
         assert all(line.endswith(" created") for line in applied)
         again = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "only-scheduler"))
         assert "role.rbac.authorization.k8s.io/koordsched-lease created" in again
@@ -288,6 +326,10 @@ def test_they_can_be_applied(tmp_path: Path) -> None:
         assert "clusterrole.rbac.authorization.k8s.io/koordsched-numa created" in numa
         definition = "customresourcedefinition.apiextensions.k8s.io/noderesourcetopologies.topology.node.k8s.io"
         assert f"{definition} unchanged" in numa
+        devices = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "with-devices"))
+        assert "clusterrole.rbac.authorization.k8s.io/koordsched-devices created" in devices
+        definition = "customresourcedefinition.apiextensions.k8s.io/devices.scheduling.koordinator.sh"
+        assert f"{definition} unchanged" in devices
         pods = kubectl(
             "--kubeconfig",
             kubeconfig,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -34,29 +35,44 @@ TARGETS = [
 ]
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
 Series = dict[str, list[dict[str, str]]]
-OPTIONAL = ("LoadAwareScheduling", "NodeCircuitBreaker", "NodeNUMAResource", "WorkloadQuarantine")
+OPTIONAL = (
+    "DeviceShare",
+    "ElasticQuota",
+    "LoadAwareScheduling",
+    "NodeCircuitBreaker",
+    "NodeNUMAResource",
+    "WorkloadQuarantine",
+)
 """Plugins that are off by default and have rules of their own."""
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}}}],
+    "profiles": [
+        {
+            "plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}},
+            "pluginConfig": [{"name": "ElasticQuota", "args": {"monitorAllQuotas": True}}],
+        }
+    ],
 }
 
 LEADERS_ONLY = {
     "koordsched_circuit_breakers",
+    "koordsched_devices",
     "koordsched_node_reports",
     "koordsched_numa_conflicting_cpus",
     "koordsched_numa_cpus",
     "koordsched_numa_nodes",
+    "koordsched_overcommitted_devices",
     "koordsched_overcommitted_nodes",
     "koordsched_quarantined_workloads",
     "scheduler_inflight_events",
     "scheduler_pending_pods",
     "scheduler_queue_incoming_pods_total",
+    "scheduler_secondary_device_not_well_planned",
     "scheduler_unschedulable_pods",
 }
 """What only the replica shows that leads."""
-RUNBOOKS = "https://koordsched.example/docs/monitoring.md"
+RUNBOOKS = f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['urls']['Documentation']}/monitoring.md"
 
 NOT_PROVOKED = {("scheduler_schedule_attempts_total", "result", "error")}
 """Label values that exist, but not in the scenario: an error of the scheduler."""
@@ -92,12 +108,23 @@ def node(name: str) -> dict[str, Any]:
 
 
 def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, object): pods that are placed, wait, preempt, are woken, and are put by somebody else where no room is."""
+    """(path, object): pods that are placed, wait, preempt, are woken, and are put by somebody else where no room is.
+
+    A node has a GPU.
+    """
     pods = "/api/v1/namespaces/default/pods"
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
     yield "/apis/scheduling.k8s.io/v1/priorityclasses", {**important, "value": 1000}
+    quota = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": {"name": "team"}}
+    amounts = {"min": {"cpu": "100m"}, "max": {"cpu": "500m"}}
+    yield "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas", {**quota, "spec": amounts}
     yield "/api/v1/nodes", node("small")
     yield "/api/v1/nodes", node("crammed")
+    labels = {"node.koordinator.sh/secondary-device-well-planned": "false"}
+    gpu = {"type": "gpu", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
+    device = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "spec": {"devices": [gpu]}}
+    metadata = {"name": "small", "labels": labels}
+    yield "/apis/scheduling.koordinator.sh/v1alpha1/devices", {**device, "metadata": metadata}
     for number in range(60):
         yield pods, pod(f"plain-{number}")
     yield pods, pod("nowhere", nodeSelector={"name": "nowhere"})
@@ -159,7 +186,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Series, Ser
     folder = tmp_path_factory.mktemp("monitoring")
     with api_server(folder) as kubeconfig:
         server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        for kind in ("nodemetrics", "noderesourcetopologies"):
+        for kind in ("nodemetrics", "noderesourcetopologies", "devices", "elasticquotas", "elasticquotaprofiles"):
             definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
             post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
@@ -300,6 +327,8 @@ def test_the_board_is_whole() -> None:
 @needs_kubectl
 def test_the_folder_can_be_built() -> None:
     objects = list(yaml.safe_load_all(kubectl("kustomize", str(FOLDER))))
+    # What kube-prometheus-stack selects by.
+    assert {obj["metadata"]["labels"]["release"] for obj in objects} == {"kube-prometheus-stack"}
     kinds = sorted(obj["kind"] for obj in objects)
     assert kinds == ["ClusterRole", "ConfigMap", "PrometheusRule", "ServiceMonitor"]
     (board,) = (obj for obj in objects if obj["kind"] == "ConfigMap")

@@ -84,8 +84,9 @@ def test_a_full_quota_with_kubectl(tmp_path: Path) -> None:
                     == {"cpu": "40m", "memory": "30Mi"}
                 ),
             )
-            shown = ask("get", "elasticquotas").splitlines()
-            assert shown[0].split()[:3] == ["NAME", "CPU-USED", "CPU-MIN"]
+            for name in ("elasticquotas", "eq", "eqs"):
+                shown = ask("get", name).splitlines()
+                assert shown[0].split()[:3] == ["NAME", "CPU-USED", "CPU-MIN"]
             command = [sys.executable, "-m", "koordsched", "quota", "tree", "-o", "json", "--server", server]
             command += ["--kubeconfig", kubeconfig, "--insecure-skip-tls-verify"]
             told = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)

@@ -92,7 +92,7 @@ def test_measured_estimated_and_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "metrics, args, feasible, lines",
     [
-        ([], {}, True, ["there is no NodeMetric: the node is not judged by what it uses, and scores 0"]),
+        ([], {}, True, ["there is no NodeMetric: the load of the node is unknown, and it scores 0"]),
         ([metric("n", None)], {}, True, ["nothing is measured yet: the node scores 0"]),
         ([metric("n", "1", at=PAST)], {}, False, [f"the NodeMetric of {PAST} has expired"]),
         ([metric("n", "1", at=None)], {}, False, ["the NodeMetric does not say when it was made"]),
@@ -187,7 +187,7 @@ def test_a_pod_that_alone_is_too_much_never_fits(tmp_path: Path) -> None:
     greedy = pod("new", container(cpu="80", memory="1Gi"), priority=9000)
     assert advice(tmp_path, big("idle"), metric("idle", "0"), greedy) == (
         "never",
-        ["a node of which it would use less than the threshold, or a higher threshold"],
+        ["a node with less load, or a higher threshold"],
     )
     assert advice(tmp_path, big("idle"), metric("idle", "0"), greedy, usageThresholds={"cpu": 80})[0] == "fits"
 

@@ -97,9 +97,57 @@ def test_table(tmp_path: Path) -> None:
     assert rows[0] == ["QUOTA", "PODS", "RESOURCE", "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LOANS"]
     loans = "borrows 2 that belongs to no quota, 1 from p"
     assert ["a", "1/2", "cpu", "4", "8", "8", "10", "7", loans] in rows
-    assert ["p", "0/0", "cpu", "4", "8", "1", "1", "1", "lends 1 to a"] in rows
+    # Pods of a parent are those of the quotas below it, too.
+    assert ["p", "1/1", "cpu", "4", "8", "1", "1", "1", "lends 1 to a"] in rows
     assert any(line.startswith("  b ") for line in lines)
-    assert lines[-1] == "There is no quota nobody, which 1 pod named."
+    assert lines[-1] == "Quota nobody does not exist; 1 pod names it."
+
+
+def test_built_in_quotas_are_shown_on_request(tmp_path: Path) -> None:
+    file = write(tmp_path / "cluster.yaml", *CLUSTER)
+    assert "koordinator-" not in run("quota", "tree", "-f", file).stdout
+    rows = [line.split() for line in run("quota", "tree", "--all", "-f", file).stdout.splitlines()]
+    assert ["koordinator-default-quota", "0/1", "cpu"] in [row[:3] for row in rows]
+
+
+def test_amounts_are_for_people(tmp_path: Path) -> None:
+    objects = [
+        node("n1", cpu="2000", memory=str(3 << 40), pods="10"),
+        quota("a", {"cpu": "1010400m", "memory": str((5 << 30) + 1)}, {"cpu": "1500", "memory": str((1500 << 30) + 7)}),
+        labelled(bound("a-1", "n1", "1250m"), "a"),
+    ]
+    text = run("quota", "tree", "-f", write(tmp_path / "cluster.yaml", *objects)).stdout
+    rows = [line.split() for line in text.splitlines()]
+    assert rows[0] == ["Default", "tree:", "cpu", "2000,", "memory", "3Ti,", "pods", "10", "to", "distribute"]
+    assert rows[2][:8] == ["a", "1/1", "cpu", "1010.4", "1500", "1.25", "1.25", "1.25"]
+    assert rows[3][:3] == ["memory", "5Gi", "1.46Ti"]
+
+
+def test_a_parent_above_its_max_says_why(tmp_path: Path) -> None:
+    """`borrower` has all that its parent may use, then `late` gets its min."""
+    objects = [
+        node("n1", cpu="100", memory="100Gi", pods="50"),
+        quota("team", {"cpu": 40}, {"cpu": 50}, is_parent="true"),
+        quota("borrower", {"cpu": 10}, {"cpu": 50}, "team"),
+        quota("late", {"cpu": 20}, {"cpu": 50}, "team"),
+        quota("lowered", {"cpu": 5}, {"cpu": 10}),
+        labelled(bound("b", "n1", "50"), "borrower"),
+        labelled(bound("l", "n1", "20"), "late"),
+        labelled(bound("w", "n1", "12"), "lowered"),
+    ]
+    file = write(tmp_path / "cluster.yaml", *objects)
+    _, answer = run_json("quota", "tree", "-f", file)
+    (cpu,) = flat(answer["trees"][0]["quotas"])["team"]["resources"]
+    assert (cpu["used"], cpu["aboveMax"]) == ("70", "20")
+    # Only what is used up to max is borrowed.
+    assert sum(int(loan["amount"]) for loan in cpu["borrows"]) == 10
+    lines = [line.rstrip() for line in run("quota", "tree", "-f", file).stdout.splitlines()]
+    assert [line.split("  ")[-1] for line in lines if line.startswith("team ")] == [
+        "borrows 10 that belongs to no quota; 20 above max",
+        "team uses 20 cpu above max: quotas below it got their min back.",
+    ]
+    assert "lowered uses 2 cpu above max: its max was lowered." in lines
+    assert not any("above" in line for line in lines if line.startswith(("  borrower", "  late")))
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
@@ -174,10 +222,10 @@ def test_explain_says_what_the_quota_lacks_and_who_has_it(tmp_path: Path) -> Non
     assert answer["advice"]["verdict"] == "refused"
     text = run("explain", "a-2", "-f", file, "--config", config).stdout
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    start = lines.index("Quota a has no room for it.")
+    start = lines.index("Quota a has no room for this pod.")
     assert lines[start + 1 : start + 4] == [
         "RESOURCE MISSING LIMIT USED REQUESTED HELD BY LENT TO",
         "cpu 2 8 7 3 default/a-1 7",
         "(limit = what the quota may use now)",
     ]
-    assert lines[-1] == "ElasticQuota refuses the pod whatever the nodes are like; until there is room there."
+    assert lines[-1] == "ElasticQuota rejects the pod, whatever the node: it waits for room."
