@@ -71,14 +71,15 @@ def docker(binaries: Path, record: Path) -> None:
 
 
 def environment(*binaries: Path, kubeconfig: str) -> dict[str, str]:
-    """Of a shell that finds these programs before others, and no other koordsched."""
+    """Of a shell that finds these programs before others, and no other koordsched; not of one within make."""
     path = [
         folder
         for folder in os.environ["PATH"].split(os.pathsep)
         if folder and not (Path(folder) / "koordsched").exists()
     ]
+    foreign = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONPATH")
     return {
-        **{name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHONPATH")},
+        **{name: value for name, value in os.environ.items() if name not in foreign},
         "PATH": os.pathsep.join([*map(str, binaries), *path]),
         "KUBECONFIG": kubeconfig,
     }
