@@ -571,7 +571,7 @@ def test_events_say_which_device_has_failed_and_who_has_it():
         ("Node", "node-0", f"gpu 1 ({ids[1]}) is healthy again"),
         ("Pod", "both", f"gpu 1 ({ids[1]}), which the pod was given, is healthy again"),
     ]
-    # The pods go on: it is for others to decide what becomes of them.
+    # The pods go on running: the kubelet leaves evicting them to other components.
     assert [cluster.get("pods", name)["status"]["phase"] for name in ("half", "both")] == ["Running"] * 2
 
 

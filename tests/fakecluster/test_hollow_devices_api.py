@@ -73,7 +73,7 @@ ACCEPTED = [
                "vfGroups": [{"labels": {"type": "fast"}, "vfs": [{"minor": -1, "busID": "0000:1f:00.2"}]}]}),
     koordlets({"type": "gpu", "minor": 0, "moduleID": 3, "health": False, "conditions": [HEALTHY],
                "labels": {"a": "b"}}),
-    # What cannot be right, and is accepted all the same: no minor, one twice, one below 0, and a type nobody knows.
+    # What cannot be right, and is accepted all the same: no minor, one twice, one below 0, and an unknown type.
     koordlets({"type": "gpu", "health": True}, {"type": "gpu", "health": True, "minor": -1}),
     koordlets(*({"type": "tpu", "health": True, "minor": 0, "id": ""} for _ in range(2))),
     koordlets(*({"type": "gpu", "health": True, "minor": minor} for minor in range(200))),

@@ -108,7 +108,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, object): pods that are placed, wait, preempt, are woken, and are put by somebody else where no room is.
+    """(path, object): pods that are placed, wait, preempt, are woken, or that others put where no room is.
 
     A node has a GPU.
     """

@@ -1,4 +1,4 @@
-"""Values as nobody should write them, and a cluster in which one node, or one pod, is full of them."""
+"""Hostile values, and a cluster in which one node, or one pod, is full of them."""
 
 from koordsched.scheduling.offline import BadObject
 from tests.plugins.deviceshare.machines import bound, device, fpga, g8, gpu, nic, node, pod, used

@@ -336,7 +336,7 @@ def test_deviceshare_case_26_no_hints(ask):
     idle = g8(numa_policy="Restricted")
     for wanted, text in ((pod(nvidia=17), "NUMA Scoped Devices"), (pod(fpga=50), "fpga devices")):
         (said,) = ask.decide(idle, wanted).verdicts.values()
-        assert said.reasons == (f"Insufficient {text}",)  # by whom and with which code is not the spec's
+        assert said.reasons == (f"Insufficient {text}",)  # the spec names neither plugin nor code
 
 
 def test_deviceshare_case_27_a_node_without_a_device_object(ask):
