@@ -5,9 +5,9 @@ A plugin that is one folder has its `Declaration` in the folder's `__init__`; `k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from koordsched.config.catalog import PluginEntry
 from koordsched.framework.controller import ControllerFactory
@@ -20,9 +20,21 @@ API_VERSION = 1
 """Of what plugins of other distributions may use: `Declaration`, `framework.interface`, `framework.handle`, and what
 these give access to. Raised with every change that such a plugin could have to follow; the changelog describes it."""
 
+T = TypeVar("T")
+
 
 class NotFound(LookupError):
     """A page has no answer for these parameters; the message is for the user."""
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """What the generator of a page returns, all steps taken at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 @dataclass(frozen=True, slots=True)

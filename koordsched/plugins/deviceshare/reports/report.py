@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from koordsched.framework.declaration import NotFound
+from koordsched.framework.declaration import NotFound, finished
 from koordsched.plugins.deviceshare.plugin import DeviceShare
 from koordsched.plugins.shared.devices.resources import ABSENT, GPU_MEMORY, NAMES, TYPES
 
@@ -83,13 +83,7 @@ class NodeReport(msgspec.Struct, rename="camel"):
 
 def overview(plugin: DeviceShare) -> Overview:
     """All nodes."""
-    steps = overviewing(plugin)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Overview = end.value
-            return found
+    return finished(overviewing(plugin))
 
 
 def overviewing(plugin: DeviceShare) -> Generator[None, None, Overview]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from koordsched.framework.declaration import finished
 from koordsched.plugins.elasticquota.arithmetic.amounts import Amounts, take_from, text, texts, to_units, unit
 from koordsched.plugins.elasticquota.arithmetic.tree import Quota, QuotaTree
 from koordsched.plugins.elasticquota.books import QuotaBooks
@@ -80,13 +81,7 @@ class Report(msgspec.Struct, rename="camel"):
 
 def report(books: QuotaBooks) -> Report:
     """All of it, as it is now."""
-    steps = reporting(books)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: Report = end.value
-            return made
+    return finished(reporting(books))
 
 
 Steps = Generator[None, None, T]

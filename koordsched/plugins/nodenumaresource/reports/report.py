@@ -10,7 +10,7 @@ import numpy as np
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
-from koordsched.framework.declaration import NotFound
+from koordsched.framework.declaration import NotFound, finished
 from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, NOTHING, Allocation
 from koordsched.plugins.nodenumaresource.columns import Layout
@@ -152,13 +152,7 @@ class NodeReport(msgspec.Struct, rename="camel"):
 
 def overview(plugin: NodeNUMAResource) -> Overview:
     """All of it, as it is now."""
-    steps = overviewing(plugin)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Overview = end.value
-            return found
+    return finished(overviewing(plugin))
 
 
 def overviewing(plugin: NodeNUMAResource) -> Generator[None, None, Overview]:
