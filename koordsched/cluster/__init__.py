@@ -1,1 +1,1 @@
-"""What the scheduler believes: the node table, the pods, assume and forget, the change log, what-ifs."""
+"""The scheduler's cache: the node table, the pods, assume and forget, the change log, what-ifs."""

@@ -34,8 +34,25 @@ class PodAccountant(Protocol):
         """It does not any more."""
 
 
+class Sharing(Protocol):
+    """Lets pods count less while others, on the same row, use parts of what they hold (`ClusterState.amend`).
+
+    It is called after the accountants, in what-ifs too, also for what it amends itself. It must do the opposite for the
+    opposite change. Each call returns the facets of the row that changed (0 if none).
+    """
+
+    def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
+        """A pod counts against the row from now on (1), or does not any more (-1)."""
+
+    def facts_changed(self, row: int, pod: Pod) -> int:
+        """A pod on the row has other facts, or a newer version of it, the confirmed one maybe, has taken its place."""
+
+    def holder_of(self, pod: Pod) -> str | None:
+        """The uid of the pod that holds what a pod on a node uses: without the latter, the former counts it."""
+
+
 class ColumnAccountant(ABC):
-    """An accountant whose books are sums over the pods of a row.
+    """An accountant whose columns are sums over the pods of a row.
 
     A plugin says what one pod adds; preemption can then try all nodes at once (`plugins.shared.preemption.lockstep`).
     A filter that reads one of the `facets` must read nothing else that pods change, other than room and host ports,

@@ -40,7 +40,7 @@ def _of_storage(plural: str, kind: type[T], event: EventResource, *, namespaced:
     return Kind("storage.k8s.io/v1", plural, kind, event, namespaced=namespaced, need=_STORAGE)
 
 
-# After an answer that got lost, what was written is read back: hence `get`.
+# After a lost response, what was written is read back: hence `get`.
 NODES = Kind("v1", "nodes", core.Node, events.NODE, namespaced=False, need=_EVERYTHING)
 PODS = Kind(
     "v1",

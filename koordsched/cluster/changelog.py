@@ -1,9 +1,9 @@
 """Which rows changed since a reader looked last, in the facets that it reads.
 
-Every change of a row is stamped, per facet, with a serial number, and the most recent ones are also kept
-as a list. A reader that looks often reads the tail of the list (a handful of entries, whatever the size of
-the cluster); one that has been away compares stamps, a vectorised pass over the rows. Neither can miss a
-change, and nothing has to be trimmed in step with the slowest reader.
+Every change of a row is stamped, per facet, with a serial number, and the most recent ones are also kept as a list. A
+reader that looks often reads the tail of the list (a handful of entries, whatever the size of the cluster); one that
+has not looked for long compares stamps, a vectorised pass over the rows. Neither can miss a change, and nothing has to
+be trimmed in step with the slowest reader.
 """
 
 from __future__ import annotations
@@ -131,5 +131,5 @@ def _every_row(capacity: int) -> RowArray:
 
 @cache
 def _bits_of(facets: int) -> tuple[int, ...]:
-    """Asked for few combinations: the facets that some plugin or other reads."""
+    """Called with few combinations: the facets that plugins read."""
     return tuple(bit for bit in range(MAX_FACETS) if facets >> bit & 1)

@@ -34,7 +34,7 @@ class Column:
         self.data = larger
 
     def widen(self, width: int) -> None:
-        """Makes room for so many numbers per row, `fill` for now; a wider column stays as it is.
+        """Makes room for this many numbers per row, filled with `fill`; a wider column stays as it is.
 
         Not in a what-if, which holds on to `data`. Raises ValueError for a column of one number per row.
         """
@@ -63,12 +63,12 @@ _CHANGES_KEPT = 1024
 
 
 class ValueColumn(Generic[T]):
-    """One value per row out of endlessly many, as small integers that are given back.
+    """One value per row out of an unlimited number, as small integers that are reused.
 
     `ids`: int32[rows]; `values[id]` is the value, `index` the opposite; `values[ABSENT]` is what rows without a node
     have. A number stands for one value as long as any row has it. Then it is free, stands for what ABSENT stands for,
-    and may be given to another value: clusters that replace their nodes all day have new host names all day. So who
-    keeps what was derived from a number asks `changed_since`; `serial` grows with every change of `values`. The
+    and may be given to another value: clusters that replace their nodes all day have new host names all day. So code
+    that keeps what it derived from a number calls `changed_since`; `serial` grows with every change of `values`. The
     numbers that rows have change only together with what the rows have.
     """
 
@@ -130,13 +130,13 @@ class ValueColumn(Generic[T]):
     def _note(self, number: int) -> None:
         self.serial += 1
         self._changed.append(number)
-        # As many as there are values: a reader that missed more does better to look at all values.
+        # As many as there are values: for a reader that missed more, reading all values is cheaper.
         kept = max(_CHANGES_KEPT, len(self.values))
         if len(self._changed) > 2 * kept:
             del self._changed[:-kept]
 
     def changed_since(self, serial: int) -> Sequence[int] | None:
-        """The numbers that stand for something else than they did at `serial`; None if it may be all of them."""
+        """The numbers whose value has changed since `serial`; None if it may be all of them."""
         missed = self.serial - serial
         if missed > len(self._changed):
             return None

@@ -1,4 +1,4 @@
-"""The vocabulary of change: what happened to which kind of object, and who wants to know.
+"""Cluster events: what happened to which kind of object, and which plugins wait for it.
 
 A plugin registers the events that may make a pod it rejected schedulable; the watch handlers turn every change into
 `ClusterEvent`s; the scheduling queue matches the two. Names and labels are those of kube-scheduler

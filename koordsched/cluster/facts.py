@@ -45,7 +45,7 @@ class ShapeFacts:
     def declare_if(self, annotation: str, holds: Callable[[ObjectMeta], bool]) -> None:
         """A plugin reads this annotation of a pod through its shape, but only of pods for which `holds`.
 
-        For one that nearly every pod has another value of, and few pods are asked about.
+        For an annotation whose value differs for nearly every pod, and is read for few pods.
         """
         self.declare(annotations=[annotation])
         self._conditional[annotation] = holds
@@ -112,10 +112,19 @@ class PodFact(Generic[T]):
     bytes.
     """
 
-    __slots__ = ("_parse", "_values", "annotation", "index", "text")
+    __slots__ = ("_parse", "_values", "annotation", "index", "less", "text")
 
-    def __init__(self, annotation: str, index: int, parse: Callable[[str], T | None], text: Callable[[T], str]) -> None:
+    def __init__(
+        self,
+        annotation: str,
+        index: int,
+        parse: Callable[[str], T | None],
+        text: Callable[[T], str],
+        less: Callable[[T, Iterable[T]], T | None] | None = None,
+    ) -> None:
         self.annotation = annotation
+        self.less = less
+        """What is left of a value without what others have of it; None for facts of which nothing can be given away."""
         self.text = text
         """The annotation of a value."""
         self.index = index
@@ -125,6 +134,11 @@ class PodFact(Generic[T]):
     def of(self, pod: Pod) -> T | None:
         """The pod's value; None if it has none."""
         facts = pod.facts
+        found: T | None = facts[self.index] if facts else None  # type: ignore[assignment]  # PodFacts puts T there
+        return found
+
+    def among(self, facts: tuple[object, ...]) -> T | None:
+        """The value among all facts of a pod."""
         found: T | None = facts[self.index] if facts else None  # type: ignore[assignment]  # PodFacts puts T there
         return found
 
@@ -191,12 +205,20 @@ class PodFacts:
         self.wire_type: type[core.Pod] = core.Pod
         """What pods are to be decoded as."""
 
-    def declare(self, annotation: str, parse: Callable[[str], T | None], text: Callable[[T], str]) -> PodFact[T]:
+    def declare(
+        self,
+        annotation: str,
+        parse: Callable[[str], T | None],
+        text: Callable[[T], str],
+        less: Callable[[T, Iterable[T]], T | None] | None = None,
+    ) -> PodFact[T]:
         """A plugin reads this annotation of pods that have a node; `text` is the opposite of `parse`.
 
-        `parse` may raise for malformed text: `on_malformed` is called, and the pod counts as without the fact.
+        `parse` may raise for malformed text: `on_malformed` is called, and the pod counts as without the fact. `less`
+        is for an allocation of which other pods may use parts (as owners do of a reservation's): what is left of it
+        without what these have, None if nothing is.
         """
-        fact = PodFact(annotation, len(self._facts), parse, text)
+        fact = PodFact(annotation, len(self._facts), parse, text, less)
         self._facts.append(fact)
         self._of_annotations.append(fact)
         self._read.add(annotation)
@@ -211,6 +233,12 @@ class PodFacts:
         status, as JSON values, that reads like this.
         """
         return self._declare_status(name, lambda wire: read(wire.status), shown)
+
+    def declare_status_of(
+        self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]
+    ) -> PodFact[T]:
+        """The same for a fact that only some pods have, by their metadata; annotations have to be declared as read."""
+        return self._declare_status(name, read, shown)
 
     def declare_states(self, name: str, read: Callable[[podstates.Pod], T | None]) -> PodFact[T]:
         """A plugin reads the states of containers of pods that have a node, as `declare_status`.
@@ -286,7 +314,7 @@ class PodFacts:
             if text is not None:
                 try:
                     found[fact.index] = fact.parse(text)
-                except Exception as error:  # users write annotations: whatever a parser trips over harms this pod alone
+                except Exception as error:  # users write annotations: an error of a parser must only affect this pod
                     self.on_malformed(meta, f"annotation {fact.annotation}: {error}")
         return found
 

@@ -37,7 +37,7 @@ class Images:
         before = self._on_row.get(row, ())
         if before == images:
             return self._resize(images)
-        # As if the node went and came back: an image that no other node has may get another size.
+        # As if the node were removed and added: an image that no other node has may get another size.
         for name in {name for image in before for name in image.names}:
             known = self.by_name[name]
             known.rows.discard(row)

@@ -41,7 +41,7 @@ class Need(NamedTuple):
     holds_preemption: bool = False
 
 
-NOTHING_WAITS = Need((), no_pod, "what it is good for (preferences, or work in the background) is left out")
+NOTHING_WAITS = Need((), no_pod, "what it is used for (preferences, or background work) is skipped")
 
 _registered: dict[str, Kind[Any]] = {}
 """By path."""

@@ -31,13 +31,13 @@ ALL_FACETS = (1 << MAX_FACETS) - 1
 _INITIAL_CAPACITY = 64
 
 _RESOURCES_KEPT = 64
-"""With so many columns, those of resources that are not in use any more are given up."""
+"""With this many columns, those of resources that are not in use any more are dropped."""
 
 SMALL_TABLE = 1024
 """Rows up to which every resource has columns of its own that are arrays."""
 
 _RARE = 16
-"""In larger tables only those of which more than one row in so many has some."""
+"""In larger tables only those that more than one in this many rows has."""
 
 NodeHook = Callable[[int, Node], None]
 """Called with a row and its node after the table took over the node's own facts."""

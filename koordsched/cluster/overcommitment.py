@@ -3,23 +3,27 @@
 We never do that, but others may: another scheduler that binds to the same nodes, a kubelet that reports less than
 before, a user who sets spec.nodeName. It is found while accounting, by looking at nothing but what the pod or node
 that changed has to do with; nodes are never searched for it.
+
+Virtual pods run nowhere: what they hold is taken out. Others may use it on purpose (owners of reservations while they
+are placed, pods that ignore reservations).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.ports import shape_ports
+from koordsched.cluster.ports import WILDCARD, shape_ports
 
 PODS = "pods"
 """How the number of pods is named among resources, as in a node's allocatable."""
 
 _SLOTS = -1
 _Key = int | tuple[str, int]
-"""What is exceeded: a resource by its index, the number of pods (_SLOTS), or a host port (protocol, port)."""
+"""What is over-committed: a resource by its index, the number of pods (_SLOTS), or a host port (protocol, port)."""
 
 
 class Excess(NamedTuple):
@@ -42,8 +46,10 @@ class Excess(NamedTuple):
 class Overcommitments:
     """The nodes that are over-committed now, kept up by `ClusterState`. What-ifs do not come here."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, pods_on: Callable[[int], Mapping[str, Pod]]) -> None:
+        """`pods_on`: the pods on a row, by uid."""
         self._table = table
+        self._pods_on = pods_on
         self._ignores: Callable[[str], bool] = lambda resource: False
         self._exceeded: dict[int, set[_Key]] = {}
         self._changed: dict[str, None] = {}
@@ -53,7 +59,7 @@ class Overcommitments:
         return len(self._exceeded)
 
     def ignore(self, ignores: Callable[[str], bool]) -> None:
-        """Leaves out resources of these names from now on: those that the configuration says are not ours to count."""
+        """Leaves out resources of these names from now on: those that the configuration tells us not to count."""
         self._ignores = ignores
 
     def nodes(self) -> Iterator[str]:
@@ -75,6 +81,8 @@ class Overcommitments:
 
     def pod_added(self, row: int, pod: Pod) -> None:
         """A pod counts against the node on this row."""
+        if pod.virtual:
+            return
         table = self._table
         for index, _ in pod.requests.amounts:
             if table.requested[index].data[row] > table.allocatable[index].data[row]:
@@ -116,11 +124,31 @@ class Overcommitments:
     def _excess(self, row: int, key: _Key) -> Excess:
         table = self._table
         if key == _SLOTS:
-            return Excess(PODS, int(table.pods_count.data[row]), int(table.pods_allocatable.data[row]))
+            slots = int(table.pods_count.data[row])
+            return Excess(PODS, slots - len(self._virtual(row)), int(table.pods_allocatable.data[row]))
         if isinstance(key, int):
             name = table.resource_names.names[key]
             if key >= len(table.requested):
                 return Excess(name, 0, 0)
-            return Excess(name, int(table.requested[key].data[row]), int(table.allocatable[key].data[row]))
+            held = sum(amount for pod in self._virtual(row) for index, amount in pod.requests.amounts if index == key)
+            return Excess(name, int(table.requested[key].data[row]) - held, int(table.allocatable[key].data[row]))
         protocol, port = key
-        return Excess(f"hostPort {protocol}/{port}", table.ports.claimed(row, protocol, port), 1)
+        claimed = table.ports.claimed(row, protocol, port)
+        if claimed > 1 and self._virtual(row):
+            claimed = self._claimed(row, protocol, port)
+        return Excess(f"hostPort {protocol}/{port}", claimed, 1)
+
+    def _virtual(self, row: int) -> list[Pod]:
+        return [pod for pod in self._pods_on(row).values() if pod.virtual]
+
+    def _claimed(self, row: int, protocol: str, port: int) -> int:
+        """The same as `HostPorts.claimed`, of pods that are not virtual."""
+        claims = Counter(
+            ip
+            for pod in self._pods_on(row).values()
+            if not pod.virtual
+            for ip, *rest in shape_ports(pod.shape)
+            if rest == [protocol, port]
+        )
+        everywhere = claims.pop(WILDCARD, 0)
+        return everywhere + max(claims.values(), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +34,8 @@ class Pod:
     """
 
     facts: ClassVar[tuple[object, ...]] = ()
+    virtual: ClassVar[bool] = False
+    """Whether it is no Pod object, but stands for another object (`framework.virtualpods`)."""
 
     uid: str
     namespace: str
@@ -76,6 +78,23 @@ class PodWithFacts(Pod):
     facts: tuple[object, ...]  # type: ignore[misc]  # a slot here, where the others share a class variable
 
 
+def with_facts(pod: Pod) -> PodWithFacts:
+    """The same pod with room for facts; it has none yet."""
+    roomy = PodWithFacts.__new__(PodWithFacts)
+    for each in fields(Pod):
+        setattr(roomy, each.name, getattr(pod, each.name))
+    roomy.facts = ()
+    return roomy
+
+
+class VirtualPod(PodWithFacts):
+    """A pod that a plugin made of an object of its own."""
+
+    __slots__ = ()
+
+    virtual: ClassVar[bool] = True
+
+
 class PodFactory:
     """Builds pods from wire objects, interning what replicas share."""
 
@@ -87,7 +106,7 @@ class PodFactory:
         self.facts = facts
         self._namespaces: dict[str, str] = {}
 
-    def build(self, wire: core.Pod) -> Pod:
+    def build(self, wire: core.Pod, *, virtual: bool = False) -> Pod:
         """The pod. Raises QuantityError if a request cannot be parsed."""
         meta, spec, status = wire.metadata, wire.spec, wire.status
         shape = self.shapes.intern(spec, meta)
@@ -96,7 +115,10 @@ class PodFactory:
             requests = self.shapes.resized(shape, spec, status)
         facts: tuple[object, ...] = ()
         kind: type[Pod] = Pod
-        if self.facts and (not spec.node_name or (facts := self.facts.of(wire))):
+        if virtual:
+            kind = VirtualPod
+            facts = self.facts.of(wire) if self.facts and spec.node_name else ()
+        elif self.facts and (not spec.node_name or (facts := self.facts.of(wire))):
             kind = PodWithFacts
         pod = kind(
             uid=meta.uid,

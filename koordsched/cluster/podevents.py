@@ -1,4 +1,4 @@
-"""What changed between two versions of a pod or node, in the vocabulary of cluster events (core spec 3.2)."""
+"""What changed between two versions of a pod or node, as cluster events (core spec 3.2)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RareColumn(Column):
     def __init__(self, capacity: int) -> None:
         self.fill = 0
         self._amounts = RareAmounts(capacity)
-        # It can do what is done with columns of amounts, and need not be told from them by those who do it.
+        # It supports what is done with columns of amounts, so callers need not distinguish the two.
         self.data = cast("npt.NDArray[Any]", self._amounts)
 
     def __len__(self) -> int:

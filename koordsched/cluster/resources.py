@@ -37,7 +37,7 @@ class ResourceName:
         self._given_up = given_up
 
     def __del__(self) -> None:
-        self._given_up.append(self.index)  # nothing more: this may happen anywhere, in a garbage collection too
+        self._given_up.append(self.index)  # nothing else: this may run anywhere, even in a garbage collection
 
 
 class ResourceNames:
@@ -62,7 +62,7 @@ class ResourceNames:
             self.intern(name)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """From now on pods and nodes that are read have the new names of resources (old -> new) for the old ones."""
+        """From now on, old names of resources in pods and nodes are replaced by new ones (old -> new)."""
         self._renamed.update(names)
 
     def read(self, quantities: Quantities) -> Quantities:
@@ -103,7 +103,7 @@ class ResourceNames:
         return self._kept.setdefault(name, self.hold(name)).index
 
     def hold(self, name: str) -> ResourceName:
-        """The name with its index, given out on first sight."""
+        """The name with its index, which is assigned when it is first seen."""
         found = self._held.get(name)
         if found is None:
             self._take_back()
@@ -346,8 +346,8 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
 def allocatable_of(quantities: Quantities, names: ResourceNames) -> tuple[dict[int, int], int, list[str]]:
     """A node's allocatable by resource index, its pod slots, and what could not be read.
 
-    Names without an index are left out: no pod requests them. A garbage quantity counts as zero (nothing is
-    placed on what we do not understand) and is reported.
+    Names without an index are left out: no pod requests them. An invalid quantity counts as zero (nothing is placed on
+    amounts that we do not understand) and is reported.
     """
     amounts: dict[int, int] = {}
     slots = 0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
-from koordsched.cluster.accounting import PodAccountant
+from koordsched.cluster.accounting import PodAccountant, Sharing
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
@@ -23,9 +23,9 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
 from koordsched.cluster.observers import PodObserver
 from koordsched.cluster.overcommitment import Overcommitments
-from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts
+from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts, with_facts
 from koordsched.cluster.ports import shape_ports
-from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY
+from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY, Requests
 from koordsched.cluster.shape import PodShapes
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ EventListener = Callable[[ClusterEvent, Any, Any], object]
 
 
 class ClusterState:
-    """Everything the scheduler believes about nodes and the pods on them."""
+    """Everything that the scheduler knows about nodes and the pods on them."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
-        self.overcommitments = Overcommitments(self.table)
+        self.overcommitments = Overcommitments(self.table, self.pods_on)
         self.read_annotations: set[str] = set()
         """Keys of the annotations that plugins read. Those of nodes and other objects are added by the plugins;
         journals and snapshots keep them."""
@@ -63,6 +63,7 @@ class ClusterState:
         self.accountants: list[PodAccountant] = []
         """Added by `add_accountant`."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
+        self._sharing: Sharing | None = None
         self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
         """Announcements of a transaction under way; None while there is none."""
         self._observers: list[PodObserver] = []
@@ -70,7 +71,7 @@ class ClusterState:
         self._shared: dict[object, Any] = {}
 
     def shared(self, build: Callable[[ClusterState], T], key: object = None) -> T:
-        """What plugins of all profiles keep together (an accountant, an index); `build` makes it once.
+        """What plugins of all profiles share (an accountant, an index); `build` makes it once.
 
         `key`: what it is known by, if not by `build`.
         """
@@ -93,14 +94,25 @@ class ClusterState:
             if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
                 self.table.touch(pod.row, facets)
 
+    def set_sharing(self, sharing: Sharing) -> None:
+        """Some pods count less while others use parts of what they hold. To be called before the first pod is read."""
+        self._sharing = sharing
+
+    def holder_of(self, pod: Pod) -> str | None:
+        """The uid of the pod that counts what this pod on a node uses as soon as this one is gone; usually None."""
+        return self._sharing.holder_of(pod) if self._sharing is not None and pod.facts else None
+
     def add_observer(self, observer: PodObserver) -> None:
-        """Registers an observer of all pods; it gets those that are on nodes already."""
+        """Registers an observer of all pods but virtual ones; it gets those that are on nodes already."""
         self._observers.append(observer)
         for pod in self.assigned.values():
-            observer.pod_seen(pod, True)
+            if not pod.virtual:
+                observer.pod_seen(pod, True)
 
     def replace_observer(self, observer: PodObserver, by: PodObserver) -> None:
-        """From now on the news goes to another, who passes it on. Raises ValueError for one that is not registered."""
+        """From now on another observer is called, which passes the calls on. Raises ValueError for one that is not
+        registered.
+        """
         self._observers[self._observers.index(observer)] = by
 
     @property
@@ -143,13 +155,12 @@ class ClusterState:
                 resources = read(before.status.allocatable).keys() | read(node.status.allocatable).keys()
                 self.overcommitments.node_changed(known, resources)
             return changed, False
-        while len(self._on_row) <= self.table.size:  # before hooks look at the pods of the new row
+        while len(self._on_row) <= self.table.size:  # before hooks read the pods of the new row
             self._on_row.append({})
         row = self.table.add(node)
         for pod in self.orphans.pop(name, {}).values():
             self._place(pod, row)
-            for observer in self._observers:
-                observer.pod_seen(pod, True)
+            self._observe(pod, True)
         return ActionType.ADD, True
 
     def remove_node(self, name: str) -> bool:
@@ -168,8 +179,7 @@ class ClusterState:
 
     def pod_seen(self, pod: Pod) -> None:
         """The newest version of a pod that has no node by the API server's word; of any scheduler."""
-        for observer in self._observers:
-            observer.pod_seen(pod, pod.uid in self.assigned)
+        self._observe(pod, pod.uid in self.assigned)
 
     def pod_gone(self, uid: str) -> None:
         """The pod is gone or finished. If it was on a node, `remove_pod` takes it off."""
@@ -189,19 +199,18 @@ class ClusterState:
         elif before.row >= 0 and before.node == pod.node and _counts_the_same(before, pod):
             # The usual confirmation: nothing to account again, no row to dirty, unless its allocation changed.
             pod.row = before.row
-            if before.facts != pod.facts:
+            if before.facts != pod.facts or (pod.facts and self._sharing is not None):
                 self._recount(before, pod)
             self._on_row[pod.row][pod.uid] = pod
             self.assigned[pod.uid] = pod
         else:
             self._detach(before)
             self._attach(pod)
-        for observer in self._observers:
-            observer.pod_seen(pod, True)
+        self._observe(pod, True)
         return before
 
     def remove_pod(self, uid: str) -> Pod | None:
-        """The pod is gone; returns what was believed of it."""
+        """The pod is gone; returns it as it was known."""
         self._outside_transactions()
         before = self.assigned.get(uid)
         if before is not None:
@@ -232,9 +241,9 @@ class ClusterState:
 
     def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
         """Sets a fact of a pod that is assumed, or is about to be: what a Reserve plugin decided. None takes it
-        away."""
+        away. A running pod may be given something, too."""
         if not isinstance(pod, PodWithFacts):
-            raise ValueError(f"pod {pod.key} was read before the fact {fact.annotation} was declared")
+            pod = self._with_facts(pod)
         facts = self.pod_facts.shared(fact.put(pod.facts, value, len(self.pod_facts)))
         if facts == pod.facts:
             return
@@ -248,21 +257,59 @@ class ClusterState:
         pod.facts = facts
         for accountant in readers:
             changed |= accountant.pod_added(row, pod)
+        if self._sharing is not None:
+            changed |= self._sharing.facts_changed(row, pod)
         if changed:
             self.table.touch(row, changed)
 
+    def _with_facts(self, pod: Pod) -> PodWithFacts:
+        """Makes room for facts in a pod on a node that was read without any. Raises ValueError for other pods."""
+        if self.assigned.get(pod.uid) is not pod or self.is_assumed(pod.uid):
+            raise ValueError(f"pod {pod.key} was read before the facts of plugins were declared")
+        roomy = with_facts(pod)
+        self.assigned[pod.uid] = roomy
+        pods = self._on_row[pod.row] if pod.row >= 0 else self.orphans[pod.node]
+        pods[pod.uid] = roomy
+        return roomy
+
     def allocate_all(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """The same for all facts in these annotations."""
+        """The same for all facts: those in these annotations are set, all others taken away."""
         for fact in self.pod_facts:
-            if (text := annotations.get(fact.annotation)) is not None:
-                self.allocate(pod, fact, fact.parse(text))
+            text = annotations.get(fact.annotation)
+            self.allocate(pod, fact, fact.parse(text) if text is not None else None)
+
+    def amend(self, pod: Pod, requests: Requests, facts: tuple[object, ...], *, away: bool = False) -> int:
+        """A pod counts other requests and facts from now on; what it shows in the API stays. For a `Sharing`.
+
+        `away`: a what-if has taken the pod off its row. Returns the facets that changed, 0 if none; the row is not
+        touched.
+        """
+        facts = self.pod_facts.shared(facts)
+        if requests == pod.requests and facts == pod.facts:
+            return 0
+        row = pod.row if not away else -1
+        changed = self._account(pod, row, -1) if row >= 0 else 0
+        pod.requests = requests
+        if isinstance(pod, PodWithFacts):
+            pod.facts = facts
+        if row < 0:
+            return 0
+        changed |= self._account(pod, row, 1)
+        if not self.table.hypothetical:
+            self.overcommitments.pod_removed(row)
+            self.overcommitments.pod_added(row, pod)
+        return changed
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
 
+    def _observe(self, pod: Pod, assigned: bool) -> None:
+        for observer in self._observers if not pod.virtual else ():
+            observer.pod_seen(pod, assigned)
+
     def _notify_observers(self, pod: Pod, assigned: bool) -> None:
-        for observer in self._observers:
+        for observer in self._observers if not pod.virtual else ():
             observer.pod_assigned(pod, assigned)
 
     def _recount(self, before: Pod, pod: Pod) -> None:
@@ -273,6 +320,8 @@ class ClusterState:
         for accountant in readers:
             changed |= accountant.pod_removed(row, before)
             changed |= accountant.pod_added(row, pod)
+        if self._sharing is not None:
+            changed |= self._sharing.facts_changed(row, pod)
         if changed:
             self.table.touch(row, changed)
 
@@ -325,6 +374,8 @@ class ClusterState:
             facets |= Facet.PORTS
         for accountant in self.accountants:
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
+        if self._sharing is not None:
+            facets |= self._sharing.pod_counted(row, pod, sign)
         return facets
 
     # --- transactions ------------------------------------------------------------------------------
@@ -410,15 +461,15 @@ class WhatIf:
         self._account = account
         self._done: list[tuple[Pod, int, int]] = []
 
-    def add(self, pod: Pod, row: int) -> None:
-        """As if the pod were on the row."""
-        self._account(pod, row, 1)
+    def add(self, pod: Pod, row: int) -> int:
+        """As if the pod were on the row. Returns the facets that differ."""
         self._done.append((pod, row, 1))
+        return self._account(pod, row, 1)
 
-    def remove(self, pod: Pod, row: int) -> None:
-        """As if the pod, which is on the row, were not."""
-        self._account(pod, row, -1)
+    def remove(self, pod: Pod, row: int) -> int:
+        """As if the pod, which is on the row, were not. Returns the facets that differ."""
         self._done.append((pod, row, -1))
+        return self._account(pod, row, -1)
 
     def undo(self) -> None:
         """Takes everything back."""

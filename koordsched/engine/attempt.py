@@ -1,6 +1,6 @@
 """One attempt to find a node for a pod: what its profile says about every node, and which node it chooses.
 
-It changes nothing; a `Transaction` does what follows from it. What an attempt says holds until the cluster changes.
+It changes nothing; a `Transaction` carries out the result, which is valid until the cluster changes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Attempt:
         return rows
 
     def post_filter(self) -> PostFilterResult:
-        """What the PostFilter plugins would do about it. Nothing is done yet: `actuate` of the result does."""
+        """What the PostFilter plugins would do about it. Nothing is done yet: `actuate` of the result does it."""
         with self.profile.filtering.overlaid(self.cycle):
             return self.profile.run_post_filter(self.cycle, self.verdicts.codes)
 

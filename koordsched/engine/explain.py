@@ -1,4 +1,4 @@
-"""The same evaluation that schedules, asked for its reasons: every plugin's verdict and score on every node.
+"""The same evaluation as in scheduling, with its reasons: every plugin's verdict and score on every node.
 
 Changes nothing. The schema of `Explanation` is stable; it is documented in docs/explain.md.
 """

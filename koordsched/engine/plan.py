@@ -29,7 +29,7 @@ class Plan:
         self.refused: dict[str, str] = {}
 
     def place(self, profile: Profile, pod: Pod) -> bool:
-        """Places one pod on the best node, as a cycle of its own would; False if no node takes it."""
+        """Places one pod on the best node, as a scheduling cycle would; False if it fits nowhere."""
         attempt = Attempt(profile, self._cluster, pod)
         message = self._refusal(attempt)
         if message is None:

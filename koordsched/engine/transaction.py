@@ -1,8 +1,8 @@
 """A transaction: pods placed and evicted on the live table, step by step, and taken back or kept as a whole.
 
 Placing a pod is assume, then Reserve, in this order everywhere: accountants and observers see the pod on its row before
-Reserve plugins decide what it gets there. Taken back, tables, nominations and the books of plugins are as before; the
-change log has gone on, so that cached verdicts are refreshed.
+Reserve plugins decide what it gets there. After a rollback, tables, nominations and the accounting of plugins are as
+before; the change log has advanced, so that cached verdicts are refreshed.
 
 Legal on the live table because nothing else changes it meanwhile: watch events wait (`ClusterState.in_transaction`),
 and what plugins announce is held back until the commit.
@@ -49,6 +49,14 @@ class Checkpoint(NamedTuple):
     announced: int
 
 
+def take_back(placed: Placed, cluster: ClusterState, nominator: Nominator[Pod]) -> None:
+    """Undoes a placement that is not confirmed: committed ones in reverse order."""
+    placed.profile.run_unreserve(placed.cycle, placed.pod, placed.row)
+    cluster.forget(placed.pod)
+    if placed.nomination is not None:
+        nominator.reinstate(placed.nomination)
+
+
 class Transaction:
     """To be used as a context: leaving it without `commit` rolls everything back.
 
@@ -67,7 +75,7 @@ class Transaction:
         self._open = True
 
     def place(self, cycle: CycleState, profile: Profile, row: int) -> Status:
-        """Assumes the pod of the cycle on the row, then runs Reserve; what it does not succeed in it takes back.
+        """Assumes the pod of the cycle on the row, then runs Reserve; if that fails, undoes both.
 
         SUCCESS, or what the Reserve plugin says that refuses. Raises ValueError for a pod that has a node, and whatever
         a Reserve plugin raises.
@@ -90,7 +98,7 @@ class Transaction:
         return status
 
     def evict(self, pod: Pod) -> None:
-        """The pod is away from its row. Raises ValueError if it is on none."""
+        """Takes the pod off its row. Raises ValueError if it is on none."""
         row = pod.row
         self._steps.append(_Evicted(pod, row, self._cluster.evict(pod)))
 
@@ -104,7 +112,7 @@ class Transaction:
         while len(self._steps) > steps:
             step = self._steps.pop()
             if isinstance(step, Placed):
-                self._take_back(step)
+                take_back(step, self._cluster, self._nominator)
             else:
                 self._cluster.restore(step.pod, step.row, step.order)
         self._cluster.withdraw(announced)
@@ -122,12 +130,6 @@ class Transaction:
         self._open = False
         self._cluster.end()
         return placed
-
-    def _take_back(self, step: Placed) -> None:
-        step.profile.run_unreserve(step.cycle, step.pod, step.row)
-        self._cluster.forget(step.pod)
-        if step.nomination is not None:
-            self._nominator.reinstate(step.nomination)
 
     def __enter__(self) -> Transaction:
         return self

@@ -1,4 +1,4 @@
-"""Choosing by chance among the rows with the highest total: every one of them has the same chance."""
+"""Choosing at random among the rows with the highest total: each has the same probability."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy.typing as npt
 Totals = npt.NDArray[np.signedinteger[Any]]
 
 _TRIES = 4
-"""Rows drawn from all, in the hope that many are leaders, before these are listed."""
+"""Rows drawn from all rows, many of which may have the highest total, before these are listed."""
 
 
 class BestRows:
     """The rows that had the highest total of a shape, remembered from pod to pod.
 
-    A placement usually takes away just one of them, so that the next pod finds another without looking at every row.
-    One that fell behind is left out when it comes up. Where thousands of shapes take turns, totals are new each time,
-    and listing thousands of rows for one draw would be in vain: the first pod tries its luck among all rows before.
+    A placement usually takes away just one of them, so that the next pod finds another without looking at every row. A
+    row that no longer has the highest total is dropped when it is drawn. Where thousands of shapes take turns, totals
+    are new each time, and listing thousands of rows for one draw would be wasteful: the first pod draws from all rows
+    first.
     """
 
     __slots__ = ("_asked", "_highest", "_leading", "_rows")
@@ -38,7 +39,7 @@ class BestRows:
     def rises_to(self, total: int) -> None:
         """The total of one row rose to this."""
         if self._rows is not None and total >= self._highest:
-            self._rows = None  # it caught up with the leaders, or overtook them
+            self._rows = None  # it has the highest total now, perhaps alone
 
     def pick(self, totals: Totals, rng: Random) -> int:
         """A row with the highest total."""

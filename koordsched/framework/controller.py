@@ -25,8 +25,13 @@ class ObjectWrites(Protocol):
     async def create(self, kind: Kind[Any], namespace: str, thing: Mapping[str, Any]) -> bool:
         """Creates the object (JSON); False if there is one of that name already."""
 
-    async def merge(self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any]) -> None:
-        """Merges changes into the object of that name and uid, whatever its version."""
+    async def merge(
+        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
+        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version."""
+
+    async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
+        """Deletes the object of that name and uid; one that is gone is fine."""
 
     async def evict(self, pod: Pod) -> None:
         """Evicts the pod, disruption budgets permitting; one that is gone is fine."""
@@ -44,6 +49,8 @@ class ControllerHandle:
     own_replicas: Container[Pod]
     profiles: Mapping[str, Profile]
     """By scheduler name."""
+    features: frozenset[str] = frozenset()
+    """The feature gates that are on."""
 
 
 class Controller(Protocol):

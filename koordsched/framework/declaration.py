@@ -17,8 +17,9 @@ from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.observability.metric_registry import MetricRegistry
 
 API_VERSION = 1
-"""Of what plugins of other distributions may use: `Declaration`, `framework.interface`, `framework.handle`, and what
-these give access to. Raised with every change that such a plugin could have to follow; the changelog describes it."""
+"""The version of what plugins of other distributions may use: `Declaration`, `framework.interface`, `framework.handle`,
+and what these give access to. Raised with every change that such a plugin could have to follow; the changelog describes
+it."""
 
 T = TypeVar("T")
 
@@ -95,9 +96,8 @@ class Declaration:
 
     `controller` builds what runs for it beside scheduling. `observe(plugin, metrics)` adds metrics, if its controller
     does not. `show_refusal` shows what its `explain_refusal` returned, given as JSON values; it raises
-    msgspec.ValidationError for values of another version. `updates_when_read`: its state is brought up to date when it
-    is read, which its controller does at times that a replay does not know. `api_version`: the API_VERSION for which a
-    plugin of another distribution is written (`plugins.outoftree`); built-in ones need not say it.
+    msgspec.ValidationError for values of another version. `api_version`: the API_VERSION for which a plugin of
+    another distribution is written (`plugins.outoftree`); built-in ones need not say it.
     """
 
     name: str
@@ -108,7 +108,6 @@ class Declaration:
     pages: tuple[Page, ...] = ()
     views: tuple[View, ...] = ()
     show_refusal: Callable[[Any], Iterable[Line | Table]] | None = None
-    updates_when_read: bool = False
     api_version: int | None = None
 
     def plugin_in(self, profiles: Mapping[str, Profile]) -> Plugin | None:

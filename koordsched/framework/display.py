@@ -1,4 +1,4 @@
-"""What plugins show to people on the command line, free of how it is printed: lines and tables."""
+"""What plugins show on the command line, independent of how it is printed: lines and tables."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Table:
 
 
 def amount_text(resource: str, quantity: str) -> str:
-    """A quantity of a resource for people: `1010400m` CPUs are 1010.4, 2147483649 bytes 2Gi.
+    """A quantity of a resource in a readable form: `1010400m` CPUs are 1010.4, 2147483649 bytes 2Gi.
 
     From 1 CPU on in CPUs; bytes as Kubernetes writes them if that takes four digits at most, else in the largest unit
-    of powers of 1024 that leaves a whole part; two digits behind the point, rounded. Everything else stays as it is.
-    Raises QuantityError.
+    of powers of 1024 that leaves a whole part; two decimals, rounded. Everything else stays as it is. Raises
+    QuantityError.
     """
     amount = nano_value(quantity)
     if resource == "cpu" and amount >= NANO:

@@ -1,14 +1,14 @@
 """The cached verdicts and scores of the shape plugins, per shape, refreshed row by row.
 
-The thousandth replica of a Deployment finds here what the first one computed; only rows that changed since
-in a facet that some plugin reads are asked again. What is kept per shape: the code of the first rejecting
-plugin per row, the raw scores of each score plugin, and the weighted, normalised total (-1 where the node is
-not feasible), so that choosing a node is one look for the maximum.
+The thousandth replica of a Deployment finds here what the first one computed; only rows that changed since in a facet
+that some plugin reads are asked again. What is kept per shape: the code of the first rejecting plugin per row, the raw
+scores of each score plugin, and the weighted, normalised total (-1 where the node is not feasible), so that choosing a
+node is a search for the maximum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import partial
 from random import Random
 
@@ -58,7 +58,7 @@ def highest_of(raw: Scores, feasible: npt.NDArray[np.bool_] | bool = True) -> in
 
 
 class Evaluation:
-    """What the shape plugins of one profile say about one shape on every row.
+    """The verdicts and scores of the shape plugins of one profile about one shape on every row.
 
     `codes`: int32[rows]; `totals`: int16[rows] (wider where weights are extreme), INFEASIBLE where refused;
     `feasible`: how many rows pass. Valid after `refresh`, until the table changes. Read only.
@@ -84,6 +84,8 @@ class Evaluation:
         """By score plugin, how many feasible rows have the highest raw score, where that matters to the others."""
         self._epochs: list[Hashable] = []
         self._best_rows = BestRows()
+        self._overlaid: dict[int, int] = {}
+        """By row, the facets in which it was evaluated inside an overlay: to be evaluated again before the next use."""
         self.codes = np.zeros(0, dtype=np.int32)
         heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
         self._total_type: type[np.int16 | np.int32 | np.int64] = (
@@ -99,6 +101,9 @@ class Evaluation:
         table = self._table
         self._timed = timed
         serial = table.log.serial
+        if self._overlaid:
+            overlaid, self._overlaid = self._overlaid, {}
+            self._refresh_some(overlaid)
         if self._serial == serial and not (self._epochs and self._epochs_changed()):
             return
         if self._serial < 0 or len(self.codes) < table.size:
@@ -136,8 +141,19 @@ class Evaluation:
             add_weighted(totals, weight, normalize(raw, highest_of(raw), scorer.normalization))
         return totals
 
+    def overlay(self, rows: Mapping[int, int]) -> None:
+        """From now on these rows (with the facets that differ) are as the table reads now, inside a what-if.
+
+        For the attempt under way; `refresh` undoes it.
+        """
+        self._overlaid.update(rows)
+        self._refresh_some(rows)
+
     def overlaid(self, rows: RowArray) -> Evaluation:
-        """A copy in which these rows are evaluated as the table reads now, inside a what-if; it is not kept."""
+        """A copy in which these rows are evaluated as the table reads now, inside a what-if; it is not kept.
+
+        For attempts that are suspended, while which others may be made.
+        """
         table, plan = self._table, self.plan
         copy = Evaluation(plan, table, self._code_positions)
         copy.codes = self.codes.copy()
@@ -204,6 +220,14 @@ class Evaluation:
         self.nbytes = SHAPE_BYTES + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
+
+    def _refresh_some(self, rows: Mapping[int, int]) -> None:
+        """Rows with the facets in which they changed."""
+        if len(rows) <= _ONE_BY_ONE:
+            for row, facets in rows.items():
+                self._refresh_row(row, facets)
+        else:
+            self._refresh_rows(np.fromiter(rows, np.intp, len(rows)))
 
     def _refresh_rows(self, rows: RowArray) -> None:
         if not len(rows):
@@ -319,7 +343,7 @@ def _type_of(how: Normalization) -> npt.DTypeLike:
 
 
 def _kept(scores: Scores, how: Normalization) -> Scores:
-    """Our own, small copy of what a plugin answered."""
+    """A small copy of our own of what a plugin answered."""
     return scores if isinstance(scores, int) else scores.astype(_type_of(how))
 
 

@@ -181,12 +181,15 @@ class Filtering:
             return self._filter(cycle, plan, pre, all_nodes)
         cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
         overlay, cycle.overlay = cycle.overlay, Overlay()  # what the calls add once more is dropped
-        with overlay.applied(self._cluster, cycle):
-            filters = self._pre_filter_again(cycle, plan, pre.skipped)
-        overlay.take_back(cycle, filters)
-        cycle.overlay = overlay
-        with self.overlaid(cycle):
-            return self._filter(cycle, plan, pre, all_nodes, cached)
+        filters: list[PodFilter] = []
+        try:
+            with overlay.applied(self._cluster, cycle):
+                filters = self._pre_filter_again(cycle, plan, pre.skipped)
+                cycle.overlay = overlay
+                return self._filter(cycle, plan, pre, all_nodes, cached)
+        finally:
+            cycle.overlay = overlay
+            overlay.take_back(cycle, filters)
 
     @staticmethod
     def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
@@ -231,7 +234,10 @@ class Filtering:
             return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)))
         if cached is None or cycle.overlay is None:
             return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape, cycle.timed))
-        return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
+        if cycle.may_be_suspended:
+            return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
+        cached.overlay(cycle.overlay.facets)
+        return self._everywhere(cycle, plan, pre, cached)
 
     def _rows(self, pre: PreFiltered, names: Iterable[str]) -> RowArray:
         """The rows of those of the nodes that exist and are candidates."""
@@ -289,7 +295,7 @@ class Filtering:
         return code if code != PASS else self._on_row(cycle, plan, row, facets)
 
     def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
-        """The plugins whose state in this cycle has to hear of hypothetical pods."""
+        """The plugins whose state in this cycle must be updated for hypothetical pods."""
         return [plugin for _, plugin in _taking_part(cycle, self._evaluations.plan_of(cycle.pod.shape))]
 
     def node_filters(self, cycle: CycleState) -> list[ShapeFilter]:
@@ -378,7 +384,7 @@ class Filtering:
         """(rows that other pods are nominated to, the verdict on each as if those were there)."""
         filters = self.pod_filters(cycle)
         if cycle.overlay:
-            pass  # what is kept of nominated rows knows nothing of overlays
+            pass  # cached verdicts on nominated rows do not include overlays
         elif not filters:
             return self._nominated_rows.codes(cycle.pod, plan)
         elif all(isinstance(plugin, DryRunFilter) for plugin in filters):

@@ -13,12 +13,14 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.permit import WaitingPods
+from koordsched.framework.pluginstates import PluginStates
 from koordsched.framework.status import ReasonTable
 from koordsched.framework.timers import RowDeadlines, Timers
 from koordsched.framework.virtualpods import VirtualPods
 
 if TYPE_CHECKING:
     from koordsched.framework.filtering import Filtering
+    from koordsched.framework.reservations import ReservedAllocation
     from koordsched.framework.topologyhints import NUMAAlignment, TopologyHintProvider
 
 T = TypeVar("T", bound=HasMetadata)
@@ -29,27 +31,35 @@ WARNING = "Warning"
 
 
 class WriteFailed(Exception):
-    """An API write did not happen; the message is the server's, or says what went wrong on the way."""
+    """An API write was not carried out; the message is the server's, or says what went wrong before."""
 
 
 class Writes(Protocol):
     """The API writes that plugins may ask for. Each raises WriteFailed."""
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Creates the binding; returns when the API server has it, even if the answer got lost on the way."""
+        """Creates the binding; returns when the API server has it, even if the response was lost."""
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
-        """Merges changes into an object as long as it is the very version given; returns what came of it."""
+        """Merges changes into an object if it still has the given version; returns the result."""
+
+    async def merge(
+        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
+        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version.
+
+        As urgent as a binding; it may be sent twice.
+        """
 
 
 class Evictions(Protocol):
-    """Makes pods go, on behalf of a pod that needs their room. Works on its own, in the background."""
+    """Evicts pods on behalf of a pod that needs their room. Works in the background."""
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
 
     def evicting(self, uid: str) -> bool:
-        """Whether this pod is on its way out, though the API server may not say so yet."""
+        """Whether this pod is being evicted, though the API server may not say so yet."""
 
     def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
@@ -80,7 +90,7 @@ class EventRecorder:
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
@@ -109,7 +119,8 @@ class Handle:
     are called within the steps of the scheduler: not in tasks of a plugin's own, nor in PreBind or Bind. Columns,
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
-    evicted. `filtering`, the profile's own filter chain for dry runs, is there from the first scheduling cycle on.
+    evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
+    `filtering`, the profile's own filter chain for dry runs, is there from the first scheduling cycle on.
     """
 
     profile: str
@@ -128,8 +139,10 @@ class Handle:
     features: frozenset[str] = frozenset()
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
+    states: PluginStates = field(default_factory=PluginStates)
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
     numa_alignment: NUMAAlignment | None = None
+    reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:

@@ -1,4 +1,4 @@
-"""The extension points: what a plugin may implement, and what it is handed.
+"""The extension points: what a plugin may implement, and what it is given.
 
 Filtering and scoring work on rows of the node table, many at once. Two families differ in what a verdict
 may depend on:
@@ -30,6 +30,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.podpatch import PodPatch
+from koordsched.framework.reservations import UsableReservations
 from koordsched.framework.status import SUCCESS, Codes, Status
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ class CycleState:
     PreFilter plugins fill it (`overlaid()`), None if none did. `preferred_nodes`: names of the nodes that a PreFilter
     plugin wants tried first, in this order; the first that passes all filters is the only candidate. `hints`: what the
     pod itself tells plugins, by the name of the plugin (JSON values). `numa_affinity`: in Reserve, the bit set of the
-    NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice.
+    NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice. `reservations`: those
+    that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
+    other pods may be looked at.
     """
 
     pod: Pod
@@ -87,6 +90,8 @@ class CycleState:
     overlay: Overlay | None = None
     timed: Timed | None = None
     numa_affinity: int | None = None
+    reservations: UsableReservations | None = None
+    may_be_suspended: bool = False
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None
@@ -222,12 +227,10 @@ class PostFilter(Plugin):
 
 @dataclass(slots=True, eq=False)
 class PostFilterResult:
-    """What came of it.
-
-    `nominated_node`: the node to nominate, "" to clear the nomination, None to leave it as it is. `victims`
-    are the pods that would have to go; `actuate` starts making them go. Looking for them must change
-    nothing: explanations ask the same question and do not actuate. `refused_by`: the plugins that refuse the pod even
-    where others would go for it; without success it waits for them as for those that rejected it in the first place.
+    """The result. `nominated_node`: the node to nominate, "" to clear the nomination, None to leave it as it is.
+    `victims` are the pods that would have to go; `actuate` starts making them go. The search must change nothing:
+    explanations ask the same question and do not actuate. `refused_by`: the plugins that refuse the pod even where
+    others would go for it; without success it waits for them as for those that rejected it in the first place.
     """
 
     status: Status
@@ -237,7 +240,7 @@ class PostFilterResult:
     refused_by: frozenset[str] = frozenset()
 
     def also(self, act: Callable[[], None]) -> None:
-        """Has this done, too, when what was decided is set going."""
+        """Adds an action to be done when the decision is carried out."""
         before = self.actuate
 
         def both() -> None:
@@ -249,7 +252,7 @@ class PostFilterResult:
 
 
 class AfterPostFilter(Plugin):
-    """Runs after PostFilter, whatever came of it, for every plugin of the profile that has it, like BeforePreFilter."""
+    """Runs after PostFilter, whatever its result, for every plugin of the profile that has it, like BeforePreFilter."""
 
     @abstractmethod
     def after_post_filter(self, cycle: CycleState, pod: Pod, codes: Codes, result: PostFilterResult) -> None:
@@ -321,7 +324,7 @@ class PodScore(Plugin):
 
 
 class Reserve(Plugin):
-    """Keeps a plugin's own books on where a pod was placed."""
+    """Lets a plugin account for where a pod was placed."""
 
     @abstractmethod
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:

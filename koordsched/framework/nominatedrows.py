@@ -1,9 +1,9 @@
 """Room of nominated pods: the verdict on their rows as if they were there already.
 
-Hundreds of pods may be nominated while their victims go, and every cycle has to respect all of them (core spec 3.6,
-step 6). Where only shape plugins take part, a verdict depends on the shape, the row and who is nominated there, so it
-is kept until one of these changes. Which rows that are is followed change by change, so that a cycle walks over what
-changed, not over all who are nominated.
+Hundreds of pods may be nominated while their victims terminate, and every cycle must respect all of them (core spec
+3.6, step 6). Where only shape plugins take part, a verdict depends on the shape, the row and who is nominated there, so
+it is kept until one of these changes. The set of these rows is updated change by change, so that a cycle only visits
+what changed, not all nominated pods.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from koordsched.cluster.pod import Pod
 
 
 class Nominations(Protocol):
-    """Who is nominated where; the queue's nominator is one. `version` grows with every change."""
+    """Which pods are nominated where; the queue's nominator implements it. `version` grows with every change."""
 
     @property
     def version(self) -> int: ...

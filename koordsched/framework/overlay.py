@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 class Overlay:
     """The differences, by row, in the order in which they were made."""
 
-    __slots__ = ("_changes",)
+    __slots__ = ("_changes", "active", "facets")
 
     def __init__(self) -> None:
         self._changes: dict[int, list[tuple[Pod, int]]] = {}
+        self.facets: dict[int, int] = {}
+        """By row, what differs on it; known once it was applied."""
+        self.active = False
+        """Whether the table reads this way at the moment."""
 
     def without(self, row: int, pod: Pod) -> None:
         """The row reads as if this pod, which counts against it, were away."""
@@ -63,21 +67,36 @@ class Overlay:
         """Inside, the table reads this way, and the cycle state of these filters agrees with it."""
         told: list[tuple[Pod, int, int]] = []
         with cluster.what_if() as hypothesis:
+            self.active = True
             try:
                 for row, changes in self._changes.items():
                     for other, sign in changes:
-                        if sign > 0:
-                            hypothesis.add(other, row)
-                        else:
-                            hypothesis.remove(other, row)
+                        facets = hypothesis.add(other, row) if sign > 0 else hypothesis.remove(other, row)
+                        self.facets[row] = self.facets.get(row, 0) | facets
                         for plugin in filters:
                             _tell(plugin, cycle, other, row, sign)
                         told.append((other, row, sign))
                 yield
             finally:
+                self.active = False
                 for other, row, sign in reversed(told):
                     for plugin in filters:
                         _tell(plugin, cycle, other, row, -sign)
+
+    @contextmanager
+    def on_row(self, row: int, cluster: ClusterState) -> Iterator[None]:
+        """Inside, this row of the table reads this way; cycle states stay as they are."""
+        with cluster.what_if() as hypothesis:
+            for other, sign in self._changes.get(row, ()):
+                if sign > 0:
+                    hypothesis.add(other, row)
+                else:
+                    hypothesis.remove(other, row)
+            self.active = True
+            try:
+                yield
+            finally:
+                self.active = False
 
 
 def _tell(plugin: PodFilter, cycle: CycleState, other: Pod, row: int, sign: int) -> None:

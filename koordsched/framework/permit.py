@@ -1,4 +1,4 @@
-"""Pods that were placed and wait for a Permit plugin to let them go on."""
+"""Pods that were placed and wait for a Permit plugin to allow them."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class WaitingPod:
 
     @property
     def pending_plugins(self) -> tuple[str, ...]:
-        """The plugins whose word is still missing."""
+        """The plugins that have not decided yet."""
         return tuple(self._timers)
 
     def allow(self, plugin: str) -> None:
-        """The plugin lets the pod go; when all have, it goes."""
+        """The plugin allows the pod; when all have, it is bound."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -65,7 +65,7 @@ class WaitingPod:
         return True
 
     def end(self) -> None:
-        """Time is out for no plugin any more."""
+        """Cancels the time-outs of all plugins."""
         for timer in self._timers.values():
             timer.cancel()
 
@@ -83,7 +83,7 @@ class WaitingPods:
         self._pods: dict[str, WaitingPod] = {}
 
     def add(self, pod: Pod, plugins: dict[str, float]) -> WaitingPod:
-        """The pod waits for these plugins, each at most so many seconds."""
+        """The pod waits for these plugins, each at most this many seconds."""
         waiting = self._pods[pod.uid] = WaitingPod(pod, plugins)
         return waiting
 

@@ -1,4 +1,4 @@
-"""The plan of a shape: which plugins of a profile have something to say about pods of that shape.
+"""The plan of a shape: which plugins of a profile take part for pods of that shape.
 
 Decided once per (profile, shape): what ShapePreFilter plugins answer, which filters and scores take part.
 Plugins of the other family stay in the plan and are asked in every cycle.

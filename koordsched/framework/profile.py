@@ -195,7 +195,7 @@ class Profile:
         return SUCCESS
 
     def run_unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
-        """Unreserve for all, in reverse; one that fails keeps neither the others from theirs nor the pod there."""
+        """Unreserve for all, in reverse order; if one fails, the others still run and the pod still leaves the node."""
         for plugin in reversed(self.reserve_plugins):
             try:
                 plugin.unreserve(cycle, pod, row)
@@ -214,7 +214,7 @@ class Profile:
         return (Status(Code.WAIT), waits) if waits else (SUCCESS, waits)
 
     def run_post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:
-        """PostBind, in order; one that fails does not keep the others from theirs."""
+        """PostBind, in order; if one fails, the others still run."""
         for plugin in self.post_bind_plugins:
             try:
                 plugin.post_bind(cycle, pod, node)

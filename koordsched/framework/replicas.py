@@ -1,4 +1,4 @@
-"""The scheduler's own pods, which no plugin of it may evict."""
+"""The scheduler's own pods, which its plugins must not evict."""
 
 from __future__ import annotations
 

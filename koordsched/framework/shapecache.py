@@ -9,11 +9,11 @@ from typing import Protocol, TypeVar
 from koordsched.cluster.shape import PodShape
 
 SHAPE_BYTES = 12 << 10
-"""What a shape takes that is kept: itself, its plan, what plugins have compiled from it (measured)."""
+"""Bytes of a cached shape: itself, its plan, what plugins have compiled from it (measured)."""
 
 
 class Sized(Protocol):
-    """Anything that knows how many bytes it takes."""
+    """Anything that reports its size in bytes."""
 
     @property
     def nbytes(self) -> int: ...
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Sized)
 
 
 class ShapeCache(OrderedDict[PodShape, T]):
-    """Things by shape, made at the first request. The least recently used go first; the latest always stays.
+    """Values by shape, made at the first request. The least recently used go first; the latest always stays.
 
     `budget`: bytes that they may take.
     """
@@ -52,7 +52,7 @@ class ShapeCache(OrderedDict[PodShape, T]):
         return made
 
     def resized(self, more: int) -> None:
-        """What was asked for last takes so many bytes more than before."""
+        """The latest one takes this many more bytes than before."""
         self._bytes += more
         while self._bytes > self.budget and len(self) > 1:
             self._bytes -= self.popitem(last=False)[1].nbytes

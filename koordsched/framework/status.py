@@ -23,7 +23,7 @@ class Code(IntEnum):
 
     @property
     def rejects(self) -> bool:
-        """Whether the pod cannot be placed for now, as opposed to something having gone wrong."""
+        """Whether the pod cannot be placed for now, as opposed to an error."""
         return self in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
     @property
@@ -66,7 +66,7 @@ SKIP = Status(Code.SKIP)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a node was refused: by which plugin, how finally, and the texts users see."""
+    """Why a node was refused: by which plugin, with which code, and the texts users see."""
 
     plugin: str
     code: Code
@@ -91,7 +91,7 @@ class HeldReason:
         self._given_up = given_up
 
     def __del__(self) -> None:
-        self._given_up.append(self.number)  # nothing more: this may happen anywhere, in a garbage collection too
+        self._given_up.append(self.number)  # nothing else: this may run anywhere, even in a garbage collection
 
 
 class ReasonTable:
@@ -124,7 +124,7 @@ class ReasonTable:
         return number
 
     def hold(self, plugin: str, code: Code, *texts: str) -> HeldReason:
-        """The reason with its number, given out on first sight."""
+        """The reason with its number, which is assigned when it is first seen."""
         reason = Reason(plugin, code, texts)
         held = self._held.get(reason)
         if held is None:

@@ -3,63 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
 
 from koordsched.cluster.nodetable import NodeTable
-
-K = TypeVar("K", bound=Hashable)
+from koordsched.framework.agenda import Agenda, Due
 
 _log = logging.getLogger(__name__)
 
-_FEW = 64
-
-
-class _Agenda(Generic[K]):
-    """Keys, each with one time in seconds. A key that was set again or cleared leaves an entry that is passed over."""
-
-    __slots__ = ("_heap", "_sequence", "_valid")
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, K]] = []
-        self._valid: dict[K, int] = {}
-        self._sequence = 0
-
-    def __len__(self) -> int:
-        return len(self._valid)
-
-    def set(self, key: K, when: float) -> None:
-        self._sequence += 1
-        self._valid[key] = self._sequence
-        heappush(self._heap, (when, self._sequence, key))
-        if len(self._heap) > 2 * len(self._valid) + _FEW:
-            self._heap = [entry for entry in self._heap if self._valid.get(entry[2]) == entry[1]]
-            heapify(self._heap)
-
-    def clear(self, key: K) -> None:
-        self._valid.pop(key, None)
-
-    def take_due(self, now: float) -> list[K]:
-        """The keys whose time has come, in its order."""
-        due = []
-        while self._heap and self._heap[0][0] <= now:
-            _, sequence, key = heappop(self._heap)
-            if self._valid.get(key) == sequence:
-                del self._valid[key]
-                due.append(key)
-        return due
-
 
 class Timer:
-    """One call that is to come."""
+    """One call that is to come, or that was."""
 
-    __slots__ = ("_agenda", "_callback")
+    __slots__ = ("_agenda", "_callback", "due")
 
-    def __init__(self, agenda: _Agenda[Timer], callback: Callable[[], None]) -> None:
+    def __init__(self, agenda: Agenda[Timer], callback: Callable[[], None], when: float, turn: int | None) -> None:
         self._agenda = agenda
         self._callback: Callable[[], None] | None = callback
+        self.due = agenda.set(self, when, turn)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is still to come."""
+        return self in self._agenda
 
     def cancel(self) -> None:
         """It does not come any more."""
@@ -72,6 +38,11 @@ class Timer:
             self._callback()
 
 
+def due_of(timer: Timer | None) -> Due | None:
+    """When a timer goes off, if there is one that waits."""
+    return timer.due if timer is not None and timer.waits else None
+
+
 class RowDeadlines:
     """Rows of the node table whose verdicts age: each is touched in a facet when its time has come, once.
 
@@ -82,7 +53,7 @@ class RowDeadlines:
         self._table = table
         self._facet = facet
         self._due = due
-        self._agenda: _Agenda[int] = _Agenda()
+        self._agenda: Agenda[int] = Agenda()
         table.on_removal(self.clear)
 
     def __len__(self) -> int:
@@ -95,6 +66,16 @@ class RowDeadlines:
     def clear(self, row: int) -> None:
         """The row has no deadline."""
         self._agenda.clear(row)
+
+    def state(self) -> list[tuple[int, float]]:
+        """The deadlines, for `restore`."""
+        return self._agenda.entries()
+
+    def restore(self, state: Sequence[tuple[int, float]]) -> None:
+        """These deadlines and no others."""
+        self._agenda = Agenda()
+        for row, when in state:
+            self._agenda.set(row, when)
 
     def run(self, now: float) -> None:
         """Touches the rows that are due, then tells which."""
@@ -110,14 +91,17 @@ class Timers:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._agenda: _Agenda[Timer] = _Agenda()
+        self._agenda: Agenda[Timer] = Agenda()
         self._deadlines: list[RowDeadlines] = []
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Calls back in the first look at or after `when`, in monotonic seconds."""
-        timer = Timer(self._agenda, callback)
-        self._agenda.set(timer, when)
-        return timer
+        return Timer(self._agenda, callback, when, None)
+
+    def restore(self, due: Due, callback: Callable[[], None]) -> Timer:
+        """A timer as it was. Among those of its time it has its turn."""
+        self._agenda.skip(due.turn)
+        return Timer(self._agenda, callback, *due)
 
     def deadlines(
         self, table: NodeTable, facet: int, due: Callable[[Sequence[int]], None] | None = None

@@ -68,7 +68,7 @@ def subsets_of(count: int) -> Subsets:
 
 @cache
 def subsets_of_size(count: int, size: int) -> Subsets:
-    """The subsets of so many NUMA nodes."""
+    """The subsets of this many NUMA nodes."""
     return Subsets(count, (size,))
 
 
@@ -128,6 +128,9 @@ class NUMAAlignment(Protocol):
 
     @property
     def facets(self) -> int: ...
+
+    def concerns(self, shape: PodShape, row: int) -> bool:
+        """Whether a policy, or CPUs of their own, may say where on the row pods of the shape go."""
 
     def affinities(self, shape: PodShape, table: NodeTable, rows: RowArray) -> Amounts | None:
         """int64[rows]: the bit set of the NUMA nodes that a policy makes a pod of the shape use, NO_AFFINITY if any

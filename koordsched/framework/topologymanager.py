@@ -17,13 +17,13 @@ import numpy.typing as npt
 from koordsched.framework.topologyhints import Amounts, Flags, NUMAPolicy, ResourceHints, Subsets
 
 NO_AFFINITY = 0
-"""In place of the mask of the NUMA nodes chosen: any will do."""
+"""Instead of the mask of the chosen NUMA nodes: any NUMA nodes."""
 
 IDLE, SINGLE, SHARED = 0, 1, 2
-"""Of a NUMA node: no pods with CPUs of their own; only such that have all of them there; some that have not."""
+"""State of a NUMA node: no pods with exclusive CPUs; only pods with all of them there; some with others elsewhere."""
 
 _COMBINATIONS = 100_000
-"""More combinations of hints are not looked at; the pod then gets all NUMA nodes."""
+"""More combinations of hints are not evaluated; the pod then gets all NUMA nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Admission:
 def admit(
     policy: NUMAPolicy, hints: Sequence[ResourceHints], subsets: Subsets, rows: int, statuses: Amounts | None
 ) -> Admission:
-    """The choice for each of so many rows, by a policy that insists on preferred hints.
+    """The choice for each row, by a policy that requires preferred hints.
 
     `statuses`: int[rows, NUMA nodes], the status of each for a pod that must not share NUMA nodes with pods of the
     other kind; None for pods that may. Subsets of one size are enough, if those of smaller sizes were tried before:
@@ -77,8 +77,7 @@ def admit(
 
 
 def _may_share(subsets: Subsets, statuses: Amounts) -> Flags:
-    """bool[rows, subsets]: several NUMA nodes of which none is of pods that have one, or one that no pod of several
-    uses."""
+    """bool[rows, subsets]: several NUMA nodes without pods that use a single one, or one without pods that use more."""
     single = (statuses == SINGLE) @ subsets.members.T
     shared = (statuses == SHARED) @ subsets.members.T
     found: Flags = np.where(subsets.sizes > 1, ~single, ~shared)
@@ -142,7 +141,7 @@ def best_effort(hints: Sequence[ResourceHints], subsets: Subsets, statuses: Amou
             continue
         possible = np.flatnonzero(hint.possible[0]).tolist()
         if not possible:
-            return everything  # what cannot be satisfied gives up all preferences
+            return everything  # if a resource cannot be satisfied, all preferences are dropped
         masks, preferred, score = subsets.masks, hint.preferred[0], hint.score[0]
         lists.append([(int(masks[at]), bool(preferred[at]), int(score[at])) for at in possible])
         combinations *= len(possible)

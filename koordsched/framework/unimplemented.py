@@ -1,6 +1,6 @@
 """Plugins that a configuration may name and that are not implemented: pods that need one of them wait.
 
-Placed without it they would be placed wrongly: one pod of a gang alone.
+Without the plugin they would be placed wrongly: for example, one pod of a gang alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from koordsched.framework.status import SUCCESS, Code, Status
 
 _GANG_LABELS = ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name")
 _GANG_ANNOTATION = "gang.scheduling.koordinator.sh/name"
-_RESERVATION_AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 Need = Callable[[ObjectMeta], str]
-"""What of a pod needs the plugin, by its metadata; "" if nothing."""
+"""What in the pod's metadata needs the plugin; "" if nothing."""
 
 
 def _gang(meta: ObjectMeta) -> str:
@@ -25,11 +24,7 @@ def _gang(meta: ObjectMeta) -> str:
     return f"it belongs to gang {name}" if name else ""
 
 
-def _reservation(meta: ObjectMeta) -> str:
-    return f"it has the annotation {_RESERVATION_AFFINITY}" if _RESERVATION_AFFINITY in meta.annotations else ""
-
-
-NEEDS: Mapping[str, Need] = {"Coscheduling": _gang, "Reservation": _reservation}
+NEEDS: Mapping[str, Need] = {"Coscheduling": _gang}
 """By plugin."""
 
 

@@ -1,4 +1,4 @@
-"""Pods that are not Pod objects: plugins make them of other objects (reservations), and have them scheduled as pods."""
+"""Pods that are not Pod objects: plugins derive them from other objects (reservations); they are scheduled as pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class VirtualPodWriter(Protocol):
         """Merges what PreBind plugins changed into the metadata."""
 
     async def evict(self, pod: Pod, message: str) -> None:
-        """Makes it go. The plugin deletes the pod when it sees the object gone."""
+        """Deletes the object. The plugin deletes the pod when it sees that the object is gone."""
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
         """It cannot be scheduled, for this reason ("": only the nomination changes); None leaves the nomination."""
@@ -33,7 +33,7 @@ class VirtualPods(Protocol):
     def upsert(self, pod: Pod, writer: VirtualPodWriter) -> None:
         """The pod appeared or changed: pending, or on `pod.node`.
 
-        It is built with `ClusterState.pods` of an object made up for it. Its uid must be no other pod's, and its
+        It is built with `ClusterState.pods` from an object created for it. Its uid must be no other pod's, and its
         resourceVersion another one after every change.
         """
 

@@ -144,3 +144,10 @@ def test_an_answer_that_fails_leaves_nothing_behind():
         plugin.filter_rows(shape, table, slice(0, ROWS))
     plugin._verdicts._ask = plugin.evaluate
     assert plugin.filter_rows(shape, table, slice(0, ROWS)).tolist() == [7 * (i % 2) for i in range(ROWS)]
+
+
+def test_two_rows_have_an_answer_each():
+    plugin = Parity(np.array([1, 2]))
+    codes = plugin.filter_rows(Shape(), NodeTable(), slice(0, 2))
+    assert codes.tolist() == [7, 0]
+    assert plugin.score_rows(Shape(), NodeTable(), slice(0, 2)).tolist() == [1, 2]

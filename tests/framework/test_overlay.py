@@ -6,7 +6,9 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
-from koordsched.framework.interface import PodFilter, PreFilter
+from koordsched.cluster.resources import CPU
+from koordsched.framework.interface import CycleState, PodFilter, PreFilter
+from koordsched.framework.overlay import Overlay
 from koordsched.framework.status import SUCCESS
 from koordsched.plugins.noderesourcesfit.plugin import NodeResourcesFit
 from koordsched.scheduling.offline import OfflineScheduler
@@ -91,12 +93,12 @@ def test_the_covered_rows_are_asked_again_and_the_others_are_not(monkeypatch):
     assert feasible(plain) == ["beech", "cedar"]
     asked.clear()
     assert feasible(offline.explain("default/p")) == ["alder", "beech", "cedar"]
-    (rows,) = asked
-    assert rows.tolist() == [offline.cluster.table.row_of["alder"]]
+    row = offline.cluster.table.row_of["alder"]
+    assert asked == [slice(row, row + 1)]
     asked.clear()
-    # Nothing of it is kept: a pod of the same shape finds what it found before, and asks nothing.
+    # Nothing of it is kept: a pod of the same shape finds what it found before, and asks about no other row.
     assert offline.explain("default/q").nodes == plain.nodes
-    assert asked == []
+    assert asked == [slice(row, row + 1)]
 
 
 def test_pods_that_are_there_take_room_and_scores():
@@ -191,3 +193,48 @@ def test_random_differences(seed):
     wanted = state.pod("p")
     wanted["spec"]["priority"] = rng.choice([0, 20])
     compared(objects, wanted, away, there)
+
+
+class Ledger:
+    """A filter that notes which pods it is told of."""
+
+    def __init__(self):
+        self.told = []
+
+    def add_pod(self, cycle, pod, other, row):
+        self.told.append(("add", other.name, row))
+
+    def remove_pod(self, cycle, pod, other, row):
+        self.told.append(("remove", other.name, row))
+
+
+def test_filters_are_told_of_every_difference_and_of_its_end():
+    offline = offline_with([node("a"), node("b"), pod("there", container(cpu="1"), on="a")])
+    cluster, ledger = offline.cluster, Ledger()
+    own, coming = (cluster.pods.build(convert(pod(name, container(cpu="2")), core.Pod)) for name in ("own", "coming"))
+    (there,) = cluster.assigned.values()
+    cycle, overlay = CycleState(own), Overlay()
+    overlay.without(0, there)
+    overlay.with_pod(1, coming)
+    assert (overlay.away(0), overlay.away(1), overlay.rows.tolist()) == ({there.uid}, set(), [0, 1])
+    begin = [("remove", "there", 0), ("add", "coming", 1)]
+    end = [("remove", "coming", 1), ("add", "there", 0)]
+    assert not overlay.active
+    with overlay.applied(cluster, cycle, [ledger]):
+        assert overlay.active
+        assert ledger.told == begin
+        assert cluster.table.requested[CPU].data[:2].tolist() == [0, 2000]
+    assert ledger.told == begin + end
+    assert not overlay.active
+    assert overlay.facets.keys() == {0, 1}
+    assert all(overlay.facets.values())
+    assert cluster.table.requested[CPU].data[:2].tolist() == [1000, 0]
+    ledger.told.clear()
+    overlay.take_back(cycle, [ledger])
+    assert ledger.told == [("add", "there", 0), ("remove", "coming", 1)]
+    for row, requested in ((0, [0, 0]), (1, [1000, 2000])):
+        with overlay.on_row(row, cluster):
+            assert overlay.active
+            assert cluster.table.requested[CPU].data[:2].tolist() == requested
+        assert not overlay.active
+        assert cluster.table.requested[CPU].data[:2].tolist() == [1000, 0]

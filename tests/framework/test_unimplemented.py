@@ -8,18 +8,12 @@ from tests.plugins.objects import node, pod
 PROFILE = {
     "schedulerName": "default-scheduler",
     "plugins": {
-        "filter": {"enabled": [{"name": "Reservation"}]},
         "permit": {"enabled": [{"name": "Coscheduling"}]},
     },
 }
 NEEDY = [
     ("Coscheduling", {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}, "it belongs to gang g"),
     ("Coscheduling", {"annotations": {"gang.scheduling.koordinator.sh/name": "h"}}, "it belongs to gang h"),
-    (
-        "Reservation",
-        {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{}"}},
-        "it has the annotation scheduling.koordinator.sh/reservation-affinity",
-    ),
 ]
 
 

@@ -1,0 +1,28 @@
+"""Over-commitment of nodes that virtual pods are on."""
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.cluster.state import ClusterState
+from tests.plugins.objects import container, node, pod
+
+
+def test_what_virtual_pods_hold_is_not_counted():
+    state = ClusterState()
+    state.upsert_node(convert(node("alder", cpu="4", pods="2"), core.Node))
+
+    def put(name, cpu, ip, virtual=False):
+        wire = convert(pod(name, container(cpu=cpu, ports=[(ip, "TCP", 80)]), on="alder"), core.Pod)
+        state.set_pod(state.pods.build(wire, virtual=virtual))
+
+    put("held", "3", "10.0.0.1", virtual=True)
+    put("held-too", "4", "", virtual=True)
+    put("user", "3", "10.0.0.1")
+    assert not state.overcommitments
+    put("other", "1", "10.0.0.2")
+    assert not state.overcommitments
+    put("third", "2", "10.0.0.2")
+    assert [str(excess) for excess in state.overcommitments.on("alder")] == [
+        "cpu 6000m of 4000m",
+        "hostPort TCP/80 2 of 1",
+        "pods 3 of 2",
+    ]
