@@ -42,7 +42,7 @@ def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
             value = profile.percentage_of_nodes_to_score
             yield f"profiles[{i}].percentageOfNodesToScore: {value} has no effect: {_EVERY_NODE}"
     for unknown in unknown_types(given.client_connection):
-        yield f'clientConnection: content type "{unknown}" has no effect: objects come as protobuf or as JSON'
+        yield f'clientConnection: content type "{unknown}" has no effect: only protobuf and JSON are supported'
 
 
 def unimplemented(resolved: Resolved, built: Collection[str]) -> dict[str, list[str]]:

@@ -154,10 +154,9 @@ IN_TREE = PluginCatalog(
         "GangScheduling": entry("preEnqueue permit"),
         "TopologyPlacementGenerator": entry("placementGenerate"),
         "PodGroupPodsCount": entry("placementScore"),
-        # Koordinator's own that are not implemented.
+        # Koordinator's own that is not implemented.
         "Coscheduling": accepted(
             "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
         ),
-        "Reservation": accepted("preFilter filter postFilter preScore score reserve preBind bind"),
     }
 )

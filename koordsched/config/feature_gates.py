@@ -77,6 +77,12 @@ KNOWN_GATES: Mapping[str, Gate] = {
     ),
     # Koordinator's own (deviceshare spec 3.9).
     **_gates(Stage.ALPHA, False, "DevicePluginAdaption"),
+    # Koordinator's own (reservation spec 2.4).
+    **_gates(
+        Stage.ALPHA,
+        False,
+        "CleanExpiredReservationAllocated LazyReservationRestore OmitNodeLabelsForReservation SkipReservationFitsNode",
+    ),
     # Our own: NodeNUMAResource counts free CPUs in Filter for every pod that gets some (nodenumaresource spec 6.7).
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }

@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit, urlunsplit
 
 CLASSIFIED = "CLASSIFIED"
-"""Shown in place of a secret."""
+"""Shown instead of a secret."""
 
 
 def without_password(url: str) -> str:
@@ -11,7 +11,7 @@ def without_password(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        # Whatever it is: what stands before the last @ may be a password.
+        # In any case, what comes before the last @ may be a password.
         _, at, rest = url.rpartition("@")
         return f"{CLASSIFIED}{at}{rest}" if at else url
     user, _, host = parts.netloc.rpartition("@")

@@ -121,27 +121,25 @@ def test_full_file_names_every_field() -> None:
 
 def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    profile = {"plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
+    profile = {"plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
     path.write_text(document(profiles=[profile]))
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
-    assert 'plugin "Reservation" is not implemented and will be ignored; pods that need it wait' in result.output
+    assert 'plugin "Coscheduling" is not implemented and will be ignored; pods that need it wait' in result.output
 
 
 def test_strict_is_about_warnings(tmp_path: Path) -> None:
-    profile = {"plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
+    profile = {"plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
     text = document(profiles=[profile])
     result = CliRunner().invoke(check_config, ["-", "--strict"], input=text)
     assert result.exit_code == 1
-    assert "Reservation (not implemented)" in " ".join(result.stdout.split())
+    assert "Coscheduling (not implemented)" in " ".join(result.stdout.split())
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
-    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["Reservation"])
+    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["Coscheduling"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "point, plugin, purpose", [("queueSort", "Coscheduling", "orders the queue"), ("bind", "Reservation", "binds pods")]
-)
+@pytest.mark.parametrize("point, plugin, purpose", [("queueSort", "Coscheduling", "orders the queue")])
 def test_what_the_scheduler_would_not_start_with_is_refused(point: str, plugin: str, purpose: str) -> None:
     """A plugin that is not built and cannot be done without."""
     plugins = {point: {"disabled": [{"name": "*"}], "enabled": [{"name": plugin}]}}

@@ -370,7 +370,7 @@ def test_warnings() -> None:
         "parallelism: 4 has no effect: nodes are evaluated together, as columns",
         "percentageOfNodesToScore: 30 has no effect: every node is considered for every pod",
         "profiles[0].percentageOfNodesToScore: 70 has no effect: every node is considered for every pod",
-        'clientConnection: content type "application/cbor" has no effect: objects come as protobuf or as JSON',
+        'clientConnection: content type "application/cbor" has no effect: only protobuf and JSON are supported',
         'plugin "ImageLocality" is not implemented and will be ignored; pods that need it wait (profiles: a, b)',
         'plugin "VolumeZone" is not implemented and will be ignored; pods that need it wait (profiles: b)',
         'profiles[0].pluginConfig[0] has no effect: plugin "Mine" is not enabled',

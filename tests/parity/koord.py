@@ -30,6 +30,7 @@ API_VERSIONS = {
     "ElasticQuota": "scheduling.sigs.k8s.io/v1alpha1",
     "PodDisruptionBudget": "policy/v1",
     "NodeMetric": "slo.koordinator.sh/v1alpha1",
+    "Reservation": "scheduling.koordinator.sh/v1alpha1",
 }
 PREEMPTION = "preemption: "
 

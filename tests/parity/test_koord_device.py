@@ -8,31 +8,22 @@ import json
 import pytest
 
 from koordsched.api.quantity import value
-from koordsched.framework.declaration import NotFound
 from koordsched.plugins import deviceshare
 from tests.parity.koord import load, names
-from tests.parity.koordplay import KoordPlay, several
+from tests.parity.koordplay import PlacingPlay, placed_share
 from tests.virtualtime import run
 
-OTHERWISE = ("NodeResourcesBalancedAllocation",)
-"""Scored in another way by kube-scheduler 1.36 than by 1.35, which the recorded one is."""
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 STAMPS = ("scheduling.koordinator.sh/bind-timestamp", "predicate-time")
 """Times, of which it is compared that they are there."""
 
 
-class Play(KoordPlay):
+class Play(PlacingPlay):
     """A record about devices. A pod is placed by our scheduler where the plugins we have decide its winner."""
 
     def __init__(self, record):
         super().__init__(record)
-        self.placed = 0
         self.later = {}
-
-    @property
-    def compared(self):
-        present = {name for profile in self.scheduler.profiles.values() for name in profile.plugins}
-        return present - set(OTHERWISE)
 
     async def decide(self, thing):
         if thing["kind"] != "Pod" or not self.waits(thing):
@@ -41,15 +32,14 @@ class Play(KoordPlay):
         name, expected = thing["metadata"]["name"], self.expected(thing)
         gone = expected.get("deleted")  # by a step: only where it went is not recorded
         said = self.said(thing)
-        victims = self.record["expected"].get("victims")
-        if not gone and expected["bound"] and not victims and not any(node.feasible for node in said.nodes):
+        if not gone and expected["bound"] and not self.victims and not any(node.feasible for node in said.nodes):
             # A step makes room for it, and how it was refused before is not recorded.
             self.later[name] = expected
             await self.put(thing)
             return
-        if not gone and not victims:
-            self.compare(name, said, expected)
-        alone = gone or victims or expected["bound"] is None or self.decides(said, expected)
+        if not gone:
+            self.compare_said(name, said, expected)
+        alone = gone or self.victims or expected["bound"] is None or self.decides(said, expected)
         if not alone:
             thing["metadata"].setdefault("annotations", {}).update(expected["annotations"])
         await self.put(thing, None if alone else expected["bound"])
@@ -57,27 +47,13 @@ class Play(KoordPlay):
             return
         pod = self.embedded.get("Pod", name)
         bound = pod["spec"].get("nodeName")
-        if bound != expected["bound"] and not victims:
+        if bound != expected["bound"]:
             self.differences.append(f"{name}: bound to {bound}, recorded {expected['bound']}")
         elif bound:
             self.placed += 1
         if bound is None and expected["condition"]:
             self.compare_condition(name, pod, expected)
         self.compare_written(name, pod, expected)
-
-    def decides(self, said, expected):
-        """Whether the recorded node wins by the recorded scores of the plugins that we have."""
-        totals = dict.fromkeys(expected["feasible"], 0)
-        for plugin, scores in (expected["scores"] or {}).items():
-            if plugin in self.compared:
-                for node in totals:
-                    totals[node] += scores[node]
-        for plugin in OTHERWISE:
-            ours = self.weighted(said, plugin)
-            for node in totals:
-                totals[node] += ours.get(node, 0)
-        best = [node for node, total in totals.items() if total == max(totals.values())]
-        return best == [expected["bound"]]
 
     def compare_written(self, name, pod, expected):
         """What was written on the pod: annotations and labels that are recorded, and no other allocation."""
@@ -93,32 +69,17 @@ class Play(KoordPlay):
             if meta.get("labels", {}).get(key) != text:
                 self.differences.append(f"{name}: label {key} is {meta.get('labels')}, recorded {text}")
 
-    def given(self, name):
-        """The annotations that the pod came with."""
-        steps = [thing for step in self.record.get("steps", ()) for thing in several(step.get("create"))]
-        things = [thing for thing in [*self.record["objects"], *steps] if thing["kind"] == "Pod"]
-        (thing,) = [thing for thing in things if thing["metadata"]["name"] == name]
-        return thing["metadata"].get("annotations", {})
-
     def compare_end(self):
         for name, expected in self.later.items():
             pod = self.embedded.get("Pod", name)
             if pod["spec"].get("nodeName") != expected["bound"]:
                 self.differences.append(f"{name}: bound to {pod['spec'].get('nodeName')}, not to {expected['bound']}")
             self.compare_written(name, pod, expected)
-        page = self.page(deviceshare.DECLARATION)
+        self.compare_evicted()
         for node, recorded in self.record["expected"]["debug"].items():
-            ours = by_value(answered(page, node))
+            ours = by_value(self.answered(deviceshare.DECLARATION, node))
             if ours != by_value(recorded):
                 self.differences.append(f"debug of {node}: {ours}, recorded {by_value(recorded)}")
-
-
-def answered(page, node):
-    """The answer as JSON has it; a refusal as its message."""
-    try:
-        return json.loads(json.dumps(page(node)))
-    except NotFound as error:
-        return {"message": str(error)}
 
 
 def comparable(text):
@@ -154,15 +115,4 @@ def test_decisions_about_devices(name):
 
 def test_our_scheduler_places_most_pods_itself():
     """Else the replays would show less than they seem to."""
-    placed = total = 0
-    for name in names("device-9"):
-        record = load(name)
-
-        async def main(record=record):
-            play = Play(record)
-            await play.play()
-            return play
-
-        placed += run(main()).placed
-        total += sum(bool(expected["bound"]) for key, expected in record["expected"].items() if "/" in key)
-    assert placed > total * 0.8
+    assert placed_share(Play, names("device-9")) > 0.8

@@ -7,48 +7,29 @@ import json
 
 import pytest
 
-from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.framework.declaration import NotFound
+from koordsched.plugins import nodenumaresource
 from tests.parity.koord import load, names
-from tests.parity.koordplay import KoordPlay
+from tests.parity.koordplay import PlacingPlay, placed_share
 from tests.plugins.nodenumaresource.naivemachine import SCHEDULING
 from tests.plugins.nodenumaresource.playing import comparable
 from tests.virtualtime import run
 
-plugin = pytest.importorskip("koordsched.plugins.nodenumaresource")
-if not hasattr(plugin, "DECLARATION"):
-    pytest.skip("there is no plugin yet", allow_module_level=True)
-
 NAME = "NodeNUMAResource"
 WRITTEN = (f"{SCHEDULING}resource-spec", f"{SCHEDULING}resource-status")
-OTHERWISE = ("NodeResourcesBalancedAllocation",)
-"""Scored in another way by kube-scheduler 1.36 than by 1.35, which the recorded one is."""
 UNRECORDED = ("cpuTopology", "numaNodeResources", "allocatedCPUs", "uid")
 """Left out of the recorded debug answers."""
 
 
-class Play(KoordPlay):
+class Play(PlacingPlay):
     """A record about NUMA nodes. A pod is placed by our scheduler where the plugins we have decide its winner."""
-
-    def __init__(self, record):
-        super().__init__(record)
-        self.placed = 0
-
-    @property
-    def compared(self):
-        present = {name for profile in self.scheduler.profiles.values() for name in profile.plugins}
-        return present - set(OTHERWISE)
 
     async def decide(self, thing):
         name, expected = thing["metadata"]["name"], self.expected(thing)
         gone = expected.get("deleted")  # by a step: only where it went is not recorded
         said = self.said(thing)
-        victims = self.record["expected"].get("victims")
-        if victims:
-            self.compare_victims(name, said, victims)
-        elif not gone:
-            self.compare(name, said, expected)
-        alone = gone or victims or expected["bound"] is None or self.decides(said, expected)
+        if not gone:
+            self.compare_said(name, said, expected)
+        alone = gone or self.victims or expected["bound"] is None or self.decides(said, expected)
         if not alone:
             thing["metadata"].setdefault("annotations", {}).update(expected["annotations"])
         await self.put(thing, None if alone else expected["bound"])
@@ -64,26 +45,6 @@ class Play(KoordPlay):
             self.compare_condition(name, pod, expected)
         self.compare_annotations(name, pod, expected)
 
-    def decides(self, said, expected):
-        """Whether the recorded node wins by the recorded scores of the plugins that we have."""
-        totals = dict.fromkeys(expected["feasible"], 0)
-        for plugin, scores in (expected["scores"] or {}).items():
-            if plugin in self.compared:
-                for node in totals:
-                    totals[node] += scores[node]
-        for plugin in OTHERWISE:
-            ours = self.weighted(said, plugin)
-            for node in totals:
-                totals[node] += ours.get(node, 0)
-        best = [node for node, total in totals.items() if total == max(totals.values())]
-        return best == [expected["bound"]]
-
-    def compare_victims(self, name, said, victims):
-        """Who would go. Only the names are recorded."""
-        ours = [key.rpartition("/")[2] for key in said.victims]
-        if ours != victims:
-            self.differences.append(f"{name}: victims {ours}, recorded {victims}")
-
     def compare_annotations(self, name, pod, expected):
         annotations = pod["metadata"].get("annotations", {})
         ours = {key: json.loads(annotations[key]) for key in WRITTEN if key in annotations}
@@ -94,37 +55,12 @@ class Play(KoordPlay):
         if comparable(ours) != comparable(recorded):
             self.differences.append(f"{name}: {ours} is written, recorded {recorded}")
 
-    def given(self, name):
-        """The annotations that the pod came with."""
-        steps = [step["create"] for step in self.record.get("steps", ()) if "create" in step]
-        things = [thing for thing in [*self.record["objects"], *steps] if thing["kind"] == "Pod"]
-        (thing,) = [thing for thing in things if thing["metadata"]["name"] == name]
-        return thing["metadata"].get("annotations", {})
-
     def compare_end(self):
-        for name in self.record["expected"].get("victims") or ():
-            if self.exists(name):
-                self.differences.append(f"{name} was not preempted")
-        page = self.page(plugin.DECLARATION)
+        self.compare_evicted()
         for node, recorded in self.record["expected"]["debug"].items():
-            ours = without(answered(page, node))
+            ours = without(self.answered(nodenumaresource.DECLARATION, node))
             if ours != without(recorded):
                 self.differences.append(f"debug of {node}: {ours}, recorded {recorded}")
-
-    def exists(self, name):
-        try:
-            return self.embedded.get("Pod", name) is not None
-        except ApiStatusError:
-            return False
-
-
-def answered(page, node):
-    """The answer as JSON has it; a refusal as its message."""
-    try:
-        answer = page(node)
-    except NotFound as error:
-        answer = {"message": str(error)}
-    return json.loads(json.dumps(answer))
 
 
 def without(debug):
@@ -155,15 +91,4 @@ def test_decisions_about_numa_nodes(name):
 
 def test_our_scheduler_places_most_pods_itself():
     """Else the replays would show less than they seem to."""
-    placed = total = 0
-    for name in names("numa-9"):
-        record = load(name)
-
-        async def main(record=record):
-            play = Play(record)
-            await play.play()
-            return play
-
-        placed += run(main()).placed
-        total += sum(bool(expected["bound"]) for key, expected in record["expected"].items() if "/" in key)
-    assert placed > total * 0.8
+    assert placed_share(Play, names("numa-9")) > 0.8

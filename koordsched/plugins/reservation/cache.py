@@ -1,0 +1,447 @@
+"""All Reservations, the reserve pods made of them, and which pods use which (reservation spec 3.2, 3.3).
+
+One for all profiles. Which Reservation a pod uses is a fact of the pod, read from its annotation: so the order in which
+pods and Reservations are seen does not matter. A pod uses one only while both are on the same row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from koordsched.api.quantity import QuantityError
+from koordsched.api.selectors import parse_integer
+from koordsched.cluster.builtinkinds import PODS
+from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.facts import PodFact
+from koordsched.cluster.kinds import Kind
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import allocatable_of
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import WARNING, Handle
+from koordsched.plugins.reservation import operating
+from koordsched.plugins.reservation.annotations import (
+    Allocated,
+    allocated_text,
+    inner_reserved,
+    parse_allocated,
+    restricted_names,
+)
+from koordsched.plugins.reservation.info import ReservationInfo, Terms
+from koordsched.plugins.reservation.kinds import (
+    CURRENT_OWNER,
+    NODE_RESERVATION,
+    RESERVATION_ALLOCATED,
+    RESERVATION_ORDER,
+    RESERVATION_OWNERS,
+    RESERVATIONS,
+    RESIZE_ALLOCATABLE,
+    RESTRICTED,
+    RESTRICTED_OPTIONS,
+    PreAllocationPolicy,
+    Reservation,
+)
+from koordsched.plugins.reservation.malformed import MalformedReservation
+from koordsched.plugins.reservation.operating import Operating
+from koordsched.plugins.reservation.owners import OwnerIndex, Owners
+from koordsched.plugins.reservation.reservepod import requests_of, reserve_pod, validate
+from koordsched.plugins.reservation.writer import ReservationWriter
+
+_log = logging.getLogger(__name__)
+
+RESERVATION_CHANGED = ClusterEvent(EventResource("Reservation"), ActionType.UPDATE)
+"""Owners may use a Reservation that they could not use before: `new` is its `ReservationInfo`."""
+
+
+class ReservationCache:
+    """A `Sharing`: a reserve pod counts what its owners leave.
+
+    `unbound`, `bound`: int32[rows], how many Reservations are on a row that pods may use, without and with a policy.
+    """
+
+    def __init__(self, cluster: ClusterState, handle: Handle) -> None:
+        self._cluster = cluster
+        self._handle = handle
+        self._infos: dict[str, ReservationInfo] = {}
+        self._by_name: dict[str, ReservationInfo] = {}
+        self.index = OwnerIndex()
+        self._users: dict[str, dict[str, Pod]] = {}
+        """By uid of a Reservation, known or not, the pods on nodes that say that they use it."""
+        self._used: dict[str, str] = {}
+        """uid of such a pod -> uid of its Reservation."""
+        self._amending = False
+        self._announced: dict[str, str] = {}
+        self.facets = cluster.table.add_facet()
+        self.unbound = cluster.table.column(np.int32)
+        self.bound = cluster.table.column(np.int32)
+        self._places: dict[str, tuple[int, bool]] = {}
+        """By uid, where a Reservation that pods may use is counted: row, and whether it is bound to a policy."""
+        self._on_row: dict[int, dict[str, ReservationInfo]] = {}
+        self.allocated: PodFact[Allocated] = cluster.pod_facts.declare(
+            RESERVATION_ALLOCATED, parse_allocated, lambda used: allocated_text(used.name, used.uid)
+        )
+        self._operating = operating.declare(cluster.pod_facts)
+        cluster.read_annotations.update((RESERVATION_OWNERS, CURRENT_OWNER))
+        self.writer = ReservationWriter(handle, self._newest)
+        self._user_listeners: list[Callable[[str], None]] = []
+        cluster.read_annotations.update((RESTRICTED_OPTIONS, NODE_RESERVATION, RESIZE_ALLOCATABLE))
+        cluster.set_sharing(self)
+        cluster.objects.of(RESERVATIONS).subscribe(self._changed)
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def get(self, uid: str) -> ReservationInfo | None:
+        """The Reservation of that uid, if it holds room or waits for it."""
+        return self._infos.get(uid)
+
+    def named(self, name: str) -> ReservationInfo | None:
+        """The same by name."""
+        return self._by_name.get(name)
+
+    def __iter__(self) -> Iterator[ReservationInfo]:
+        return iter(self._infos.values())
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def reserve_pod(self, info: ReservationInfo) -> Pod | None:
+        """The reserve pod on a node, if only assumed; None while it has none."""
+        return self._cluster.assigned.get(info.uid)
+
+    def row_of(self, info: ReservationInfo) -> int:
+        """The row where it holds room, -1 if nowhere."""
+        pod = self._cluster.assigned.get(info.uid)
+        return pod.row if pod is not None else -1
+
+    def on(self, row: int) -> Iterable[ReservationInfo]:
+        """Those that hold room on a row, in the order of their creation."""
+        return sorted(self._on_row.get(row, {}).values(), key=lambda info: info.key)
+
+    def problem_of(self, reservation: Reservation) -> str:
+        """What is wrong with a Reservation, "" if nothing is: no pod may use it, or it is not scheduled at all."""
+        return "" if reservation.terminated else self._announced.get(reservation.metadata.uid, "")
+
+    def users(self, uid: str) -> Mapping[str, Pod]:
+        """By uid, the pods on nodes that say that they use the Reservation."""
+        return self._users.get(uid, {})
+
+    def used(self) -> Iterable[str]:
+        """The uids of all Reservations, known or not, that pods on nodes say that they use."""
+        return self._users.keys()
+
+    def on_users(self, listener: Callable[[str], None]) -> None:
+        """Calls it with the uid of a Reservation, known or not, when its users changed: which pods, or a pod itself."""
+        self._user_listeners.append(listener)
+
+    def used_by(self, pod: Pod) -> ReservationInfo | None:
+        """The Reservation that a pod on a node uses."""
+        uid = self._used.get(pod.uid)
+        info = self._infos.get(uid) if uid is not None else None
+        return info if info is not None and pod.uid in info.owners else None
+
+    # --- objects -----------------------------------------------------------------------------------
+
+    def _changed(self, old: Reservation | None, new: Reservation | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._announced.pop(old.metadata.uid, None)
+            self._drop(old.metadata.uid)
+        if new is None:
+            return
+        if new.terminated:
+            self._drop(new.metadata.uid)
+            return
+        try:
+            self._take(new)
+        except (MalformedReservation, QuantityError) as error:
+            self._report(new, str(error))
+            self._drop(new.metadata.uid)
+
+    def _take(self, new: Reservation) -> None:
+        problem = validate(new)
+        if problem is not None:
+            raise MalformedReservation(problem)
+        if new.status.node_name and not new.active:
+            _log.warning(
+                "reservation %s is on node %s in phase %s",
+                new.metadata.name,
+                new.status.node_name,
+                new.status.phase or "Pending",
+            )
+            return
+        pod = self._cluster.pods.build(reserve_pod(new), virtual=True)
+        terms = self._terms(new, pod)
+        uid = new.metadata.uid
+        held = self._cluster.assigned.get(uid)
+        if held is not None and not pod.node and not self._cluster.is_assumed(uid):
+            self._drop(uid)  # its node was taken away from it: it is scheduled anew
+            held = None
+        info = self._infos.get(uid)
+        before = info.reservation if info is not None else None
+        was = info is not None and info.matchable
+        if info is None:
+            info = self._infos[uid] = ReservationInfo(new, pod, terms)
+        else:
+            facts = info.full_facts
+            info.renew(new, pod, terms)
+            if self._cluster.is_assumed(uid) and not pod.node:
+                info.full_facts = facts  # what Reserve gave it is not written yet
+        self._by_name[new.metadata.name] = info
+        if terms.owners is not None:
+            self.index.add(uid, terms.owners)
+        else:
+            self.index.remove(uid)
+        if terms.problem:
+            self._report(new, terms.problem)
+        else:
+            self._announced.pop(uid, None)
+        self._join_users(info, pod.node or (held.node if held is not None else ""))
+        self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
+        self._handle.virtual_pods.upsert(pod, self.writer)
+        self._recount(info)
+        changed = before is None or _offer(before) != _offer(new)
+        if info.matchable and (changed or not was):
+            self._cluster.announce(RESERVATION_CHANGED, None, info)
+        elif before is not None and changed and not pod.node:
+            self._handle.activate([pod])
+
+    def _terms(self, new: Reservation, pod: Pod) -> Terms:
+        resources = self._cluster.table.resource_names
+        names = frozenset(index for index, _ in pod.requests.amounts)
+        annotations = new.metadata.annotations
+        owners: Owners | None = None
+        inner: dict[int, int] = {}
+        problem = ""
+        try:
+            owners = Owners(new.spec.owners)
+            inner, _, _ = allocatable_of(inner_reserved(annotations), resources)
+            if new.spec.allocate_policy == RESTRICTED:
+                chosen = restricted_names(annotations, (resources.names[index] for index in names))
+                names = frozenset(resources.index[name] for name in chosen)
+        except MalformedReservation as error:
+            problem = str(error)
+        slots = None
+        held = new.status.allocatable if new.spec.template is None else requests_of(new)
+        if "pods" in held:
+            _, slots, _ = allocatable_of({"pods": held["pods"]}, resources)
+        order = parse_integer(new.metadata.labels.get(RESERVATION_ORDER, ""))
+        return Terms(owners, names, inner, slots, order or None, problem)
+
+    def _newest(self, uid: str) -> Reservation | None:
+        info = self._infos.get(uid)
+        return info.reservation if info is not None else None
+
+    def _drop(self, uid: str) -> None:
+        info = self._infos.get(uid)
+        if info is None:
+            return
+        self._handle.virtual_pods.delete(uid)
+        del self._infos[uid]
+        self._recount(info)
+        self.index.remove(uid)
+        if self._by_name.get(info.name) is info:
+            del self._by_name[info.name]
+
+    def _report(self, reservation: Reservation, problem: str, kind: Kind[Any] = RESERVATIONS) -> None:
+        uid = reservation.metadata.uid
+        if self._announced.get(uid) != problem:
+            self._announced[uid] = problem
+            self._handle.events.event(kind, reservation.metadata, WARNING, "InvalidReservation", problem, once=True)
+
+    # --- who uses what -----------------------------------------------------------------------------
+
+    def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
+        """See Sharing."""
+        if pod.virtual:
+            return 0 if self._amending else self._reserve_pod_counted(row, pod, sign)
+        if not pod.facts:
+            return 0
+        if (acts := self._operating.of(pod)) is not None and not self._amending:
+            return self._operating_counted(row, pod, acts, sign)
+        uid = self._used.get(pod.uid) if sign < 0 else self._uses(pod)
+        if uid is None:
+            return 0
+        return self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+
+    def facts_changed(self, row: int, pod: Pod) -> int:
+        """See Sharing."""
+        if pod.virtual:
+            return 0 if self._amending else self._reserve_pod_allocated(pod)
+        if (acts := self._operating.of(pod)) is not None and not self._amending:
+            return self._operating_counted(row, pod, acts, 1)
+        before, now = self._used.get(pod.uid), self._uses(pod)
+        changed = self._left(before, pod) if before is not None and before != now else 0
+        return changed | (self._joined(now, row, pod) if now is not None else 0)
+
+    def _operating_counted(self, row: int, pod: Pod, acts: Operating, sign: int) -> int:
+        """A pod that acts as a Reservation came to a row or changed there, or left it."""
+        info = self._infos.get(pod.uid)
+        if self._cluster.table.hypothetical:
+            if info is not None:
+                info.counted = sign > 0
+            return 0
+        if sign < 0:
+            if info is not None:
+                info.counted = False
+                self._on_row.get(row, {}).pop(pod.uid, None)
+                del self._infos[pod.uid]
+                self._recount(info)
+                self.index.remove(pod.uid)
+            return 0
+        new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
+        was = info is not None and info.matchable
+        if info is None:
+            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
+        else:
+            info.reservation, info.terms = new, self._terms(new, pod)
+        if info.terms.problem:
+            self._report(new, info.terms.problem, PODS)
+        info.taken = operating.current_owner(acts) is not None
+        info.counted = True
+        self._on_row.setdefault(row, {})[pod.uid] = info
+        if info.terms.owners is not None:
+            self.index.add(pod.uid, info.terms.owners)
+        self._join_users(info, pod.node)
+        self._recount(info)
+        if info.matchable and not was:
+            self._cluster.announce(RESERVATION_CHANGED, None, info)
+        return self._settle(info)
+
+    def holder_of(self, pod: Pod) -> str | None:
+        """See Sharing."""
+        info = self.used_by(pod)
+        return info.uid if info is not None else None
+
+    def _uses(self, pod: Pod) -> str | None:
+        found = self.allocated.of(pod)
+        return found.uid if found is not None else None
+
+    def _joined(self, uid: str, row: int, pod: Pod) -> int:
+        self._used[pod.uid] = uid
+        self._users.setdefault(uid, {})[pod.uid] = pod
+        self._users_changed(uid)
+        info = self._infos.get(uid)
+        if info is None or self.row_of(info) != row:
+            return 0
+        info.owners[pod.uid] = pod
+        return self._owners_changed(info)
+
+    def _left(self, uid: str, pod: Pod) -> int:
+        self._used.pop(pod.uid, None)
+        users = self._users.get(uid, {})
+        users.pop(pod.uid, None)
+        if not users:
+            self._users.pop(uid, None)
+        self._users_changed(uid)
+        info = self._infos.get(uid)
+        if info is None or info.owners.pop(pod.uid, None) is None:
+            return 0
+        return self._owners_changed(info)
+
+    def _users_changed(self, uid: str) -> None:
+        if not self._cluster.table.hypothetical:
+            for listener in self._user_listeners:
+                listener(uid)
+
+    def _owners_changed(self, info: ReservationInfo) -> int:
+        info.owners_changed()
+        changed = self._settle(info)
+        if not self._cluster.table.hypothetical:
+            self._recount(info)
+        return changed
+
+    def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
+        info = self._infos.get(pod.uid)
+        if info is None:
+            return 0
+        info.counted = sign > 0
+        if self._cluster.table.hypothetical:
+            return 0
+        if sign > 0:
+            self._on_row.setdefault(row, {})[pod.uid] = info
+            self._join_users(info, pod.node)
+        else:
+            rest = self._on_row[row]
+            del rest[pod.uid]
+            if not rest:
+                del self._on_row[row]
+            if not info.available:
+                info.full_facts = ()  # Reserve is taken back
+        self._recount(info)
+        return self._settle(info)
+
+    def _reserve_pod_allocated(self, pod: Pod) -> int:
+        """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
+        away parts (pre-allocation)."""
+        info = self._infos.get(pod.uid)
+        if info is None:
+            return 0
+        nothing = (None,) * len(self._cluster.pod_facts)
+        _, counted = info.remaining(self._cluster.pod_facts)
+        whole = tuple(
+            full if now == before else now
+            for full, before, now in zip(
+                info.full_facts or nothing, counted or nothing, pod.facts or nothing, strict=True
+            )
+        )
+        info.full_facts = whole if any(value is not None for value in whole) else ()
+        return self._settle(info)
+
+    def _join_users(self, info: ReservationInfo, node: str) -> None:
+        """The owners are the users on the same node."""
+        info.owners = {uid: pod for uid, pod in self.users(info.uid).items() if node and pod.node == node}
+        info.owners_changed()
+
+    def _settle(self, info: ReservationInfo) -> int:
+        """The reserve pod counts what is left."""
+        pod = self._cluster.assigned.get(info.uid)
+        if pod is None:
+            return 0
+        requests, facts = info.remaining(self._cluster.pod_facts)
+        self._amending = True
+        try:
+            return self._cluster.amend(pod, requests, facts, away=not info.counted)
+        finally:
+            self._amending = False
+
+    def _recount(self, info: ReservationInfo) -> None:
+        """Whether pods may use it, and where, as the columns say it."""
+        row = self.row_of(info) if self._infos.get(info.uid) is info and info.counted else -1
+        place = (row, info.bound_policy) if row >= 0 and info.matchable else None
+        before = self._places.get(info.uid)
+        if place == before:
+            return
+        for at, sign in ((before, -1), (place, 1)):
+            if at is not None:
+                column = self.bound if at[1] else self.unbound
+                column.data[at[0]] += sign
+                if not self._cluster.table.hypothetical:
+                    self._cluster.table.touch(at[0], self.facets)
+        if place is None:
+            del self._places[info.uid]
+        else:
+            self._places[info.uid] = place
+
+
+def _offer(reservation: Reservation) -> tuple[object, ...]:
+    """What users say about it, and how much it has: all that decides which pods may use it, but for its owners.
+
+    Defaults that the API server fills in later make no difference.
+    """
+    meta, spec = reservation.metadata, reservation.spec
+    return (
+        spec.template,
+        spec.owners,
+        spec.once,
+        spec.allocate_policy,
+        spec.unschedulable,
+        spec.taints,
+        spec.pre_allocation,
+        spec.pre_allocation_policy or PreAllocationPolicy(),
+        reservation.status.allocatable,
+        meta.labels,
+        meta.annotations,
+        meta.deletion_timestamp,
+    )

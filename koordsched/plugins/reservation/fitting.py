@@ -1,0 +1,124 @@
+"""Whether a pod fits into a Reservation and its node (reservation spec 3.5).
+
+The table must read as in the pod's overlay: the reserve pods that it may use are away from their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import FIRST_SCALAR
+from koordsched.plugins.reservation.info import Amounts, ReservationInfo
+
+PREFIX = "Reservation(s) "
+"""Reasons that concern Reservations and not their node begin with it."""
+
+
+class Fit(NamedTuple):
+    """What is missing: resources that the node has too little of, texts about the Reservation."""
+
+    node: tuple[str, ...]
+    reservation: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the pod fits."""
+        return not self.node and not self.reservation
+
+
+class Fitting:
+    """`ignores`: whether a resource of that name is none of this plugin's business (extended ones only).
+
+    `skips_single`: gate SkipReservationFitsNode; where a single Reservation is matched, NodeResourcesFit is enough.
+    """
+
+    def __init__(self, table: NodeTable, ignores: Callable[[str], bool], *, skips_single: bool) -> None:
+        self._table = table
+        self._ignores = ignores
+        self._skips_single = skips_single
+
+    def into(
+        self, pod: Pod, row: int, info: ReservationInfo, matched: Sequence[ReservationInfo], *, detailed: bool
+    ) -> Fit:
+        """Whether the pod fits into one of the Reservations that it may use on the row.
+
+        `detailed`: texts have amounts.
+        """
+        node: tuple[str, ...] = ()
+        if not (self._skips_single and len(matched) <= 1):
+            node = self.on_node(pod, row, matched, info)
+        if not info.restricted:
+            return Fit(node, ())
+        return Fit(node, tuple(self.exceeds(dict(pod.requests.amounts), info, detailed=detailed)))
+
+    def ignores(self, index: int, name: str) -> bool:
+        """Whether a resource is left to other plugins."""
+        return index >= FIRST_SCALAR and self._ignores(name)
+
+    def on_node(
+        self, pod: Pod, row: int, matched: Sequence[ReservationInfo], info: ReservationInfo | None = None
+    ) -> tuple[str, ...]:
+        """Resources that the node has too little of for the pod, beside all that is reserved; what the Reservation
+        offers to owners is free for the pod. "pods" comes first.
+        """
+        table, missing = self._table, []
+        if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
+            missing.append("pods")
+        for index, amount in compared(dict(pod.requests.amounts)).items():
+            name = table.resource_names.names[index]
+            if self.ignores(index, name):
+                continue
+            table.ensure_resource(index)
+            used = table.requested[index].data.item(row)
+            reserved = sum(each.left(index) for each in matched if not each.counted)
+            offered = info.available_to_owners(index) if info is not None else 0
+            if amount > table.allocatable[index].data.item(row) - used - reserved + offered:
+                missing.append(name)
+        return tuple(missing)
+
+    def exceeds(self, requests: Amounts, info: ReservationInfo, *, detailed: bool = False) -> Iterable[str]:
+        """Why a pod that requests so much, or several in its place, are too much for a Restricted Reservation."""
+        names = self._table.resource_names.names
+        slots, owners = info.terms.slots, len(info.owners)
+        if slots is not None and owners + 1 > slots:
+            amounts = f", requested: 1, used: {owners}, capacity: {slots}" if detailed else ""
+            yield f"{PREFIX}Too many pods{amounts}"
+        for index in sorted(info.terms.names, key=names.__getitem__):
+            requested = requests.get(index, 0)
+            if not requested or self.ignores(index, names[index]):
+                continue
+            capacity = info.allocatable.get(index, 0) - info.terms.inner.get(index, 0)
+            used = info.allocated.get(index, 0)
+            if requested > capacity - used:
+                amounts = f", requested: {requested}, used: {used}, capacity: {capacity}" if detailed else ""
+                yield f"{PREFIX}Insufficient {names[index]}{amounts}"
+
+
+def compared(requests: Amounts) -> Amounts:
+    """The amounts that are compared with a node's, in order.
+
+    What requests anything is kept from nodes that are overcommitted in CPU, memory or ephemeral storage, also if it
+    requests none of that: so upstream has it.
+    """
+    native = {index: requests.get(index, 0) for index in range(FIRST_SCALAR)}
+    return native | requests if requests else {}
+
+
+def shares_resources(pod: Pod, info: ReservationInfo) -> bool:
+    """Whether the pod requests anything that the Reservation gives its owners."""
+    return any(index in info.terms.names for index, _ in pod.requests.amounts)
+
+
+def utilization(pod: Pod, info: ReservationInfo) -> int:
+    """0..100: how much of the Reservation would be in use with the pod; what it cannot give counts as nothing."""
+    requests: Amounts = dict(pod.requests.amounts)
+    kinds = len(info.allocatable) + (info.terms.slots not in (None, 0))
+    total = 0
+    for index, capacity in info.allocatable.items():
+        used = requests.get(index, 0) + info.allocated.get(index, 0)
+        if used <= capacity:
+            total += 100 * used // capacity
+    return total // kinds if kinds else 0

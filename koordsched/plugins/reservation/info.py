@@ -1,0 +1,166 @@
+"""What a Reservation holds on its node, and what its owners use of it (reservation spec 3.2).
+
+The reserve pod counts in the node table what is left: so all other pods see the sum of what is reserved and used, and
+nothing twice. Amounts are in the units of the node table, by the index of the resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from koordsched.cluster.facts import PodFacts
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.ports import HostPort, shape_ports
+from koordsched.cluster.resources import CPU, DEFAULT_MEMORY, DEFAULT_MILLI_CPU, MEMORY, Requests
+from koordsched.plugins.reservation.kinds import ALIGNED, AVAILABLE, RESTRICTED, Reservation
+from koordsched.plugins.reservation.owners import Owners
+
+Amounts = dict[int, int]
+"""Resource index -> milli-CPU, bytes or a count."""
+
+
+class Terms:
+    """What a Reservation says of itself, read once.
+
+    `slots`: how many pods it holds room for, None for any number. `inner`: what owners never get. `names`: the
+    resources that owners use of it: those that it holds, or some of them by restricted options. `order`: None if it has
+    none. `problem`: why no pod may use it, "" if pods may.
+    """
+
+    __slots__ = ("inner", "names", "order", "owners", "problem", "slots")
+
+    def __init__(
+        self,
+        owners: Owners | None,
+        names: frozenset[int],
+        inner: Mapping[int, int],
+        slots: int | None,
+        order: int | None,
+        problem: str = "",
+    ) -> None:
+        self.owners = owners
+        self.names = names
+        self.inner = inner
+        self.slots = slots
+        self.order = order
+        self.problem = problem
+
+
+class ReservationInfo:
+    """A Reservation that holds room, or waits for it.
+
+    `reservation`: the newest object; `full`, `full_facts`: what the reserve pod would count if nothing was in use.
+    `owners`: by uid, the pods on the row of the reserve pod that use it. `counted`: whether the reserve pod counts
+    against its row at the moment, hypotheses included.
+    """
+
+    def __init__(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
+        self.owners: dict[str, Pod] = {}
+        self.counted = False
+        self.taken = False
+        """Whether it is used up, whatever owners say: a pod that acts as a Reservation names one itself."""
+        self.renew(reservation, pod, terms)
+
+    def renew(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
+        """Takes over a new version; `pod`: the reserve pod as read from it."""
+        self.reservation = reservation
+        self.terms = terms
+        self.priority = pod.priority
+        self.full: Requests = pod.requests
+        self.full_facts: tuple[object, ...] = pod.facts
+        self.ports: tuple[HostPort, ...] = shape_ports(pod.shape)
+        self.allocatable: Amounts = dict(pod.requests.amounts)
+        self.restricted = reservation.spec.allocate_policy == RESTRICTED
+        self.bound_policy = reservation.spec.allocate_policy in (ALIGNED, RESTRICTED)
+        """Whether owners are bound to a policy; Reservations that are do not share a node with others."""
+        self.owners_changed()
+
+    @property
+    def uid(self) -> str:
+        """The uid, of the reserve pod as well."""
+        return self.reservation.metadata.uid
+
+    @property
+    def name(self) -> str:
+        """The name of the Reservation."""
+        return self.reservation.metadata.name
+
+    @property
+    def once(self) -> bool:
+        """Whether the first owner consumes it."""
+        return self.reservation.spec.once
+
+    @property
+    def available(self) -> bool:
+        """Whether it has a node, by the API server's word."""
+        return self.reservation.status.phase == AVAILABLE and bool(self.reservation.status.node_name)
+
+    @property
+    def matchable(self) -> bool:
+        """Whether a pod may use it now."""
+        return self.available and not self.terms.problem and not (self.once and (self.owners or self.taken))
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether it takes no new owners but those that tolerate it."""
+        return self.reservation.spec.unschedulable or self.reservation.metadata.deletion_timestamp is not None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The order of equals: by creation, then name."""
+        return (self.reservation.metadata.creation_timestamp or "", self.name)
+
+    # --- what is in use ----------------------------------------------------------------------------
+
+    def owners_changed(self) -> None:
+        """To be called after `owners` changed, or what one of them uses."""
+        self.__dict__.pop("allocated", None)
+
+    @cached_property
+    def allocated(self) -> Amounts:
+        """What owners use of the resources that it gives them; it may be more than there is."""
+        used: Amounts = {}
+        for pod in self.owners.values():
+            for index, amount in pod.requests.amounts:
+                if index in self.terms.names:
+                    used[index] = used.get(index, 0) + amount
+        return used
+
+    def left(self, index: int) -> int:
+        """What the reserve pod counts of a resource."""
+        held = self.allocatable.get(index, 0)
+        return max(0, held - self.allocated.get(index, 0)) if index in self.terms.names else held
+
+    def available_to_owners(self, index: int) -> int:
+        """What an owner may still get of a resource."""
+        used = self.allocated.get(index, 0)  # of what restricted options leave out, owners count as using nothing
+        return max(0, self.allocatable.get(index, 0) - used - self.terms.inner.get(index, 0))
+
+    def remaining(self, facts: PodFacts) -> tuple[Requests, tuple[object, ...]]:
+        """What is left for the reserve pod to count: requests, and facts (allocations of devices and the like)."""
+        if not self.owners:
+            return self.full, self.full_facts
+        amounts = tuple((index, left) for index, _ in self.full.amounts if (left := self.left(index)))
+        nonzero = tuple(
+            max(0, full - self.allocated.get(index, default))  # a default that owners count for themselves
+            for index, full, default in zip(
+                (CPU, MEMORY), self.full.nonzero, (DEFAULT_MILLI_CPU, DEFAULT_MEMORY), strict=True
+            )
+        )
+        requests = Requests(amounts, (nonzero[0], nonzero[1]), self.full.names)
+        return requests, self._facts_left(facts)
+
+    def _facts_left(self, facts: PodFacts) -> tuple[object, ...]:
+        if not self.full_facts:
+            return ()
+        left: list[Any] = list(self.full_facts)
+        for fact in facts:
+            held = left[fact.index]
+            if held is None or fact.less is None:
+                continue
+            used = [value for pod in self.owners.values() if (value := fact.of(pod)) is not None]
+            if used:
+                left[fact.index] = fact.shared(fact.less(held, used))
+        return tuple(left) if any(value is not None for value in left) else ()

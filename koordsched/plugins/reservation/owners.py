@@ -1,0 +1,252 @@
+"""Which pods may use a Reservation (reservation spec 2.1).
+
+Users write the owners, and the API server checks little of them: one entry that cannot be read makes the whole
+Reservation unusable, and harms nothing else.
+
+Source: koordinator `pkg/util/reservation/reservation.go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from koordsched.api.decoding import DecodeError, convert
+from koordsched.api.meta import LabelSelector, OwnerReference, Wire
+from koordsched.api.selectors import Selector, SelectorError, compile_unchecked
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.reservation.malformed import MalformedReservation
+
+_OF_PODS = ("", "v1")
+"""API versions that select pods. Upstream takes only the empty one, which no pod in the API has."""
+
+
+class _Object(Wire, frozen=True):
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    api_version: str = ""
+
+
+class _Controller(Wire, frozen=True):
+    uid: str = ""
+    name: str = ""
+    kind: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+    namespace: str = ""
+
+    def matches(self, reference: OwnerReference) -> bool:
+        """Whether what is given here is the same in an owner reference."""
+        return (
+            (self.controller is None or self.controller == reference.controller)
+            and (not self.uid or self.uid == reference.uid)
+            and (not self.name or self.name == reference.name)
+            and (not self.kind or self.kind == reference.kind)
+            and (not self.api_version or self.api_version == reference.api_version)
+        )
+
+
+class _Owner(Wire, frozen=True):
+    object: _Object | None = None
+    controller: _Controller | None = None
+    label_selector: LabelSelector | None = None
+
+
+_Key = tuple[str, ...]
+"""A fact of pods that they are found by: its kind, and values."""
+_ANY: _Key = ("any",)
+
+
+class _Entry:
+    """One entry: everything that is given has to match."""
+
+    __slots__ = ("_controller", "_object", "_selector")
+
+    def __init__(self, owner: _Owner) -> None:
+        """Raises SelectorError."""
+        self._object = owner.object
+        self._controller = owner.controller
+        self._selector: Selector | None = None
+        if owner.label_selector is not None:
+            self._selector = compile_unchecked(owner.label_selector)
+
+    def matches(self, pod: Pod) -> bool:
+        """The verdict on a pod."""
+        return (
+            (self._object is None or _is_object(pod, self._object))
+            and (self._controller is None or _is_controlled(pod, self._controller))
+            and (self._selector is None or self._selector.matches(pod.labels.labels))
+        )
+
+    def selects_labels(self, labels: Mapping[str, str]) -> bool:
+        """Whether it has a label selector that matches."""
+        return self._selector is not None and self._selector.matches(labels)
+
+    @property
+    def object_keys(self) -> Iterable[_Key]:
+        """Those of `keys` that name the pod itself."""
+        if self._object is not None:
+            if self._object.uid:
+                yield "object", self._object.uid
+            if self._object.name:
+                yield "object", self._object.namespace, self._object.name
+
+    @property
+    def keys(self) -> Iterable[_Key]:
+        """Facts that every pod has which matches, the most selective kinds first."""
+        yield from self.object_keys
+        if self._controller is not None:
+            if self._controller.uid:
+                yield "controller", self._controller.uid
+            if self._controller.name:
+                yield "controller", self._controller.namespace, self._controller.name
+        if self._selector is not None:
+            for key, value in self._selector.equalities:
+                yield "label", key, value
+
+
+def _is_object(pod: Pod, wanted: _Object) -> bool:
+    return (
+        (not wanted.uid or pod.uid == wanted.uid)
+        and (not wanted.name or pod.name == wanted.name)
+        and (not wanted.namespace or pod.namespace == wanted.namespace)
+        and wanted.api_version in _OF_PODS
+    )
+
+
+def _is_controlled(pod: Pod, wanted: _Controller) -> bool:
+    if wanted.namespace and pod.namespace != wanted.namespace:
+        return False
+    return any(wanted.matches(reference) for reference in _references_of(pod))
+
+
+def _references_of(pod: Pod) -> tuple[OwnerReference, ...]:
+    """A pod on a node keeps the reference to its controller only."""
+    if pod.wire is not None:
+        return pod.wire.metadata.owner_references
+    return () if pod.owner is None else (pod.owner,)
+
+
+class Owners:
+    """The compiled `spec.owners` of a Reservation: entries of which one has to match."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, raw: Any) -> None:
+        """`raw`: the JSON value; None and an empty list match nothing. Raises MalformedReservation."""
+        try:
+            owners = convert([] if raw is None else raw, tuple[_Owner, ...])
+        except DecodeError as error:
+            raise MalformedReservation(f"spec.owners: {error}") from None
+        entries = []
+        for at, owner in enumerate(owners):
+            try:
+                entries.append(_Entry(owner))
+            except SelectorError as error:
+                raise MalformedReservation(f"spec.owners[{at}].labelSelector: {error}") from None
+        self._entries = tuple(entries)
+
+    def matches(self, pod: Pod) -> bool:
+        """Whether the pod may use the Reservation, as far as its owners say."""
+        return any(entry.matches(pod) for entry in self._entries)
+
+    def selects_labels(self, labels: Mapping[str, str]) -> bool:
+        """Whether the label selector of any entry matches; whatever else the entry asks for."""
+        return any(entry.selects_labels(labels) for entry in self._entries)
+
+    @property
+    def entries(self) -> tuple[_Entry, ...]:
+        """The entries, for the index."""
+        return self._entries
+
+
+class OwnerIndex:
+    """Finds the Reservations that a pod may use, however many others there are, by what their owners ask for.
+
+    Of each entry one fact is kept that every matching pod has: who it is, who controls it, a label. A look-up costs as
+    much as the pod has labels and owners, and what it finds.
+    """
+
+    __slots__ = ("_added", "_by_key", "_keys", "_kinds", "_naming", "_objects", "_places")
+
+    def __init__(self) -> None:
+        self._by_key: dict[_Key, dict[str, None]] = {}
+        self._keys: dict[str, tuple[_Key, ...]] = {}
+        self._objects: dict[str, tuple[_Key, ...]] = {}
+        self._naming: Counter[_Key] = Counter()
+        """Object key -> how many times it is in `_objects`."""
+        self._kinds: Counter[str] = Counter()
+        """Kind of key -> how many of `_keys` are of it: most clusters know owners by labels alone."""
+        self._places: dict[str, int] = {}
+        self._added = 0
+
+    def add(self, uid: str, owners: Owners) -> None:
+        """The Reservation has these owners; one that is there already keeps its place in the order."""
+        self._forget(uid)
+        keys = tuple(dict.fromkeys(map(self._rarest, owners.entries)))
+        for key in keys:
+            self._by_key.setdefault(key, {})[uid] = None
+            self._kinds[key[0]] += 1
+        self._keys[uid] = keys
+        if objects := tuple(key for entry in owners.entries for key in entry.object_keys):
+            self._objects[uid] = objects
+            self._naming.update(objects)
+        if uid not in self._places:
+            self._places[uid] = self._added
+            self._added += 1
+
+    def remove(self, uid: str) -> None:
+        """The Reservation is gone. One that is unknown is ignored."""
+        self._forget(uid)
+        self._places.pop(uid, None)
+
+    def candidates(self, pod: Pod) -> Iterable[str]:
+        """The uids of all Reservations whose owners match the pod, and of some others, as they were added."""
+        by_key, kinds = self._by_key, self._kinds
+        found: dict[str, None] = {}
+        if "label" in kinds:
+            for label in pod.labels.labels.items():
+                if (of_label := by_key.get(("label", *label))) is not None:
+                    found.update(of_label)
+        if len(kinds) > ("label" in kinds):
+            for key in _other_keys_of(pod):
+                found.update(by_key.get(key, {}))
+        return sorted(found, key=self._places.__getitem__) if found else ()
+
+    def names(self, pod: Pod) -> bool:
+        """Whether a Reservation names the pod itself as an owner."""
+        return bool(self._naming) and any(key in self._naming for key in _object_keys_of(pod))
+
+    def _rarest(self, entry: _Entry) -> _Key:
+        """The fact that the fewest Reservations are found by: many may share a label, and differ in another."""
+        return min(entry.keys, key=lambda key: len(self._by_key.get(key, ())), default=_ANY)
+
+    def _forget(self, uid: str) -> None:
+        for key in self._keys.pop(uid, ()):
+            self._kinds[key[0]] -= 1
+            if not self._kinds[key[0]]:
+                del self._kinds[key[0]]
+            of_key = self._by_key[key]
+            del of_key[uid]
+            if not of_key:
+                del self._by_key[key]
+        for key in self._objects.pop(uid, ()):
+            self._naming[key] -= 1
+            if not self._naming[key]:
+                del self._naming[key]
+
+
+def _object_keys_of(pod: Pod) -> tuple[_Key, ...]:
+    return ("object", pod.uid), ("object", "", pod.name), ("object", pod.namespace, pod.name)
+
+
+def _other_keys_of(pod: Pod) -> Iterable[_Key]:
+    """All facts of a pod that it may be found by, but for its labels."""
+    yield _ANY
+    yield from _object_keys_of(pod)
+    for reference in _references_of(pod):
+        yield "controller", reference.uid
+        yield "controller", "", reference.name
+        yield "controller", pod.namespace, reference.name

@@ -1,0 +1,491 @@
+"""The plugin: which Reservations pods may use, and reserve pods themselves (reservation spec 3.4 to 3.6, 3.10)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.builtinkinds import PODS
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.config.plugin_args import DefaultPreemptionArgs
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent, Tally
+from koordsched.framework.handle import WARNING, Handle, WriteFailed
+from koordsched.framework.interface import (
+    AfterPostFilter,
+    BeforePreFilter,
+    Bind,
+    CycleState,
+    PodScore,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Scores,
+)
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.reservation.annotations import Allocated, allocated_text
+from koordsched.plugins.reservation.args import ReservationArgs
+from koordsched.plugins.reservation.cache import ReservationCache
+from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
+from koordsched.plugins.reservation.info import ReservationInfo
+from koordsched.plugins.reservation.kinds import (
+    DISABLE_PREEMPTIBLE,
+    RESERVATION_ALLOCATED,
+    RESERVATION_NODE,
+    RESERVATIONS,
+)
+from koordsched.plugins.reservation.matching import MatchedReservations, Matching
+from koordsched.plugins.reservation.messages import event_text, reasons
+from koordsched.plugins.reservation.operating import is_operating
+from koordsched.plugins.reservation.preallocation import NO_POD, PreAllocatable, PreAllocation
+from koordsched.plugins.reservation.preallocation import NONE_MEETS as NO_POD_MEETS
+from koordsched.plugins.reservation.waking import Waking
+from koordsched.plugins.shared.preemption.evaluator import Evaluator
+from koordsched.queue.hints import HintRegistration
+
+NO_RESERVATION = "node(s) no reservations match reservation affinity"
+OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
+POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
+NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
+
+_FEW = 8
+_PREFERRED = 1000
+"""The raw score of the node with the smallest order: more than any utilization."""
+
+
+class Reservation(
+    BeforePreFilter,
+    PreFilter,
+    DryRunFilter,
+    PostFilter,
+    AfterPostFilter,
+    PodScore,
+    Reserve,
+    PreBind,
+    Bind,
+):
+    """Keeps reserved room for owners, and gives it to them."""
+
+    name = "Reservation"
+
+    def __init__(self, args: ReservationArgs | None, handle: Handle) -> None:
+        """The arguments must be valid."""
+        args = args or ReservationArgs()
+        self._handle = handle
+        self._cluster = cluster = handle.cluster
+        self.table = cluster.table
+        self.reservations = cluster.objects.of(RESERVATIONS)
+        self.cache: ReservationCache = cluster.shared(
+            lambda state: ReservationCache(state, handle), key=ReservationCache
+        )
+        features = handle.features
+        self.matching = Matching(
+            cluster, self.cache, self._choose, omit_node_labels="OmitNodeLabelsForReservation" in features
+        )
+        self.fitting = Fitting(cluster.table, args.ignores, skips_single="SkipReservationFitsNode" in features)
+        self._pre_allocation = PreAllocation(
+            cluster, self.cache, self.matching, self.fitting, args.pre_allocation_config, handle.reserved_allocations
+        )
+        self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
+        self._evaluator: Evaluator | None = None
+        if args.enable_preemption:
+            preemption = DefaultPreemptionArgs(
+                min_candidate_nodes_percentage=args.min_candidate_nodes_percentage,
+                min_candidate_nodes_absolute=args.min_candidate_nodes_absolute,
+            )
+            self._evaluator = Evaluator(self.name, preemption, handle, _is_spared)
+        self._owner = Tally((Reservation, "owner"), lambda pod: int(self.cache.allocated.of(pod) is not None))
+        intern = handle.reasons.intern
+        self._conflict = intern(self.name, Code.UNRESOLVABLE, POLICY_CONFLICT)
+        self._other_node = intern(self.name, Code.UNRESOLVABLE, OTHER_NODE)
+        self._no_reservation = intern(self.name, Code.UNRESOLVABLE, NO_RESERVATION)
+
+    # --- PreFilter and Filter ------------------------------------------------------------------------
+
+    def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
+        """Finds the Reservations that the pod may use, whose room counts as free for it."""
+        cycle.reservations = None
+        if pod.virtual:
+            info = self.cache.get(pod.uid)
+            return self._pre_allocation.prepare(cycle, info) if info is not None else SUCCESS
+        terms = self.matching.terms(pod)
+        if terms.problem:
+            return Status(Code.ERROR, (terms.problem,))
+        cycle.reservations = self.matching.match(cycle, terms)
+        return SUCCESS
+
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
+        """SKIP if no Reservation concerns the pod; the nodes of those that it may use if it needs one."""
+        if pod.virtual:
+            if self.cache.get(pod.uid) is None:
+                return Status(Code.ERROR, ("cannot get reservation, err: not found",))
+            taking = _taking(cycle)
+            if taking is None or not taking.required:
+                return SUCCESS
+            if not taking.by_row:
+                return Status(Code.UNRESOLVABLE, (NO_POD,))
+            return PreFilterResult(frozenset(self.table.names[row] for row in taking.by_row))
+        matched = _matched(cycle)
+        skipped = SUCCESS if is_operating(pod.labels.labels) else SKIP
+        if matched is None:
+            return skipped
+        if not matched.required:
+            return SUCCESS if matched.by_row else skipped
+        if not matched.by_row:
+            return Status(Code.UNRESOLVABLE, (NO_RESERVATION,))
+        return PreFilterResult(frozenset(self._cluster.table.names[row] for row in matched.by_row))
+
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """Rows where the pod may use Reservations, but fits into none and not beside them; of a reserve pod, rows with
+        Reservations of another policy."""
+        if pod.virtual:
+            return self._filter_reserve_pod(cycle, pod, table, rows)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        matched = _matched(cycle)
+        if matched is not None and not matched.ignored:
+            if matched.required:
+                codes[:] = self._no_reservation
+            for at, row in _among(rows, matched):
+                codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
+        if is_operating(pod.labels.labels):
+            codes[self.cache.unbound.data[rows] > 0] = self._conflict
+        return codes if codes.any() else None
+
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """Where owners of Reservations leave or come, what these have left changes: a what-if for each."""
+        return PodIndependent(self, cycle, pod, one_by_one=self._owner)
+
+    def _filter_reserve_pod(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        info = self.cache.get(pod.uid)
+        if info is None:
+            return None
+        others = self.cache.unbound if info.bound_policy else self.cache.bound
+        codes = np.where(others.data[rows] > 0, np.int32(self._conflict), np.int32(PASS)).astype(np.int32)
+        pinned = pod.wire.metadata.annotations.get(RESERVATION_NODE, "") if pod.wire is not None else ""
+        if pinned:
+            codes[rows != table.row_of.get(pinned, -1)] = self._other_node
+        taking = _taking(cycle)
+        if taking is not None and (taking.by_row or taking.required):
+            for at in np.flatnonzero(codes == PASS).tolist():
+                row = int(rows[at])
+                status = self._pre_allocation.fit(cycle, row, taking) if row in taking.by_row else None
+                if status is not None:
+                    codes[at] = self._code(cycle, status)
+        return codes if codes.any() else None
+
+    def _filter_row(
+        self, cycle: CycleState, pod: Pod, row: int, infos: list[ReservationInfo], matched: MatchedReservations
+    ) -> int:
+        status = self._status_on(cycle, pod, row, infos, infos, matched, required=matched.required)
+        return PASS if status is None else self._code(cycle, status)
+
+    def _code(self, cycle: CycleState, status: Status) -> int:
+        """The number of a refusal, whose text may have amounts in it: held as long as the cycle."""
+        held = self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
+        cycle.state.setdefault((self.name, "reasons"), []).append(held)
+        return held.number
+
+    def _status_on(
+        self,
+        cycle: CycleState,
+        pod: Pod,
+        row: int,
+        tried: Sequence[ReservationInfo],
+        infos: Sequence[ReservationInfo],
+        matched: MatchedReservations,
+        *,
+        required: bool,
+    ) -> Status | None:
+        """Why the pod has no room on a row with Reservations, None if it has; `tried`: those that may serve it."""
+        affinity = self.matching.terms(pod).affinity
+        named = affinity.name if affinity is not None else ""
+        by_node: dict[str, None] = {}
+        by_reservation: list[str] = []
+        refused: Status | None = None
+        for info in tried:
+            if not matched.required and not shares_resources(pod, info):
+                continue
+            if named and info.name != named:
+                continue
+            fit = self.fitting.into(pod, row, info, infos, detailed=bool(named))
+            by_node.update(dict.fromkeys(fit.node))
+            by_reservation.extend(fit.reservation)
+            if not fit.ok:
+                continue
+            status = self._allocates(cycle, pod, row, info, matched)
+            if status is None:
+                return None
+            refused = refused or Status(status.code, (), status.plugin)
+            by_reservation.extend(f"{PREFIX}{text}" for text in status.reasons)
+        if required:
+            texts = (*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation)
+            plugin = refused.plugin if refused is not None and len(by_reservation) == len(texts) else self.name
+            return Status(Code.UNSCHEDULABLE, texts or (NONE_MEETS,), plugin)
+        missing = sorted(by_node) or self.fitting.on_node(pod, row, infos)
+        if missing:
+            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in missing))
+        return self._allocates(cycle, pod, row, None, matched)
+
+    def _allocates(
+        self, cycle: CycleState, pod: Pod, row: int, info: ReservationInfo | None, matched: MatchedReservations
+    ) -> Status | None:
+        """The refusal of the first plugin that could not give the pod what it asks for if it used the Reservation, or
+        none (None)."""
+        asked = [plugin for plugin in self._handle.reserved_allocations if plugin.concerns(pod.shape, row)]
+        reserved = matched.reserved(info) if info is not None else None
+        if not asked or (info is not None and reserved is None):
+            return None
+        with matched.alone(row, reserved):
+            for plugin in asked:
+                status = plugin.allocates_from(cycle, pod, row, reserved)
+                if not status.ok:
+                    return Status(status.code, status.reasons, plugin.name)
+        return None
+
+    # --- which one ---------------------------------------------------------------------------------
+
+    def _choose(self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo]) -> ReservationInfo | None:
+        """The one that the pod of the cycle would use on a row; None: it goes there without."""
+        matched, pod = _matched(cycle), cycle.pod
+        assert matched is not None, "some are matched"
+        fitting = [
+            info
+            for info in infos
+            if not (info.once and info.owners)
+            and self._status_on(cycle, pod, row, (info,), infos, matched, required=True) is None
+        ]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        ordered = [info for info in fitting if info.terms.order is not None]
+        if ordered:
+            return min(ordered, key=lambda info: (info.terms.order or 0, info.key))
+        scores = self._scores_of(cycle, row, fitting, matched)
+        return min(fitting, key=lambda info: (-scores[info.uid], info.key))
+
+    def _scores_of(
+        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
+    ) -> dict[str, int]:
+        """By uid, the sum of what this plugin and those with allocations give each."""
+        totals = {info.uid: utilization(cycle.pod, info) for info in infos}
+        for plugin in self._handle.reserved_allocations:
+            raw: dict[str, int] = {}
+            for info in infos:
+                if (reserved := matched.reserved(info)) is not None:
+                    with matched.alone(row, reserved):
+                        raw[info.uid] = plugin.score_reserved(cycle, cycle.pod, row, reserved)
+            highest = max(raw.values(), default=0)
+            for uid, score in raw.items():
+                totals[uid] += 100 * score // highest if highest else 0
+        return totals
+
+    # --- score -------------------------------------------------------------------------------------
+
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
+        """Where no Reservation concerns the pod."""
+        if pod.virtual:
+            taking = _taking(cycle)
+            return taking is None or not taking.by_row
+        matched = _matched(cycle)
+        return matched is None or matched.ignored or not matched.by_row
+
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
+        """Finds the row with the smallest order."""
+        if pod.virtual:
+            return SKIP if self.abstains(cycle, pod) else SUCCESS
+        matched = _matched(cycle)
+        if matched is None or matched.ignored or not matched.by_row:
+            return SKIP
+        orders = [
+            (info.terms.order, row)
+            for _, row in _among(rows, matched)
+            for info in matched.by_row[row]
+            if info.terms.order is not None
+        ]
+        matched.preferred = min(orders)[1] if orders else -1
+        return SUCCESS
+
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        """How full the Reservation would become that the pod would use; of one that takes pods over, how few it
+        takes, or how full the one makes it."""
+        if (taking := _taking(cycle)) is not None:
+            return np.array([self._pre_allocation.score(row, taking) for row in rows.tolist()], dtype=np.int64)
+        scores = np.zeros(len(rows), dtype=np.int64)
+        matched = _matched(cycle)
+        if matched is None:
+            return scores
+        for at, row in _among(rows, matched):
+            info = matched.chosen_info(row)
+            if row == matched.preferred:
+                scores[at] = _PREFERRED
+            elif info is not None:
+                scores[at] = utilization(pod, info)
+        return scores
+
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """By the highest."""
+        if pod.virtual or isinstance(scores, int):
+            return scores
+        highest = scores.max(initial=0)
+        return scores * 100 // highest if highest else scores
+
+    # --- reserve and bind ----------------------------------------------------------------------------
+
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
+        """The pod uses the Reservation from now on."""
+        if pod.virtual:
+            return self._take_pods(cycle, row)
+        matched = _matched(cycle)
+        if matched is None or matched.ignored:
+            return SUCCESS
+        info = matched.chosen_info(row)
+        if info is None:
+            return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if matched.required else SUCCESS
+        if self.cache.get(info.uid) is not info or self.cache.row_of(info) != row:
+            return Status(Code.ERROR, ("cannot find target reservation",))
+        used = Allocated(info.name, info.uid)
+        cycle.state[self.name] = used
+        self._cluster.allocate(pod, self.cache.allocated, used)
+        return SUCCESS
+
+    def _take_pods(self, cycle: CycleState, row: int) -> Status:
+        """The Reservation takes running pods over, which use it from now on."""
+        taking = _taking(cycle)
+        if taking is None:
+            return SUCCESS
+        taken = taking.selected.get(row, [])
+        if not taken and taking.required:
+            return Status(Code.UNSCHEDULABLE, (NO_POD_MEETS,))
+        used = Allocated(taking.info.name, taking.info.uid)
+        for pod in taken:
+            if self._cluster.assigned.get(pod.uid) is not None:
+                self._cluster.allocate(self._cluster.assigned[pod.uid], self.cache.allocated, used)
+        if taken:
+            cycle.state[self.name, "taken"] = [pod.uid for pod in taken]
+        return SUCCESS
+
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
+        """Gives back what Reserve took."""
+        for uid in cycle.state.pop((self.name, "taken"), ()):
+            taken = self._cluster.assigned.get(uid)
+            if taken is not None and self.cache.allocated.of(taken) is not None:
+                self._cluster.allocate(taken, self.cache.allocated, None)
+        if cycle.state.pop(self.name, None) is not None and self.cache.allocated.of(pod) is not None:
+            self._cluster.allocate(pod, self.cache.allocated, None)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """SKIP for pods that use none, and do not say so."""
+        if pod.virtual:
+            return SUCCESS if (self.name, "taken") in cycle.state else SKIP
+        shown = pod.wire is not None and RESERVATION_ALLOCATED in pod.wire.metadata.annotations
+        return SUCCESS if self.name in cycle.state or shown else SKIP
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """Annotates the pod with the Reservation that it uses; what an earlier attempt in vain wrote goes.
+
+        A Reservation that takes running pods over has these annotated.
+        """
+        if pod.virtual:
+            return await self._annotate_taken(cycle)
+        used: Allocated | None = cycle.state.get(self.name)
+        cycle.patch.annotate(RESERVATION_ALLOCATED, allocated_text(*used) if used is not None else None)
+        return SUCCESS
+
+    async def _annotate_taken(self, cycle: CycleState) -> Status:
+        for uid in cycle.state[self.name, "taken"]:
+            taken = self._cluster.assigned.get(uid)
+            used = self.cache.allocated.of(taken) if taken is not None else None
+            if taken is None or used is None:
+                return Status(Code.ERROR, (f'pod "{uid}" not found',))
+            meta = ObjectMeta(name=taken.name, namespace=taken.namespace, uid=taken.uid)
+            annotations = {RESERVATION_ALLOCATED: allocated_text(*used)}
+            try:
+                await self._handle.writes.merge(PODS, meta, {"metadata": {"annotations": annotations}})
+            except WriteFailed as error:
+                return Status(Code.ERROR, (str(error),))
+        return SUCCESS
+
+    async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """Reserve pods: the Reservation becomes available. Others are left to the next plugin."""
+        if not pod.virtual:
+            return SKIP
+        try:
+            await self._handle.writes.bind(pod, node)
+        except WriteFailed as error:
+            return Status(Code.ERROR, (str(error),))
+        return SUCCESS
+
+    # --- PostFilter ----------------------------------------------------------------------------------
+
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Looks for pods that can make room, if that is enabled; says why the pod could not use its Reservations."""
+        result = PostFilterResult(Status(Code.UNSCHEDULABLE))
+        if self._evaluator is not None:
+            result = self._evaluator.post_filter(cycle, pod, codes)
+            if result.status.code is not Code.UNSCHEDULABLE:
+                return result
+        matched = _matched(cycle)
+        texts: tuple[str, ...] = ()
+        if matched is not None and not pod.virtual:
+            texts = self._diagnose(matched, codes)
+        result.status = Status(Code.UNSCHEDULABLE, (*result.status.reasons, *texts))
+        return result
+
+    def _diagnose(self, matched: MatchedReservations, codes: Codes) -> tuple[str, ...]:
+        table = self._handle.reasons
+        nodes = [
+            diagnosis.counts(table[codes.item(row)].texts if row < len(codes) else ())
+            for row, diagnosis in matched.diagnosis.items()
+        ]
+        return reasons(nodes, required=matched.required)
+
+    def after_post_filter(self, cycle: CycleState, pod: Pod, codes: Codes, result: PostFilterResult) -> None:
+        """The pod waits for Reservations, too. One that needs a Reservation gets an event of its own."""
+        result.refused_by |= {self.name}
+        if pod.virtual or self.matching.terms(pod).affinity is None:
+            return
+        reasons_of = self._handle.reasons
+        counted: Counter[str] = Counter()
+        for code, count in reasons_of.counted(codes):
+            for text in reasons_of[code].texts:
+                counted[text] += count
+        listed = ", ".join(sorted(f"{count} {text}" for text, count in counted.items()))
+        note = event_text(f"0/{self._cluster.table.count} nodes are available: {listed}. {result.status.message}")
+        if note:
+            result.also(lambda: self._handle.events.pod_event(pod, WARNING, "FailedScheduling-Reservation", note))
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """See `waking`."""
+        return self._waking.events()
+
+
+def _among(rows: RowArray, matched: MatchedReservations) -> Iterator[tuple[int, int]]:
+    """(position, row) of those of the rows that have Reservations which the pod may use."""
+    if len(matched.by_row) <= _FEW:
+        for row in matched.by_row:
+            for at in np.flatnonzero(rows == row).tolist():
+                yield at, row
+        return
+    positions = np.flatnonzero(np.isin(rows, np.fromiter(matched.by_row, dtype=np.intp)))
+    yield from zip(positions.tolist(), rows[positions].tolist(), strict=True)
+
+
+def _is_spared(pod: Pod) -> bool:
+    """Whether a label protects the pod from preemption by or for Reservations."""
+    return pod.labels.labels.get(DISABLE_PREEMPTIBLE) == "true"
+
+
+def _matched(cycle: CycleState) -> MatchedReservations | None:
+    found = cycle.reservations
+    return found if isinstance(found, MatchedReservations) else None
+
+
+def _taking(cycle: CycleState) -> PreAllocatable | None:
+    found = cycle.reservations
+    return found if isinstance(found, PreAllocatable) else None

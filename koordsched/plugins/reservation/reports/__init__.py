@@ -1,0 +1,1 @@
+"""Reservations as endpoints and commands show them."""

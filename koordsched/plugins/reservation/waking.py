@@ -1,0 +1,77 @@
+"""What pods wait for that Reservations concern: queueing hints (reservation spec 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from koordsched.cluster.events import ASSIGNED_POD, NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, ReservationCache
+from koordsched.plugins.reservation.info import ReservationInfo
+from koordsched.plugins.reservation.matching import Matching
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
+
+
+class Waking:
+    """The hints of the plugin."""
+
+    def __init__(self, plugin: str, table: NodeTable, cache: ReservationCache, matching: Matching) -> None:
+        self._plugin = plugin
+        self._table = table
+        self._cache = cache
+        self._matching = matching
+
+    def events(self) -> Sequence[HintRegistration[Pod]]:
+        """Reservations that owners may use from now on, owners that go, nodes whose labels select, pods that change."""
+        scope = GroupBy(self._identity)
+        left = ClusterEvent(ASSIGNED_POD, ActionType.DELETE)
+        labelled = ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        own = ClusterEvent(POD, ActionType.UPDATE)
+        return [
+            HintRegistration(self._plugin, RESERVATION_CHANGED, self._after_reservation_changed, scope),
+            HintRegistration(self._plugin, left, self._after_pod_left, scope),
+            HintRegistration(self._plugin, labelled, self._after_node_labelled, scope),
+            HintRegistration(self._plugin, own, self._after_own_change, Scope.OWN_POD),
+        ]
+
+    def _after_reservation_changed(self, pod: Pod, old: None, new: ReservationInfo) -> QueueingHint:
+        return QueueingHint.QUEUE if self._may_use(pod, new) else QueueingHint.SKIP
+
+    def _after_pod_left(self, pod: Pod, old: Pod, new: Any) -> QueueingHint:
+        """There is more room, or another policy is possible, on the row of `old`."""
+        if pod.virtual:
+            info = self._cache.get(pod.uid)
+            found = info is not None and (old.virtual or info.reservation.spec.pre_allocation)
+        else:
+            found = self._may_use_any(pod, old.node)
+        return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    def _after_node_labelled(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        found = self._matching.terms(pod).affinity is not None and self._may_use_any(pod, new.metadata.name)
+        return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        if isinstance(old, Pod) and (old.shape, *self._identity(old)) == (pod.shape, *self._identity(pod)):
+            return QueueingHint.SKIP  # only its status changed
+        infos = (self._cache.get(uid) for uid in self._cache.index.candidates(pod))
+        found = self._matching.terms(pod).ignored or any(self._may_use(pod, info) for info in infos if info is not None)
+        return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    def _may_use_any(self, pod: Pod, node: str) -> bool:
+        """Whether a Reservation on the node may be used by the pod, by its owners."""
+        row = self._table.row_of.get(node, -1)
+        return any(self._may_use(pod, info) for info in self._cache.on(row))
+
+    def _may_use(self, pod: Pod, info: ReservationInfo) -> bool:
+        if pod.virtual or not info.matchable:
+            return False
+        owners = info.terms.owners
+        return self._matching.terms(pod).ignored or (owners is not None and owners.matches(pod))
+
+    def _identity(self, pod: Pod) -> tuple[object, ...]:
+        """All that owners of Reservations are known by, of equal pods; those named by themselves are told apart."""
+        references = pod.wire.metadata.owner_references if pod.wire is not None else ()
+        alone = pod.virtual or self._cache.index.names(pod)
+        return (pod.namespace, pod.labels, references, pod.uid if alone else "")

@@ -1,0 +1,1 @@
+"""Tests of Reservation: room on a node, kept for its owners."""

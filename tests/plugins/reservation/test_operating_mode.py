@@ -1,0 +1,111 @@
+"""Pods that act as Reservations of what they request (operating mode)."""
+
+import json
+
+import pytest
+
+from koordsched.cluster.resources import CPU
+from koordsched.plugins.reservation.kinds import (
+    CURRENT_OWNER,
+    OPERATING_MODE,
+    RESERVATION_ALLOCATED,
+    RESERVATION_OWNERS,
+)
+from tests.plugins.harness import scheduler
+from tests.plugins.objects import container, node, pod
+
+PROFILE = {"plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}}}
+WEB = {"app": "web"}
+OWNERS = json.dumps([{"labelSelector": {"matchLabels": WEB}}])
+
+
+def acting(cpu="3", *, ready=True, owners=OWNERS, on="alder", **annotations):
+    """A pod that acts as a Reservation."""
+    thing = pod("acts", container(cpu=cpu), on=on, labels={OPERATING_MODE: "Reservation"})
+    thing["metadata"]["annotations"] = {RESERVATION_OWNERS: owners, **annotations}
+    thing["metadata"]["resourceVersion"] = "1"
+    if on:
+        thing["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
+    return thing
+
+
+def on_nodes(*objects):
+    return scheduler([node("alder", cpu="4"), *objects], PROFILE)
+
+
+def used(offline):
+    table = offline.cluster.table
+    return table.requested[CPU].data.item(table.row_of["alder"])
+
+
+def wanted(name="p", cpu="2", labels=None):
+    return pod(name, container(cpu=cpu), labels=WEB if labels is None else labels)
+
+
+def test_an_owner_takes_the_room_of_the_pod():
+    offline = on_nodes(acting(), wanted())
+    assert used(offline) == 3000
+    placed = offline.schedule("default/p")
+    assert placed.node == "alder"
+    # What the owner uses the pod counts no more, and what is left of it is not for others.
+    assert used(offline) == 3000
+    (info,) = offline.profiles["default-scheduler"].plugins["Reservation"].cache
+    assert [owner.name for owner in info.owners.values()] == ["p"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"ready": False},
+        {"owners": "not JSON"},
+        {"owners": "[]"},
+        {"owners": json.dumps([{"labelSelector": {"matchLabels": {"app": "db"}}}])},
+        {CURRENT_OWNER: json.dumps({"namespace": "default", "name": "q", "uid": "q"})},
+    ],
+    ids=["not ready", "owners that cannot be read", "no owners", "owners of others", "used already"],
+)
+def test_others_do_not_get_it(case):
+    offline = on_nodes(acting(**case), wanted())
+    assert offline.schedule("default/p").node == ""
+    assert used(offline) == 3000
+
+
+def test_one_owner_uses_it_up():
+    offline = on_nodes(acting(), wanted("p", cpu="1"), wanted("q", cpu="2"))
+    assert offline.schedule("default/p").node == "alder"
+    assert offline.schedule("default/q").node == ""
+
+
+def test_it_is_found_again_after_a_restart_in_any_order():
+    owner = wanted("p")
+    owner["spec"]["nodeName"] = "alder"
+    owner["metadata"]["annotations"] = {RESERVATION_ALLOCATED: json.dumps({"name": "acts", "uid": "uid-default-acts"})}
+    for objects in ((acting(), owner), (owner, acting())):
+        assert used(on_nodes(*objects)) == 3000
+
+
+def test_a_newer_version_of_the_pod_counts_the_same():
+    offline = on_nodes(acting(), wanted())
+    offline.schedule("default/p")
+    offline.add(acting() | {"metadata": acting()["metadata"] | {"resourceVersion": "2"}})
+    assert used(offline) == 3000
+    offline.cluster.remove_pod("uid-default-p")
+    assert used(offline) == 3000
+    offline.cluster.remove_pod("uid-default-acts")
+    assert used(offline) == 0
+
+
+def test_it_does_not_share_a_node_with_reservations_without_a_policy():
+    plain = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r", "uid": "r", "resourceVersion": "1"},
+        "spec": {
+            "template": {"spec": {"containers": [container(cpu="1")]}},
+            "owners": [{"labelSelector": {"matchLabels": WEB}}],
+            "ttl": "24h",
+        },
+        "status": {"phase": "Available", "nodeName": "alder", "allocatable": {"cpu": "1"}},
+    }
+    offline = on_nodes(plain, acting(cpu="1", on=None))
+    assert "node(s) reservation allocate policy conflict" in offline.schedule("default/acts").message

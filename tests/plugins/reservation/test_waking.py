@@ -1,0 +1,151 @@
+"""Changes that let a waiting pod use a Reservation, and a waiting Reservation get a node."""
+
+import json
+
+import pytest
+
+from koordsched.plugins.reservation.kinds import EXACT_MATCH, RESERVATION_AFFINITY, RESERVATION_IGNORED
+from tests.parity.koord import condition_of
+from tests.plugins.reservation.running import API, ReservationCluster, scheduling
+from tests.virtualtime import run
+
+WEB = {"app": "web"}
+MOST = {"cpu": "30", "memory": "10Gi"}
+TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
+
+
+def asking(**affinity):
+    return {"labels": WEB, "annotations": {RESERVATION_AFFINITY: json.dumps(affinity)}}
+
+
+def spec(**changes):
+    return lambda cluster: cluster.patch("Reservation", "r", {"spec": changes})
+
+
+def meta(kind, name, **changes):
+    namespace = "default" if kind == "Pod" else None
+    api = {} if kind == "Reservation" else {"api_version": "v1"}
+    return lambda cluster: cluster.patch(kind, name, {"metadata": changes}, namespace, **api)
+
+
+CASES = {
+    "owners": ({}, {"labels": {"a": "b"}}, spec(owners=[{"labelSelector": {"matchLabels": {"a": "b"}}}])),
+    "taints": ({"taints": [TAINT]}, asking(), spec(taints=[])),
+    "schedulable": ({"unschedulable": True}, {"labels": WEB}, spec(unschedulable=False)),
+    "policy": ({"allocatePolicy": "Restricted"}, asking(), spec(allocatePolicy="Aligned")),
+    "labels of the reservation": (
+        {},
+        asking(reservationSelector={"lane": "x"}),
+        meta("Reservation", "r", labels={"lane": "x"}),
+    ),
+    "labels of the node": ({}, asking(reservationSelector={"lane": "x"}), meta("Node", "n1", labels={"lane": "x"})),
+    "labels of the pod": ({}, {"labels": {"a": "b"}}, meta("Pod", "p", labels=WEB)),
+    "the pod ignores reservations": ({}, {}, meta("Pod", "p", labels={RESERVATION_IGNORED: "true"})),
+    "the pod asks for less": (
+        {},
+        {"labels": WEB, "annotations": {EXACT_MATCH: json.dumps({"resourceNames": ["cpu"]})}},
+        meta("Pod", "p", annotations={EXACT_MATCH: None}),
+    ),
+    "the pod is named": (
+        {"owners": [{"object": {"name": "p"}}], "unschedulable": True},
+        {},
+        spec(unschedulable=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_lets_a_pod_in(case):
+    """Others that are like the pod, as far as anything but their names and the change says, stay outside."""
+    reservation, pod, change = CASES[case]
+    too_large_at_first = case == "policy"
+
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            allocatable = {"cpu": "3", "memory": "10Gi"} if too_large_at_first else MOST
+            cluster.available("r", allocatable=allocatable, requests=allocatable, allocateOnce=False, **reservation)
+            for name in ("before", "p"):
+                more = pod if name == "p" or case == "the pod is named" else {"labels": {"x": "y"}}
+                cluster.pod(name, requests={"cpu": "4" if too_large_at_first else "5"}, **more)
+            refused = lambda: condition_of(cluster.get("Pod", "p")) is not None  # noqa: E731
+            await cluster.until(refused)
+            change(cluster)
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n1", limit=20)
+            if not too_large_at_first:
+                assert not cluster.get("Pod", "before")["spec"].get("nodeName")
+
+    run(main())
+
+
+def test_a_reservation_that_a_pod_named_gets_its_node_though_it_takes_no_owners():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            cluster.pod("p", **asking(name="r"))
+            await cluster.until(lambda: condition_of(cluster.get("Pod", "p")) is not None)
+            cluster.reservation("r", unschedulable=True)
+            await cluster.until(lambda: cluster.owners() == ["p"], limit=20)
+
+    run(main())
+
+
+def test_a_reservation_that_waits_is_tried_again_when_it_changes():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            cluster.available("other", allocatePolicy="Aligned", allocateOnce=False)
+            cluster.reservation("r")
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            cluster.patch("Reservation", "r", {"spec": {"allocatePolicy": "Restricted"}})
+            await cluster.until(lambda: cluster.phase() == "Available", limit=20)
+
+    run(main())
+
+
+@pytest.mark.parametrize("beside", ["pod", "reservation"])
+def test_room_beside_the_reservations_of_a_pod(beside):
+    """The pod, larger than any, has to go to one of two and take more from the node, which the other leaves it."""
+
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        cluster.node("n1", cpu="16")
+        async with scheduling(cluster):
+            six = {"cpu": "6", "memory": "1Gi"}
+            for name in ("a", "b"):
+                cluster.available(name, allocatable=six, requests=six, allocateOnce=False, allocatePolicy="Aligned")
+            if beside == "pod":
+                cluster.pod("f", "n1", {"cpu": "4"})
+            else:
+                four = {"cpu": "4"}
+                owners = [{"labelSelector": {"matchLabels": {"app": "other"}}}]
+                cluster.available("f", allocatable=four, requests=four, owners=owners, allocatePolicy="Aligned")
+            cluster.pod("p", requests={"cpu": "8"}, **asking())
+            await cluster.until(lambda: condition_of(cluster.get("Pod", "p")) is not None)
+            assert "Insufficient cpu by node" in condition_of(cluster.get("Pod", "p"))[1]
+            if beside == "pod":
+                cluster.delete("Pod", "f", "default")
+            else:
+                cluster.delete("Reservation", "f", api_version=API)
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n1", limit=20)
+
+    run(main())
+
+
+def test_room_for_a_reservation_that_takes_a_pod_over():
+    """It may take one of two pods only, and has to find the rest beside both."""
+
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        cluster.node("n1", cpu="16")
+        async with scheduling(cluster):
+            for name, cpu in (("f", "6"), ("o1", "4"), ("o2", "4")):
+                cluster.pod(name, "n1", {"cpu": cpu}, labels={} if name == "f" else WEB)
+            eight = {"cpu": "8"}
+            cluster.reservation(requests=eight, preAllocation=True, allocatePolicy="Restricted", allocateOnce=False)
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            cluster.delete("Pod", "f", "default")
+            await cluster.until(lambda: cluster.phase() == "Available", limit=20)
+            assert len(cluster.owners()) <= 1
+
+    run(main())

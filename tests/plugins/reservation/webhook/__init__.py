@@ -1,0 +1,1 @@
+"""Tests of what is changed and refused at admission."""
