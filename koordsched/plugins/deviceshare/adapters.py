@@ -1,4 +1,4 @@
-"""Tells the device plugins of vendors what was allocated, in annotations of their own (deviceshare spec 3.9).
+"""Writes allocations for the device plugins of vendors, in their own annotations (deviceshare spec 3.9).
 
 Source: koordinator `pkg/scheduler/plugins/deviceshare/device_plugin_adapter.go`.
 """
@@ -25,7 +25,7 @@ from koordsched.plugins.shared.devices.kinds import GPU_ISOLATION_PROVIDER, GPU_
 from koordsched.plugins.shared.devices.resources import GPU, GPU_CORE, GPU_MEMORY
 
 LOCK_SECONDS = 300.0
-"""A lock of a node that is older is void."""
+"""A lock of a node that is older has expired."""
 
 _CAMBRICON_UNIT = 256 << 20
 _METAX_UNIT = 1 << 20
@@ -33,7 +33,7 @@ _DUO = "Ascend-310P3-300I-DUO"
 
 
 class AdaptionError(Exception):
-    """A vendor's device plugin cannot be told; the message is for the owner of the pod."""
+    """The annotations for a vendor's device plugin cannot be written; the message is for the owner of the pod."""
 
 
 class _MetaXDevice(msgspec.Struct):
@@ -72,14 +72,15 @@ class DevicePluginAdapters:
             elif vendor in _LOCKING:
                 adapt, key = _LOCKING[vendor]
                 adapt(patch, gpus)
-                await self._lock(pod, node, key)
+                if not pod.virtual:  # no device plugin serves a reservation: it would never take the mark away
+                    await self._lock(pod, node, key)
         except AdaptionError as error:
             text = f'failed to adapt for GPU device plugin of vendor "{vendor}": {error}'
             return Status(Code.ERROR, (text,))
         return SUCCESS
 
     async def _lock(self, pod: Pod, node: str, key: str) -> None:
-        """Marks a node as busy with this pod, until the device plugin takes the mark away."""
+        """Locks a node for this pod, until the device plugin removes the lock."""
         mutex = self._mutexes.get(node)
         if mutex is None:
             mutex = self._mutexes[node] = asyncio.Lock()

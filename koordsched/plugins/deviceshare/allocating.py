@@ -1,4 +1,4 @@
-"""What a pod is given on a node: the choice of devices, with the amounts that count."""
+"""What a pod is given on a node: the chosen devices, with the amounts that count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from koordsched.framework.status import Code
 from koordsched.plugins.deviceshare.allocator import Allocator, Choices, DesignatedFunctions, Task, requests_on
 from koordsched.plugins.deviceshare.compiled import CompiledRequests, PodRequest
 from koordsched.plugins.deviceshare.devicescore import DeviceScore
-from koordsched.plugins.deviceshare.reasons import Refusal
+from koordsched.plugins.deviceshare.reasons import INSUFFICIENT_GPUS, Refusal
+from koordsched.plugins.deviceshare.reserved import NO_SHARE, Share
 from koordsched.plugins.deviceshare.supply import Required, Supplies, Supply, only
 from koordsched.plugins.deviceshare.templates import Templates
 from koordsched.plugins.shared.devices.allocation import Allocation, Given
@@ -41,37 +42,62 @@ class Allocating:
         """What is to be taken of each type on a row before the node is chosen."""
         return requests_on(request.devices, self.supply(request, row), reserving=False)
 
-    def supply(self, request: PodRequest, row: int) -> Supply:
-        """What the devices of a row have left for a pod."""
-        return self._supplies.of(request.devices, row)
+    def supply(self, request: PodRequest, row: int, numa_nodes: int = 0, required: Required | None = None) -> Supply:
+        """What the devices of a row have left for a pod; see `Supplies.of`."""
+        return self._supplies.of(request.devices, row, numa_nodes, required)
 
-    def trial(self, shape: PodShape, row: int, numa_nodes: int = 0) -> Choices | Refusal:
+    def trial(self, shape: PodShape, row: int, numa_nodes: int = 0, share: Share = NO_SHARE) -> Choices | Refusal:
         """The devices that a pod of the shape would get before the node is chosen."""
         request = self._compiled.of(shape)
         if request.designated is not None:
             return self._designated(request, request.designated, row, numa_nodes, reserving=False)
-        supply = self._supplies.of(request.devices, row, numa_nodes)
-        return self._allocator.allocate(Task(request.devices, request.templated, improved=self._improved), supply)
+        task = Task(request.devices, request.templated, improved=self._improved, preferred=share.preferred)
+        return self._chosen(task, self._supplies.of(request.devices, row, numa_nodes, share.required), share)
 
     def allocate(
-        self, shape: PodShape, row: int, numa_nodes: int = 0, preferred: Iterable[int] = ()
+        self,
+        shape: PodShape,
+        row: int,
+        numa_nodes: int = 0,
+        preferred: Iterable[int] = (),
+        share: Share = NO_SHARE,
     ) -> Allocation | Refusal:
         """What a pod of the shape gets on the node that was chosen: of the `preferred` GPUs the first that will do."""
         request = self._compiled.of(shape)
         if request.designated is not None:
             choices = self._designated(request, request.designated, row, numa_nodes, reserving=True)
         else:
-            task = Task(request.devices, request.templated, self._score, reserving=True, improved=self._improved)
-            supply = self._supplies.of(request.devices, row, numa_nodes)
+            task = Task(
+                request.devices,
+                request.templated,
+                self._score,
+                reserving=True,
+                improved=self._improved,
+                preferred=share.preferred,
+            )
+            supply = self._supplies.of(request.devices, row, numa_nodes, share.required)
             for minor in preferred:
-                choices = self._allocator.allocate(task, only(supply, {GPU: (minor,)}))
+                choices = self._chosen(task, only(supply, {GPU: (minor,)}), share)
                 if not isinstance(choices, Refusal):
                     break
             else:
-                choices = self._allocator.allocate(task, supply)
+                choices = self._chosen(task, supply, share)
         if isinstance(choices, Refusal):
             return choices
         return self._given(request, choices, row)
+
+    def _chosen(self, task: Task, supply: Supply, share: Share) -> Choices | Refusal:
+        """The devices, with those that the pod has to have."""
+        reserved = {kind: share.preferred[kind] for kind in share.preferred if kind in supply.types}
+        if self._improved and reserved:
+            choices = self._allocator.allocate(task, only(supply, reserved))
+            if not isinstance(choices, Refusal) and _includes(choices, share):
+                return choices
+        choices = self._allocator.allocate(task, supply)
+        if isinstance(choices, Refusal) or _includes(choices, share):
+            return choices
+        choices = self._allocator.allocate(task, only(supply, reserved))
+        return choices if not isinstance(choices, Refusal) and _includes(choices, share) else INSUFFICIENT_GPUS
 
     def _designated(
         self, request: PodRequest, designated: Allocation, row: int, numa_nodes: int, *, reserving: bool
@@ -122,6 +148,10 @@ class Allocating:
         else:
             amounts[GPU_MEMORY] = (ratio or 0) * total // 100
         return None
+
+
+def _includes(choices: Choices, share: Share) -> bool:
+    return all(kind in choices and minors.issubset(choices[kind].minors) for kind, minors in share.entire.items())
 
 
 def share_of(memory: int, total: int) -> int:

@@ -55,6 +55,7 @@ class Task(NamedTuple):
 
     `templated`: shared GPUs must match a template. `reserving`: it is for good, with the score that is configured.
     `improved`: joint allocations are looked for on all switches, not only where the primary device would go first.
+    `preferred`: by type, the minors that come first where the place of devices does not matter.
     """
 
     request: DeviceRequest
@@ -63,6 +64,7 @@ class Task(NamedTuple):
     reserving: bool = False
     improved: bool = False
     functions: DesignatedFunctions = {}
+    preferred: Mapping[str, frozenset[int]] = {}
 
 
 class Allocator:
@@ -120,7 +122,7 @@ class Allocator:
     ) -> Choices | Refusal:
         """The same where else the devices are together; if nowhere, the refusal."""
         if not task.request.same_pcie:
-            return refusal  # others are taken from anywhere: it was not for the primary ones that they did not suffice
+            return refusal  # the others may be anywhere: the choice of primary devices was not the reason
 
         def fits(kind: str, minor: int) -> bool:
             of_type = supply.types[kind]
@@ -151,7 +153,7 @@ class Allocator:
     ) -> TypeChoice | Refusal:
         desired, most = max(desired, 1), max(desired, len(switches), 1)
         of_type = supply.types[kind]
-        order = Order(task.score, switches if kind != GPU else frozenset())
+        order = Order(task.score, switches if kind != GPU else frozenset(), task.preferred.get(kind, frozenset()))
         functions = self._functions(task, supply, kind)
         template = ""
         if kind == GPU:
@@ -184,8 +186,9 @@ class Allocator:
 
 
 def skips_secondary(request: DeviceRequest, inventory: Inventory) -> bool:
-    """Whether only the primary devices of a joint allocation are looked at before the node is chosen: the others are
-    planned well there."""
+    """Whether only the primary devices of a joint allocation are looked at before the node is chosen: there are enough
+    others there (well planned).
+    """
     whole = request.gpus is not None and not request.gpus.shared
     return inventory.equipment.well_planned and whole and bool(request.joint)
 

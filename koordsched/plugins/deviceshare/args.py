@@ -98,6 +98,6 @@ def validate(given: DeviceShareArgs, path: str, gates: FeatureGates) -> list[str
 
 
 def advise(given: DeviceShareArgs) -> Iterator[str]:
-    """What upstream takes in silence and never uses."""
+    """What upstream accepts silently and never uses."""
     if given.allocator:
         yield "allocator has no effect"

@@ -1,4 +1,4 @@
-"""Says in numbers why devices of a node suffice for a pod, or do not."""
+"""Explains with numbers why devices of a node suffice for a pod, or do not."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Explainer:
             return []
         inventory = self._columns.inventory(row)
         if not inventory.equipment.reported and not self._columns.holders.data.item(row):
-            return ["the node has no Device object: the kubelet decides about devices"]
+            return ["the node has no Device object: the kubelet allocates devices"]
         supply = self._allocating.supply(request, row)
         found = {kind: _devices(kind, request, supply) for kind in request.types}
         lines: list[str] = []
@@ -98,7 +98,7 @@ class Explainer:
         if reason in _REMEDIES:
             return _REMEDIES[reason]
         if "does not support GPU Share" in reason:
-            return "a request of whole GPUs, or a node with GPUs that may be shared"
+            return "a request for whole GPUs, or a node whose GPUs may be shared"
         if not reason.startswith("Insufficient"):
             return "devices that the plugin can use"
         supply = self._allocating.supply(request, row)
@@ -115,14 +115,14 @@ class Explainer:
                 return f"{_count(number - len(found.fitting), kind, 'more ')} with {_wanted(kind, asked)} free"
         if reason in INSUFFICIENT_SCOPED_GPUS.texts and request.devices.gpus is not None:
             return f"the GPUs free within {_SCOPES.get(request.devices.gpus.scope, 'the required scope')}"
-        return "devices that go together as the pod asks for it"
+        return "devices that match the joint allocation the pod asks for"
 
 
 _REMEDIES = {
     INSUFFICIENT_PRIMARY.texts[0]: "a free device of the type that comes first in the joint allocation",
     INSUFFICIENT_IN_NUMA_NODES.texts[0]: "as many devices on its NUMA nodes as the pod wants",
     DESIGNATED_WITHOUT_NUMA_NODE.texts[0]: "a Device that reports the topology of the designated devices",
-    INSUFFICIENT_PARTITIONED_GPUS.texts[0]: "a partition of which no GPU is in use or unhealthy",
+    INSUFFICIENT_PARTITIONED_GPUS.texts[0]: "a partition without GPUs that are in use or unhealthy",
     NO_PARTITIONS.texts[0]: "a partition table: the annotation gpu-partitions of the Device",
     UNSUPPORTED_NUMBER.texts[0]: "a number of GPUs for which there are partitions",
     NO_SCOPES.texts[0]: "a Device that reports the topology of all GPUs",
@@ -210,7 +210,7 @@ def _partitions(number: int, gpus: GPUs, inventory: Inventory, supply: TypeSuppl
             has = "unknown" if partition.bandwidth is None else format_bytes(partition.bandwidth // NANO)
             why.append(f"bandwidth {has}, not {format_bytes(gpus.bandwidth // NANO)}")
         if gpus.restricted and partition not in groups[0]:
-            why.append("left out: its allocationScore is not the lowest")
+            why.append("ignored: its allocationScore is not the lowest")
         return f"partition {_list(partition.minors)}: {', '.join(why) or 'free'}"
 
     yield from _first(map(state, partitions), len(partitions), "partitions")

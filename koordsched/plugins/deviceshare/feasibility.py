@@ -38,8 +38,8 @@ _PLANS_KEPT = 4096
 
 
 class Enough(NamedTuple):
-    """So many devices of a type must have so much left. `amounts`: (position among the type's resources, amount);
-    `code`: the reason where they have not."""
+    """A number of devices of a type must have these amounts left. `amounts`: (position among the type's resources,
+    amount); `code`: the reason where they have not."""
 
     kind: str
     number: int

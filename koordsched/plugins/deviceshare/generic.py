@@ -23,11 +23,12 @@ Chosen = list[tuple[int, Functions]]
 
 
 class Order(NamedTuple):
-    """What devices are preferred by: `score`, if there is one. Devices on PCIe `switches` come first, one of each after
-    the other."""
+    """What devices are preferred by: `score`, if there is one. Before that the minors that are `preferred`; if none
+    are, devices on PCIe `switches`, one of each after the other."""
 
     score: DeviceScore | None = None
     switches: frozenset[str] = frozenset()
+    preferred: frozenset[int] = frozenset()
 
 
 class FunctionChoice(NamedTuple):
@@ -76,6 +77,8 @@ def _in_order(kind: str, request: Amounts, supply: TypeSupply, order: Order) -> 
             for minor, free in supply.free.items()
         }
     ordered = sorted(keys, key=keys.__getitem__)
+    if order.preferred:
+        return sorted(ordered, key=lambda minor: minor not in order.preferred)
     if not order.switches:
         return ordered
     groups: dict[str, list[int]] = {}

@@ -26,7 +26,7 @@ from koordsched.plugins.shared.devices.request import GPUs, TypeRequest
 from koordsched.plugins.shared.devices.resources import GPU
 
 _WORTH = ((8, 10_000), (4, 100), (2, 1))
-"""What a partition of so many GPUs that stays free counts."""
+"""The weight of a partition of this many GPUs that stays free."""
 
 
 def partitioned(request: TypeRequest, gpus: GPUs, inventory: Inventory, supply: TypeSupply) -> list[int] | Refusal:
@@ -128,7 +128,7 @@ class ScopeSearch:
 def scoped(
     request: TypeRequest, gpus: GPUs, inventory: Inventory, supply: TypeSupply, score: DeviceScore | None
 ) -> list[int] | Refusal | None:
-    """The minors of GPUs near each other; None if that cannot be told and the pod does not insist on it."""
+    """The minors of GPUs close to each other; None if their places are unknown and the pod does not require it."""
     tree = inventory.scopes
     if tree is None:
         return NO_SCOPES if gpus.scoped else None
@@ -136,7 +136,7 @@ def scoped(
         return UNSUPPORTED_SHARED if gpus.scoped else None
 
     def rate(minor: int) -> int:
-        # Upstream hands over what is free as what there is, and the other way round (deviceshare spec 3.6).
+        # Upstream passes what is free as the total, and the other way round (deviceshare spec 3.6).
         assert score is not None, "asked only if there is one"
         return score.of(GPU, request.amounts, supply.free[minor], supply.total[minor])
 

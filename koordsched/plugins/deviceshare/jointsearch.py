@@ -1,4 +1,4 @@
-"""Where else devices of several types are together on the same PCIe switches, if not where the first ones were taken.
+"""Other places where devices of several types are on the same PCIe switches, if the first choice fails.
 
 Upstream takes the primary devices as if there were no others, and refuses the node if these are not near them
 (deviceshare spec 3.4, 6).

@@ -13,6 +13,7 @@ from koordsched.framework.topologyhints import Amounts
 from koordsched.plugins.deviceshare.allocator import skips_secondary
 from koordsched.plugins.deviceshare.compiled import PodRequest
 from koordsched.plugins.deviceshare.devicescore import DeviceScore
+from koordsched.plugins.deviceshare.supply import Supply
 from koordsched.plugins.shared.allocation import least_allocated_rows, most_allocated_rows
 from koordsched.plugins.shared.devices.columns import DeviceColumns
 from koordsched.plugins.shared.devices.inventory import Inventory
@@ -84,6 +85,20 @@ class NodeScores:
             score += np.where(there, share(used, np.maximum(total, 1)) * weight, 0)
             weights += there * weight
         return np.where(anything & (weights > 0), score // np.maximum(weights, 1), 0)
+
+    def of_supply(self, request: PodRequest, supply: Supply) -> int:
+        """The same of some devices of one node, which are at hand."""
+        planned = skips_secondary(request.devices, supply.inventory)
+        found = 0
+        for kind, asked in request.devices.types.items():
+            of_type = supply.types[kind]
+            if of_type.total and not (planned and kind != request.devices.joint[0]):
+                total, free = (
+                    [sum(max(0, amounts[at]) for amounts in listed.values()) for at in range(len(NAMES[kind]))]
+                    for listed in (of_type.total, of_type.free)
+                )
+                found += self._score.of(kind, asked.amounts, total, free)
+        return found
 
     def _of_one(self, kind: str, request: PodRequest, row: int) -> int:
         """The same for one row, in plain numbers."""

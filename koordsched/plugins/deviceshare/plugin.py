@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,7 @@ from koordsched.framework.interface import (
     ShapeFilter,
     ShapeScore,
 )
+from koordsched.framework.reservations import Reserved, as_reserved, confined
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import UNDECIDED, Amounts
 from koordsched.plugins.deviceshare.adapters import DevicePluginAdapters
@@ -39,6 +41,7 @@ from koordsched.plugins.deviceshare.feasibility import Feasibility
 from koordsched.plugins.deviceshare.hints import DeviceHintProvider
 from koordsched.plugins.deviceshare.nodescores import NodeScores
 from koordsched.plugins.deviceshare.reasons import NO_TEMPLATE, Refusal
+from koordsched.plugins.deviceshare.reserved import NO_SHARE, ReservedDevices, Share
 from koordsched.plugins.deviceshare.templates import Templates
 from koordsched.plugins.deviceshare.templatesource import TEMPLATES_CHANGED, TemplateSource
 from koordsched.plugins.shared.devices import kinds
@@ -51,7 +54,7 @@ from koordsched.plugins.shared.matching.rows import count_of
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
-"""The feature gate with which vendors' own device plugins are told what was allocated."""
+"""The feature gate with which allocations are written for vendors' own device plugins."""
 
 
 class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
@@ -83,6 +86,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
             improved=improved,
         )
         self._scores = NodeScores(columns, score)
+        self._reserved = ReservedDevices(columns)
         self._aligns = not args.disable_device_numa_topology_alignment
         if self._aligns:
             handle.topology_hint_providers.append(
@@ -93,6 +97,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         self._preferences = cluster.shared(GPUPreferences).by_profile
         self._explainer = Explainer(columns, self.compiled, self._allocating)
         TemplateSource(cluster, handle, templates, self.templates, columns)
+        handle.reserved_allocations.append(self)
 
     @cached_property
     def facets(self) -> int:  # type: ignore[override]  # the plugin that aligns may be made after this one
@@ -126,7 +131,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         return SUCCESS if self.compiled.of(pod.shape).types else SKIP
 
     def _problem(self, shape: PodShape) -> str:
-        """Why pods of the shape fit nowhere, "" if they may."""
+        """Why pods of the shape fit nowhere, "" if they may fit."""
         request = self.compiled.of(shape)
         if request.templated and not self.templates.matched(request.devices.types[GPU].amounts):
             return NO_TEMPLATE
@@ -143,7 +148,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         affinities = self._affinities(shape, table, rows)
         if affinities is None:
             return codes
-        # Where NUMA nodes were chosen, that was with the devices on them; only what comes before is left.
+        # Where NUMA nodes were chosen, the devices on them were considered; only earlier checks remain.
         decided = (affinities != UNDECIDED) & ~self._feasibility.refused_first(request, rows)
         codes[decided] = PASS
         return codes if codes.any() else None
@@ -172,7 +177,12 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Picks devices."""
-        given = self._given(pod.shape, row, cycle.numa_affinity if self._aligns else None)
+        numa_affinity = cycle.numa_affinity if self._aligns else None
+        if cycle.reservations is None:
+            given = self._given(pod.shape, row, numa_affinity)
+        else:
+            with as_reserved(self._cluster, cycle.reservations, row) as reserved:
+                given = self._given(pod.shape, row, numa_affinity, self._reserved.share(reserved))
         if isinstance(given, Refusal):
             return Status(given.code, given.texts)
         if given:
@@ -180,11 +190,16 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
             self._cluster.allocate(pod, self.columns.allocation, given)
         return SUCCESS
 
-    def _given(self, shape: PodShape, row: int, numa_affinity: int | None) -> Allocation | Refusal:
+    def _given(
+        self, shape: PodShape, row: int, numa_affinity: int | None, share: Share = NO_SHARE
+    ) -> Allocation | Refusal:
         """What a pod gets on a row; nothing where the kubelet decides."""
         if not self.compiled.of(shape).types or not self._feasibility.is_known(row):
             return ()
-        return self._allocating.allocate(shape, row, numa_affinity or 0, self._preferred(shape, row))
+        preferred = self._preferred(shape, row)
+        if preferred and GPU in share.preferred:
+            preferred = sorted(preferred, key=lambda minor: minor not in share.preferred[GPU])
+        return self._allocating.allocate(shape, row, numa_affinity or 0, preferred, share)
 
     def _preferred(self, shape: PodShape, row: int) -> Sequence[int]:
         """The GPUs that another plugin would give to a pod that wants a part of one."""
@@ -206,7 +221,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Annotates the pod with what it was given.
 
-        What an earlier attempt in vain wrote, on another node, is taken away: the pod would be counted with it.
+        What an earlier, failed attempt wrote, for another node, is removed: the pod would be counted with it.
         """
         given: Allocation | None = cycle.state.get(self.name)
         if given is None:
@@ -222,6 +237,39 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         if self._adapters is None:
             return SUCCESS
         return await self._adapters.adapt(cycle, pod, given, device)
+
+    # --- reservations ------------------------------------------------------------------------------
+
+    def concerns(self, shape: PodShape, row: int) -> bool:
+        """See ReservedAllocation."""
+        return bool(self.compiled.of(shape).types) and self._feasibility.is_known(row)
+
+    def allocates_from(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved | None) -> Status:
+        """See ReservedAllocation."""
+        mask = self._mask_within(pod.shape, row, reserved)
+        found = self._allocating.trial(pod.shape, row, mask, self._reserved.share(reserved))
+        return Status(found.code, found.texts) if isinstance(found, Refusal) else SUCCESS
+
+    def score_reserved(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int:
+        """See ReservedAllocation: as nodes are scored, with the devices that the pod may have."""
+        if not self._reserved.whole(reserved):
+            return 0
+        request, share = self.compiled.of(pod.shape), self._reserved.share(reserved)
+        supply = self._allocating.supply(request, row, self._mask_within(pod.shape, row, reserved), share.required)
+        return self._scores.of_supply(request, supply)
+
+    def confined(self, row: int, reserved: Reserved) -> AbstractContextManager[None]:
+        """See ReservedAllocation."""
+        return self._reserved.confined(row, reserved)
+
+    def _mask_within(self, shape: PodShape, row: int, reserved: Reserved | None) -> int:
+        """The NUMA nodes that the pod would have to use with the reservation, 0 for any."""
+        alignment = self._handle.numa_alignment
+        if not self._aligns or alignment is None or not alignment.concerns(shape, row):
+            return 0
+        with confined(self._handle.reserved_allocations, row, reserved):
+            affinities = self._affinities(shape, self.table, slice(row, row + 1))
+        return max(0, affinities.item(0)) if affinities is not None else 0
 
     # --- explanations ------------------------------------------------------------------------------
 
@@ -245,8 +293,9 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go, new nodes, nodes with other devices or NUMA policies, other templates: if they will do now, or
-        might after preemption."""
+        """Deleted pods, new nodes, nodes with other devices or NUMA policies, other templates: if the pod fits now, or
+        might after preemption.
+        """
         alignment = self._handle.numa_alignment
         changed = [DEVICES_CHANGED, *([alignment.changed] if alignment is not None else [])]
         return [
@@ -281,21 +330,20 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _if_helps(self, pod: Pod, row: int) -> QueueingHint:
-        """Whether the pod has room on the row, or might have without less important pods.
-
-        Reserve refuses some pods that pass the filter: those have to get something, too.
+        """Whether the pod has room on the row, or might have without pods of lower priority. Reserve refuses some pods
+        that pass the filter: they must get devices, too.
         """
         if self._problem(pod.shape):
             return QueueingHint.SKIP
         codes = self.filter_rows(pod.shape, self.table, slice(row, row + 1))
         if codes is None:
-            aligned = self._handle.numa_alignment is not None  # then it depends on the NUMA nodes what they get
+            aligned = self._handle.numa_alignment is not None  # then what they get depends on the NUMA nodes
             refused = not aligned and isinstance(self._given(pod.shape, row, None), Refusal)
             return QueueingHint.SKIP if refused else QueueingHint.QUEUE
         return QueueingHint.QUEUE if self._might_preempt(pod, row, codes.item(0)) else QueueingHint.SKIP
 
     def _might_preempt(self, pod: Pod, row: int, code: int) -> bool:
-        """Whether less important pods are on a row that is refused for a reason that may have to do with them."""
+        """Whether pods of lower priority are on a row that is refused for a reason that may depend on them."""
         if self._reasons[code].code is not Code.UNSCHEDULABLE or pod.shape.never_preempts:
             return False
         return any(other.priority < pod.priority for other in self._cluster.pods_on(row).values())

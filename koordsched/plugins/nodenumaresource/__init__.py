@@ -1,7 +1,7 @@
-"""NodeNUMAResource: CPUs of their own for pods, and resources aligned to NUMA nodes (nodenumaresource spec).
+"""NodeNUMAResource: exclusive CPUs for pods, and resources aligned to NUMA nodes (nodenumaresource spec).
 
 * `args` the plugin's arguments; `kinds` the custom resource NodeResourceTopology, labels and annotations.
-* `topologyoptions` reads a report, `topology` knows which CPUs share cores, `cpuset` sets of CPUs.
+* `topologyoptions` reads a report, `topology` knows which CPUs share cores (sets of CPUs: `plugins.shared.cpuset`).
 * `podrequest` is what a pod asks for, `demand` what that means on nodes with policies of their own.
 * `nodes` keeps the state of nodes in `columns`, where what pods were given (`allocation`) is counted, too.
 * `supply` is what NUMA nodes have left and how a request is split among them, `hints` makes topology hints of it,

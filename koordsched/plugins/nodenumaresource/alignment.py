@@ -30,7 +30,7 @@ from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.nodenumaresource.topologyoptions import amplify
 
 _TEXTS_KEPT = 10_000
-"""Texts that differ in the NUMA nodes that they name; what comes beyond is told without them."""
+"""Texts that differ in the NUMA nodes that they name; further ones are shortened to a text without them."""
 
 
 NODE_SCORE = -1
@@ -70,11 +70,11 @@ class Alignment:
         self._answers = Answers(self._evaluate)
 
     def providers(self, shape: PodShape) -> list[TopologyHintProvider]:
-        """Those that have to say anything about pods of the shape."""
+        """Those that apply to pods of the shape."""
         return shape.compiled(self, lambda _: [each for each in self._providers if each.concerns(shape)])
 
     def of(self, shape: PodShape, table: NodeTable, demand: Demand, rows: RowArray, count: int) -> Aligned:
-        """The choice for each row, by a policy that insists on alignment. Nodes in the same state are asked once."""
+        """The choice for each row, by a policy that requires alignment. Nodes in the same state are asked once."""
         parts = [provider.key(shape, table, rows) for provider in self.providers(shape)]
         statuses = self._statuses(demand, rows, count)
         if statuses is not None:
@@ -104,7 +104,7 @@ class Alignment:
             if len(at) and (found := provider.infeasible(shape, table, rows[at])) is not None:
                 codes[at] = self._own(found, Code.UNSCHEDULABLE)
         refused = np.flatnonzero(codes == PASS)
-        # Upstream ends with as few NUMA nodes as will do. Most nodes need one, and many subsets are never looked at.
+        # Upstream ends with as few NUMA nodes as suffice. Most nodes need one, and many subsets are never looked at.
         for size in range(1 if len(refused) else count + 1, 2 if policy is NUMAPolicy.SINGLE_NUMA_NODE else count + 1):
             subsets = subsets_of_size(count, size)
             hints = self._hints(shape, table, policy, rows[refused], subsets)
@@ -216,7 +216,7 @@ class Alignment:
         return PASS
 
     def _own(self, codes: Codes, code: Code | None = None) -> Codes:
-        """What providers say, said by this plugin: it asks them (`code`: in place of theirs)."""
+        """The reasons of providers, reported by this plugin, which asks them (`code`: instead of theirs)."""
         found = codes.copy()
         for number in np.unique(codes).tolist():
             if number != PASS:

@@ -5,12 +5,16 @@ Source: koordinator `apis/extension/numa_aware.go`; nodenumaresource spec 2.3.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import msgspec
 
 from koordsched.api.quantity import format_bytes, format_nano, milli_value, value
-from koordsched.plugins.nodenumaresource import cpuset
+from koordsched.plugins.shared import cpuset
 
 MAX_NUMA_NODES = 8
 """NUMA nodes that a machine may have, as the kubelet has it; the subsets of more are too many to try."""
@@ -58,7 +62,7 @@ def parse(text: str) -> Allocation:
     found: dict[int, dict[str, int]] = {}
     for numa in status.numa_node_resources or ():
         if not 0 <= numa.node < MAX_NUMA_NODES:
-            raise ValueError(f"no NUMA node {numa.node}: at most {MAX_NUMA_NODES} are supported")
+            raise ValueError(f"invalid NUMA node {numa.node}: at most {MAX_NUMA_NODES} are supported")
         amounts = found.setdefault(numa.node, {})
         for name, quantity in (numa.resources or {}).items():
             amount = amount_of(name, quantity)
@@ -78,6 +82,25 @@ def text(allocation: Allocation) -> str:
         for node, amounts in allocation.numa
     ]
     return _encoder.encode(_ResourceStatus(cpuset.text(allocation.cpus), numa or None)).decode()
+
+
+def less(allocation: Allocation, used: Iterable[Allocation]) -> Allocation | None:
+    """What is left of an allocation without what others have of it, None if nothing is.
+
+    What others have beyond it, of these NUMA nodes or elsewhere, does not matter.
+    """
+    others = tuple(used)
+    taken: Counter[tuple[int, str]] = Counter()
+    for numa in (numa for other in others for numa in other.numa):
+        for name, amount in numa.amounts:
+            taken[numa.node, name] += amount
+    found = []
+    for node, amounts in allocation.numa:
+        left = tuple((name, rest) for name, amount in amounts if (rest := amount - taken[node, name]) > 0)
+        if left:
+            found.append(NUMAAmounts(node, left))
+    cpus = allocation.cpus & ~reduce(or_, (other.cpus for other in others), 0)
+    return Allocation(cpus, tuple(found)) if cpus or found else None
 
 
 def amount_of(name: str, quantity: str | int | float) -> int:

@@ -5,8 +5,6 @@ Source: nodenumaresource spec 3.4 to 3.6.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +12,6 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.status import Code, Status
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.alignment import numa_nodes
 from koordsched.plugins.nodenumaresource.allocation import Allocation, NUMAAmounts
 from koordsched.plugins.nodenumaresource.columns import Layout, NUMAColumns
@@ -25,13 +22,7 @@ from koordsched.plugins.nodenumaresource.podrequest import exclusive_policy_of
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, ExclusivePolicy
 from koordsched.plugins.nodenumaresource.reasons import NOT_ENOUGH_CPUS
 from koordsched.plugins.nodenumaresource.supply import order_of
-
-
-class Given(NamedTuple):
-    """What Reserve decided: the allocation, perhaps of nothing, and what was wanted."""
-
-    allocation: Allocation
-    demand: Demand
+from koordsched.plugins.shared import cpuset
 
 
 class Allocator:
@@ -43,9 +34,9 @@ class Allocator:
         self._columns: NUMAColumns = numa.columns
 
     def allocate(
-        self, wanted: Wanted, demand: Demand, row: int, mask: int, strategy: AllocateStrategy
+        self, wanted: Wanted, demand: Demand, row: int, mask: int, strategy: AllocateStrategy, preferred: int = 0
     ) -> Allocation | Status:
-        """`mask`: the NUMA nodes to be used, 0 for any.
+        """`mask`: the NUMA nodes to be used, 0 for any; `preferred`: bit set of the CPUs that come first.
 
         A pod with a designated allocation gets its amounts from these NUMA nodes, as far as they are left there, and
         exactly its CPUs, if they are free (upstream does not look whether others hold them: nodenumaresource spec 6.5).
@@ -53,7 +44,7 @@ class Allocator:
         amounts = self._amounts(wanted, demand, row, mask) if mask else ()
         if isinstance(amounts, Status):
             return amounts
-        cpus = self._cpus(demand, row, amounts, strategy) if demand.binds is not None else []
+        cpus = self._cpus(demand, row, amounts, strategy, preferred) if demand.binds is not None else []
         if isinstance(cpus, Status):
             return cpus
         allocation = Allocation(cpuset.of(cpus), amounts)
@@ -98,7 +89,7 @@ class Allocator:
         return tuple(NUMAAmounts(node, tuple(found[node])) for node in sorted(found))
 
     def _cpus(
-        self, demand: Demand, row: int, amounts: tuple[NUMAAmounts, ...], strategy: AllocateStrategy
+        self, demand: Demand, row: int, amounts: tuple[NUMAAmounts, ...], strategy: AllocateStrategy, preferred: int
     ) -> list[int] | Status:
         layout = self._columns.layout(row)
         assert layout is not None, "filtered by that"
@@ -110,8 +101,8 @@ class Allocator:
         if available.bit_count() < count:
             return Status(Code.UNSCHEDULABLE, (NOT_ENOUGH_CPUS,))
         exclusive, taken = demand.request.exclusive, self._taken(row, layout)
-        designated = demand.request.designated
-        preferred = designated.cpus if designated is not None else 0
+        if demand.request.designated is not None:
+            preferred = demand.request.designated.cpus
         cpus: list[int] = []
         for node, of_node in amounts:
             there = available & topology.node_cpus.get(node, 0)
@@ -128,7 +119,8 @@ class Allocator:
         return cpus
 
     def _taken(self, row: int, layout: Layout) -> Taken:
-        """What the pods on a row hold, with the CPUs that they would rather not share."""
+        """What the pods on a row hold, with the CPUs that they would rather not share; pods that a what-if takes away
+        hold none."""
         levels = {ExclusivePolicy.PCPU_LEVEL: 0, ExclusivePolicy.NUMA_NODE_LEVEL: 0}
         fact = self._columns.allocation
         for pod in self._cluster.pods_on(row).values():
@@ -137,10 +129,11 @@ class Allocator:
                 policy = _exclusive(pod)
                 if policy in levels:
                     levels[policy] |= given.cpus
+        held = self._columns.held(row)
         return Taken(
-            self._columns.held(row) & layout.topology.cpus,
-            levels[ExclusivePolicy.PCPU_LEVEL],
-            levels[ExclusivePolicy.NUMA_NODE_LEVEL],
+            held & layout.topology.cpus,
+            levels[ExclusivePolicy.PCPU_LEVEL] & held,
+            levels[ExclusivePolicy.NUMA_NODE_LEVEL] & held,
         )
 
 

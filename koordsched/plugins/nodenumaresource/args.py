@@ -73,7 +73,7 @@ def validate(given: NodeNUMAResourceArgs, path: str, gates: FeatureGates) -> lis
 
 
 def advise(given: NodeNUMAResourceArgs) -> Iterator[str]:
-    """What upstream takes in silence and never uses."""
+    """What upstream accepts silently and never uses."""
     numa, scored = given.numa_scoring_strategy, given.scoring_strategy
     if numa is not None and numa.resources not in ((), _RESOURCES) and (scored is None or numa != scored):
         yield "numaScoringStrategy.resources has no effect: NUMA nodes are scored by scoringStrategy.resources"

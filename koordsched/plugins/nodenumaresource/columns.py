@@ -7,12 +7,13 @@ matter which is seen first, and CPUs that are given to two pods are counted twic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.cluster.accounting import Amount, ColumnAccountant
+from koordsched.cluster.accounting import Amount, ColumnAccountant, add_amounts
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.columns import Column
 from koordsched.cluster.facts import PodFact
@@ -33,14 +34,14 @@ from koordsched.plugins.shared.schedulinghint import concerns
 Counts = npt.NDArray[np.int64]
 
 ABSENT = -1
-"""In place of the amount of a resource that a NUMA node does not report."""
+"""Instead of the amount of a resource that a NUMA node does not report."""
 
 CPU, MEMORY = 0, 1
 MAX_RESOURCES = 32
-"""Kinds of resources of NUMA nodes that are told apart."""
+"""Kinds of resources of NUMA nodes that are distinguished."""
 
 MOST_OF_A_POD = 1 << 47
-"""More of a resource of a NUMA node does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+"""The most of a resource of a NUMA node that counts for a pod: the sum over all pods of a node stays within 64 bits."""
 
 _EXPECTED = (
     "hugepages-2Mi",
@@ -100,7 +101,7 @@ class Layout:
 
 
 class Mode:
-    """What decides how a node is looked at, in one small number: `Mode.of(number)` reads it."""
+    """What decides how a node is evaluated, in one small number: `Mode.of(number)` reads it."""
 
     __slots__ = ("amplified", "bind", "cpus", "invalid", "malformed", "numa", "zones")
 
@@ -168,7 +169,7 @@ class NUMAColumns(ColumnAccountant):
         cluster.shape_facts.declare_if(kinds.RESOURCE_STATUS, lambda meta: concerns(meta, "NodeNUMAResource"))
         cluster.read_annotations.update(HINTS)
         self.allocation: PodFact[Allocation] = cluster.pod_facts.declare(
-            kinds.RESOURCE_STATUS, allocation.parse, allocation.text
+            kinds.RESOURCE_STATUS, allocation.parse, allocation.text, allocation.less
         )
         cluster.add_accountant(self, reads=[self.allocation])
 
@@ -260,7 +261,7 @@ class NUMAColumns(ColumnAccountant):
         (self.shared if len(nodes) > 1 else self.single).data[row, nodes] += sign
 
     def recount_sharing(self, row: int) -> None:
-        """The CPUs of the row are others: which NUMA nodes its pods use is worked out anew."""
+        """The CPUs of the row have changed: which NUMA nodes its pods use is computed again."""
         self.single.data[row] = 0
         self.shared.data[row] = 0
         if row < self.table.size and self.table.alive.data.item(row):
@@ -275,7 +276,7 @@ class NUMAColumns(ColumnAccountant):
         return self.layouts.values[number]
 
     def set_layout(self, row: int, layout: Layout | None) -> None:
-        """The CPUs of a row are others."""
+        """The CPUs of a row have changed."""
         self.layouts.set(row, layout)
         self._topologies.set(row, layout.topology if layout is not None else None)
         self.reserved.data[row] = False
@@ -289,6 +290,18 @@ class NUMAColumns(ColumnAccountant):
     def free(self, row: int, layout: Layout) -> int:
         """Bit set of the CPUs of a row that pods may have and none holds."""
         return layout.bits & ~self.held(row)
+
+    @contextmanager
+    def in_use(self, row: int, cpus: int, amounts: Counts) -> Iterator[None]:
+        """Inside, and inside of what-ifs, these CPUs of a row are in use, too, but by no pod, and these amounts of NUMA
+        nodes: int64[resources, NUMA nodes]."""
+        width = cpus.bit_length()
+        more = (bits(cpus, width).astype(np.int16), amounts.reshape(-1))
+        add_amounts(self.columns(), row, more)
+        try:
+            yield
+        finally:
+            add_amounts(self.columns(), row, more, -1)
 
     def held(self, row: int) -> int:
         """Bit set of the CPUs of a row that pods hold."""
@@ -366,7 +379,7 @@ class NUMAColumns(ColumnAccountant):
 
     def _on_nodes(self, rows: RowArray, topology: CPUTopology, required: BindPolicy, *, held: bool) -> Counts:
         if required is not BindPolicy.NONE and len(topology.cores) != len(topology.core_starts):
-            # No machine has cores on two NUMA nodes, but reports may say so.
+            # No machine has cores on two NUMA nodes, but reports may claim it.
             left = []
             for row in rows.tolist():
                 layout = self.layout(row)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 
 Spread = Callable[[list[int]], list[int]]
 

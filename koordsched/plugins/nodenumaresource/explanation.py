@@ -14,7 +14,7 @@ from koordsched.cluster.resources import CPU
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.topologyhints import Flags, NUMAPolicy, ResourceHints, subsets_of
 from koordsched.framework.topologymanager import SHARED, SINGLE
-from koordsched.plugins.nodenumaresource import cpuset, kinds, reasons
+from koordsched.plugins.nodenumaresource import kinds, reasons
 from koordsched.plugins.nodenumaresource.alignment import Alignment, numa_nodes
 from koordsched.plugins.nodenumaresource.columns import MODES, Mode
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
@@ -23,8 +23,9 @@ from koordsched.plugins.nodenumaresource.nodes import NUMANodes
 from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES
 from koordsched.plugins.nodenumaresource.policies import BindPolicy
 from koordsched.plugins.nodenumaresource.topologyoptions import amplify
+from koordsched.plugins.shared import cpuset
 
-_UNKNOWN_CPUS = "it is not known which CPUs the node has"
+_UNKNOWN_CPUS = "the CPUs of the node are unknown"
 _MOST_HINTS = 6
 """Sets of NUMA nodes named per resource."""
 
@@ -58,7 +59,7 @@ class _AmplifiedCPU(NamedTuple):
 
 
 class Explainer:
-    """Speaks of rows as pods of a shape see them."""
+    """Explains rows for pods of one shape."""
 
     def __init__(
         self, table: NodeTable, nodes: NUMANodes, numa: NUMASupply, compiled: CompiledRequests, alignment: Alignment
@@ -109,7 +110,7 @@ class Explainer:
         return found.tolist()
 
     def _prospects(self, demand: Demand, row: int, zones: list[list[_Zone]], mask: int) -> Iterator[str]:
-        """What is to be expected on a row that the filter passes, which does not look at everything."""
+        """What to expect on a row that the filter accepts, which does not check everything."""
         if mask:
             yield f"it would use {_numa_nodes_text(mask)}"
         layout = self._columns.layout(row)
@@ -121,7 +122,7 @@ class Explainer:
         if demand.numa is NUMAPolicy.BEST_EFFORT:
             short = short or not zones or any(zone.needs > zone.left for zone in _together(zones))
         if short:
-            yield "the filter lets it pass, but Reserve would not: there is too little"
+            yield "Filter accepts the node, but Reserve would reject it: too little is free"
 
     def _problems(self, row: int) -> Iterator[str]:
         node = self._nodes.of_row(row)
@@ -145,7 +146,7 @@ class Explainer:
     def _cpus(self, demand: Demand, mode: Mode, row: int) -> Iterator[str]:
         request, layout = demand.request, self._columns.layout(row)
         if demand.problem == reasons.NOT_INTEGER:
-            yield f"pods get whole CPUs of their own there; it requests {amount_text('cpu', request.cpu)}"
+            yield f"pods get exclusive whole CPUs there; this one requests {amount_text('cpu', request.cpu)}"
         if demand.problem or demand.binds is None:
             return
         if layout is None or not mode.cpus:
@@ -153,22 +154,22 @@ class Explainer:
             return
         topology, free = layout.topology, self._columns.free(row, layout)
         if request.designated is not None:
-            yield f"a scheduling hint designates CPUs {cpuset.text(request.designated.cpus) or 'of none'}"
+            yield f"a scheduling hint designates CPUs: {cpuset.text(request.designated.cpus) or 'none'}"
             if missing := request.designated.cpus & ~free:
                 yield f"of these are not free: {cpuset.text(missing)}"
         per_core, cores = topology.cpus_per_core, topology.full_cores(free).bit_count() // topology.cpus_per_core
         counted = f"{free.bit_count()} of {layout.bits.bit_count()} free, {_counted(cores, 'whole core')}"
         if demand.required and demand.binds is BindPolicy.SPREAD_BY_PCPUS:
             counted += f"; a free CPU on {_counted(topology.one_per_core(free).bit_count(), 'core')}"
-        yield f"CPUs of its own: needs {request.cpus}; {counted}"
+        yield f"exclusive CPUs: needs {request.cpus}; {counted}"
         if demand.required and demand.binds is BindPolicy.FULL_PCPUS and request.cpus % per_core:
-            yield f"{_counted(request.cpus, 'CPU')} cannot be whole cores, which have {per_core}"
+            yield f"{_counted(request.cpus, 'CPU')} cannot be whole cores: a core has {per_core}"
 
     def _numa_nodes(
         self, shape: PodShape, demand: Demand, row: int, zones: list[list[_Zone]], *, refused: bool
     ) -> Iterator[str]:
         if not zones:
-            yield "it is not known what its NUMA nodes have"
+            yield "the resources of its NUMA nodes are unknown"
             return
         single = demand.numa is NUMAPolicy.SINGLE_NUMA_NODE
         users = [""] * len(zones)
@@ -183,14 +184,14 @@ class Explainer:
             yield _UNKNOWN_CPUS
         elif demand.cap is not BindPolicy.NONE:
             counts = {BindPolicy.FULL_PCPUS: "whole cores", BindPolicy.SPREAD_BY_PCPUS: "one CPU of a core"}
-            yield f"(NUMA nodes have no more CPU left than what is free as {counts[demand.cap]})"
+            yield f"(the CPU left on NUMA nodes is limited to what is free as {counts[demand.cap]})"
         if not refused or demand.numa is NUMAPolicy.BEST_EFFORT:
             return
         name, enough = NUMA_POLICY_NAMES[demand.numa], all(zone.needs <= zone.left for zone in _together(zones))
         if not enough:
-            yield f"{name} refuses: NUMA nodes have too little even together"
+            yield f"{name} rejects the node: even all NUMA nodes together have too little"
         elif single and all(any(zone.needs > zone.left for zone in of_node) for of_node in zones):
-            yield f"{name} refuses sets of several NUMA nodes, and none has enough alone"
+            yield f"{name} rejects the node: no single NUMA node has enough"
         else:
             hints = self._alignment.hints_on(shape, self._table, demand, row, len(zones))
             yield from _hint_texts(demand, hints, len(zones))
@@ -226,7 +227,7 @@ class Explainer:
             if request.numa is None:
                 return f"a NUMA topology policy that exists in the pod's annotation {kinds.NUMA_TOPOLOGY_SPEC}"
             names = NUMA_POLICY_NAMES[request.numa], NUMA_POLICY_NAMES[mode.numa]
-            return "a node of NUMA topology policy {} (this one has {})".format(*names)
+            return "a node with NUMA topology policy {} (this one has {})".format(*names)
         if reason == reasons.CONFLICT:
             return f"a node without a bind policy, or with {request.required} (this one has {mode.bind})"
         if reason == reasons.INSUFFICIENT_AMPLIFIED:
@@ -236,13 +237,13 @@ class Explainer:
             return f"{_cpu(cpu.needs - cpu.left)} more cpu free"
         if reason == reasons.NOT_WHOLE_CORES:
             per_core = self._columns.cpus_per_core(np.array([row], dtype=np.intp)).item(0)
-            return f"a request of a multiple of {per_core} CPUs, as cores have there"
+            return f"a request for a multiple of {per_core} CPUs, the size of a core there"
         texts = {
-            reasons.NOT_INTEGER: "a request of whole CPUs",
+            reasons.NOT_INTEGER: "a request for whole CPUs",
             reasons.INVALID_RATIO: f"the node's annotation {kinds.AMPLIFICATION_RATIO} corrected",
-            reasons.INVALID_TOPOLOGY: "a NodeResourceTopology that says which CPUs the node has",
-            reasons.NO_NUMA_RESOURCES: "a NodeResourceTopology that says which CPUs the node has",
-            reasons.NO_ZONES: "a NodeResourceTopology that says what the NUMA nodes have",
+            reasons.INVALID_TOPOLOGY: "a NodeResourceTopology that reports the CPUs of the node",
+            reasons.NO_NUMA_RESOURCES: "a NodeResourceTopology that reports the CPUs of the node",
+            reasons.NO_ZONES: "a NodeResourceTopology that reports the resources of the NUMA nodes",
         }
         if reason in texts:
             return texts[reason]
@@ -253,7 +254,7 @@ class Explainer:
     def _more_cpus(self, demand: Demand, row: int) -> str:
         layout, request = self._columns.layout(row), demand.request
         if layout is None:
-            return "a NodeResourceTopology that says which CPUs the node has"
+            return "a NodeResourceTopology that reports the CPUs of the node"
         free = self._columns.free(row, layout)
         if request.designated is not None:
             return (
@@ -284,7 +285,7 @@ class Explainer:
         if demand.request.exclusive_numa:
             kind = "CPUs on several NUMA nodes" if single else "all CPUs on one NUMA node"
             return f"enough free on NUMA nodes that no pod with {kind} uses"
-        return "all that it requests free on the same NUMA nodes"
+        return "everything it requests free on the same NUMA nodes"
 
 
 # --- texts ------------------------------------------------------------------------------------------------
@@ -309,12 +310,12 @@ def _whose(of_pod: bool, of_node: bool) -> str:
 
 
 def _amplified_text(cpu: _AmplifiedCPU) -> str:
-    own = f" ({_counted(cpu.bound, 'CPU')} of pods' own count {cpu.ratio:g} times)" if cpu.bound else ""
+    own = f" ({_counted(cpu.bound, 'exclusive CPU')}, counted {cpu.ratio:g} times)" if cpu.bound else ""
     return f"amplified cpu: needs {_cpu(cpu.needs)}, {_cpu(cpu.left)} of {_cpu(cpu.has)} left{own}"
 
 
 def _needed(zones: Iterable[_Zone]) -> str:
-    """What is too little first."""
+    """Insufficient resources first."""
     texts = [
         (
             zone.needs <= zone.left,
@@ -356,13 +357,13 @@ def _hint_texts(demand: Demand, hints: Sequence[ResourceHints], count: int) -> I
         sets = f"NUMA nodes {', '.join(found[:_MOST_HINTS])}{rest}" if found else "none"
         yield f"hints for {_joined(of)}: {sets}"
     if () in resources:
-        yield f"{name} refuses, for there is none for {_joined(resources[()])}"
+        yield f"{name} rejects the node: no set of NUMA nodes serves {_joined(resources[()])}"
     elif not common.any():
-        yield f"{name} refuses, for none is the best for all resources"
+        yield f"{name} rejects the node: no set is preferred for all resources"
     elif demand.numa is NUMAPolicy.SINGLE_NUMA_NODE and not common[subsets.sizes == 1].any():
-        yield f"{name} refuses sets of several"
+        yield f"{name} rejects sets of several NUMA nodes"
     elif demand.request.exclusive_numa:
-        yield f"{name} refuses them for the pods that use these NUMA nodes"
+        yield f"{name} rejects them because of the pods that use these NUMA nodes"
 
 
 def _numa_nodes_text(mask: int) -> str:

@@ -1,4 +1,4 @@
-"""The hints of this plugin, and what it can say about a choice of NUMA nodes (nodenumaresource spec 3.3)."""
+"""The hints of this plugin, and its verdict on a choice of NUMA nodes (nodenumaresource spec 3.3)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RowSupply(NamedTuple):
 
 
 class NUMASupply:
-    """Looks at NUMA nodes for the pods of a shape. `score` rates them."""
+    """Evaluates NUMA nodes for the pods of a shape. `score` rates them."""
 
     def __init__(self, columns: NUMAColumns, score: AllocationScore) -> None:
         self.columns = columns

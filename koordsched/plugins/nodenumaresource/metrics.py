@@ -16,22 +16,22 @@ def observe_numa(plugin: NodeNUMAResource, metrics: MetricRegistry) -> None:
     columns = plugin.columns
     metrics.read(
         "koordsched_numa_nodes",
-        "Nodes by their NodeResourceTopology: valid, invalid (or labels or annotations of the node are), missing "
-        "(though the node has a policy, or its pods CPUs of their own), or none.",
+        "Nodes by their NodeResourceTopology: valid, invalid (it, or labels or annotations of the node), missing "
+        "(though the node has a policy, or its pods have exclusive CPUs), or none.",
         lambda: reportstates.counts(columns),
         ("state",),
         of_leader=True,
     )
     metrics.read(
         "koordsched_numa_cpus",
-        "CPUs of nodes that report them: held by pods as their own, reserved, or free.",
+        "CPUs of nodes that report them: held exclusively by pods, reserved, or free.",
         lambda: cpus(columns),
         ("state",),
         of_leader=True,
     )
     metrics.read(
         "koordsched_numa_conflicting_cpus",
-        "CPUs that more than one pod holds as its own.",
+        "CPUs that more than one pod holds exclusively.",
         lambda: conflicting_cpus(columns),
         of_leader=True,
     )

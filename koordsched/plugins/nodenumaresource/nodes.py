@@ -24,7 +24,7 @@ from koordsched.plugins.nodenumaresource.topologyoptions import Ratios, Topology
 NUMA_CHANGED = ClusterEvent(
     EventResource("noderesourcetopologies.v1alpha1.topology.node.k8s.io"), ActionType.UPDATE, "NUMAChanged"
 )
-"""Announced when the CPUs or NUMA nodes of a known node are others; comes with the row."""
+"""Announced when the CPUs or NUMA nodes of a known node have changed; comes with the row."""
 
 NO_OPTIONS = TopologyOptions()
 
@@ -212,5 +212,5 @@ class NUMANodes:
 
 
 def _bind_policy(label: str, options: TopologyOptions) -> BindPolicy:
-    """The kubelet's wish for whole cores comes before the label (nodenumaresource spec 2.4)."""
+    """The kubelet's option for whole cores takes precedence over the label (nodenumaresource spec 2.4)."""
     return BindPolicy.FULL_PCPUS if options.full_cores_only else _BIND_POLICIES.get(label, BindPolicy.NONE)

@@ -1,4 +1,4 @@
-"""How full a whole node would be, with CPUs of their own counted as much as they are worth.
+"""How full a whole node would be, with exclusive CPUs counted as amplified.
 
 Source: nodenumaresource spec 3.7.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any
@@ -27,17 +28,18 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
+from koordsched.framework.reservations import Reserved, as_reserved, confined
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import UNDECIDED, Amounts, NUMAPolicy
-from koordsched.framework.topologymanager import NO_AFFINITY
 from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.alignment import NODE_SCORE, Alignment
 from koordsched.plugins.nodenumaresource.allocation import Allocation
-from koordsched.plugins.nodenumaresource.allocator import Allocator, Given
+from koordsched.plugins.nodenumaresource.allocator import Allocator
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS, AllocationStrategy, NodeNUMAResourceArgs
 from koordsched.plugins.nodenumaresource.columns import MODES, PLAIN, Mode
 from koordsched.plugins.nodenumaresource.demand import Demand, demand_on
 from koordsched.plugins.nodenumaresource.explanation import Explainer
+from koordsched.plugins.nodenumaresource.giving import Given, Giving
 from koordsched.plugins.nodenumaresource.hints import CompiledRequests, NUMAHintProvider, NUMASupply
 from koordsched.plugins.nodenumaresource.nodes import NUMA_CHANGED, NUMANodes
 from koordsched.plugins.nodenumaresource.nodescores import NodeScores
@@ -56,6 +58,7 @@ from koordsched.plugins.nodenumaresource.reasons import (
     UNRESOLVABLE,
     UNSCHEDULABLE,
 )
+from koordsched.plugins.nodenumaresource.reserved import ReservedCPUs
 from koordsched.plugins.nodenumaresource.scoring import AllocationScore
 from koordsched.plugins.nodenumaresource.supply import amplified
 from koordsched.plugins.shared.matching.rows import count_of, single
@@ -67,7 +70,7 @@ FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
 
 
 class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
-    """Gives pods CPUs of their own, and aligns what they use to NUMA nodes."""
+    """Gives pods exclusive CPUs, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
     changed = NUMA_CHANGED
@@ -102,6 +105,12 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             self.name, self._numa, self.compiled, score, handle.topology_hint_providers, handle.reasons
         )
         self._allocator = Allocator(cluster, self._numa)
+        self._giving = Giving(
+            cluster.table, columns, self.compiled, self.alignment, self._allocator, self.strategy_on, handle.reasons
+        )
+        self._reserved = ReservedCPUs(columns)
+        self._reserved_allocations = handle.reserved_allocations
+        self._reserved_allocations.append(self)
         self._explainer = Explainer(self.table, self.nodes, self._numa, self.compiled, self.alignment)
 
         handle.numa_alignment = self
@@ -169,6 +178,9 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         """(mode, positions, rows) of those rows that have the same mode and number of NUMA nodes."""
         every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         columns = self.columns
+        if len(every) == 1:
+            yield MODES[columns.mode.data.item(every[0])], slice(None), every
+            return
         keys = columns.mode.data[rows].astype(np.int64) << 8 | columns.zone_count.data[rows]
         distinct = np.unique(keys).tolist()
         if len(distinct) == 1:
@@ -230,7 +242,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         """Such pods mostly name their node, too. So each row is tried for itself, where the CPUs are free."""
         codes = np.where(self._allocator.is_free(designated, rows), np.int32(PASS), self._codes[NOT_ENOUGH_CPUS])
         for at in np.flatnonzero(codes == PASS).tolist():
-            status = self._allocate(shape, demand, mode, int(rows[at]))
+            status = self._giving.allocate(shape, demand, mode, int(rows[at]))
             if isinstance(status, Status):
                 codes[at] = self._reasons.intern(self.name, status.code, *status.reasons)
         return codes.astype(np.int32)
@@ -292,83 +304,28 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Picks CPUs and amounts of NUMA nodes."""
-        given = self._given(pod.shape, row)
+        if cycle.reservations is None:
+            given, affinity = self._decide(pod.shape, row, None)
+        else:
+            with (
+                as_reserved(self._cluster, cycle.reservations, row) as reserved,
+                confined(self._reserved_allocations, row, reserved),
+            ):
+                given, affinity = self._decide(pod.shape, row, reserved)
         if isinstance(given, Status):
             return given
-        if len(self.alignment.providers(pod.shape)) > 1:
-            cycle.numa_affinity = self._affinity(pod.shape, row)
+        cycle.numa_affinity = affinity
         if given is not None:
             cycle.state[self.name] = given
             self._cluster.allocate(pod, self.columns.allocation, given.allocation)
         return SUCCESS
 
-    def _affinity(self, shape: PodShape, row: int) -> int | None:
-        """The NUMA nodes for all resources of a pod that has room on a row; None if no policy asks for a choice."""
-        request = self.compiled.request(shape)
-        if request.status is not None:
-            return None
-        mode = MODES[self.columns.mode.data.item(row)]
-        demand = demand_on(request, mode)
-        if demand.problem or (demand.numa is NUMAPolicy.NONE and request.designated is None):
-            return None
-        mask = self._mask(shape, demand, mode, row)
-        return None if isinstance(mask, Status) else mask
-
-    def _given(self, shape: PodShape, row: int) -> Given | Status | None:
-        """What a pod would get on a row, None if that is nothing, or why it cannot get it."""
-        request = self.compiled.request(shape)
-        if request.status is not None:
-            return None
-        mode = MODES[self.columns.mode.data.item(row)]
-        demand = demand_on(request, mode)
-        allocation = self._allocate(shape, demand, mode, row)
-        return Given(allocation, demand) if isinstance(allocation, Allocation) else allocation
-
-    def _allocate(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> Allocation | Status | None:
-        """What a pod gets on a row; None: nothing is to be given there."""
-        if demand.problem:
-            return Status(Code.UNRESOLVABLE, (demand.problem,))
-        if demand.binds is None and demand.numa is NUMAPolicy.NONE:
-            return None
-        mask = self._mask(shape, demand, mode, row)
-        if isinstance(mask, Status):
-            return mask
-        if demand.binds is not None and not mode.cpus:
-            return Status(Code.ERROR, (INVALID_TOPOLOGY,))
-        found = self._allocator.allocate(self.compiled.wanted(shape), demand, row, mask, self.strategy_on(row))
-        if demand.numa is NUMAPolicy.BEST_EFFORT and not isinstance(found, Status):
-            # Other policies asked the others before they decided for these NUMA nodes.
-            code = self.alignment.refusal_by_others(shape, self.table, row, mask)
-            if code != PASS:
-                return Status(self._reasons[code].code, self._reasons[code].texts)
-        return found
-
-    def _mask(self, shape: PodShape, demand: Demand, mode: Mode, row: int) -> int | Status:
-        """The NUMA nodes that the pod is to use on a row."""
-        designated = demand.request.designated
-        if designated is not None:
-            mask = sum(1 << numa.node for numa in designated.numa)
-            count = self.columns.zone_count.data.item(row)
-            return mask if mask < 1 << count else Status(Code.UNRESOLVABLE, (NO_ZONES,))
-        if demand.numa is NUMAPolicy.NONE:
-            return NO_AFFINITY
-        if not mode.zones:
-            return Status(Code.UNRESOLVABLE, (NO_ZONES,))
-        count = self.columns.zone_count.data.item(row)
-        if demand.numa is NUMAPolicy.BEST_EFFORT:
-            return self._best_effort(shape, demand, row, count)
-        aligned = self.alignment.of(shape, self.table, demand, np.array((row,), dtype=np.intp), count)
-        code = aligned.codes.item(0)
-        if code != PASS:
-            return Status(self._reasons[code].code, self._reasons[code].texts)
-        return int(aligned.masks.item(0))
-
-    def _best_effort(self, shape: PodShape, demand: Demand, row: int, count: int) -> int | Status:
-        """The NUMA nodes by a policy that admits every pod, if other plugins can serve it there."""
-        code = self.alignment.refusal_by_others(shape, self.table, row, None)
-        if code == PASS:
-            return self.alignment.best_effort(shape, self.table, demand, row, count)
-        return Status(self._reasons[code].code, self._reasons[code].texts)
+    def _decide(self, shape: PodShape, row: int, reserved: Reserved | None) -> tuple[Given | Status | None, int | None]:
+        """What a pod gets, and on which NUMA nodes it is to use devices."""
+        given = self._giving.given(shape, row, reserved)
+        if isinstance(given, Status) or len(self.alignment.providers(shape)) < 2:
+            return given, None
+        return given, self._giving.affinity(shape, row)
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Gives back what Reserve took."""
@@ -382,7 +339,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Annotates the pod with what it was given, and with the policy that was kept.
 
-        What an earlier attempt in vain wrote, on another node, is taken away: the pod would be counted with it.
+        What an earlier, failed attempt wrote, for another node, is removed: the pod would be counted with it.
         """
         given: Given | None = cycle.state.get(self.name)
         if given is None:
@@ -394,6 +351,27 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
             if spec is not None:
                 cycle.patch.annotate(kinds.RESOURCE_SPEC, spec)
         return SUCCESS
+
+    # --- reservations ------------------------------------------------------------------------------
+
+    def concerns(self, shape: PodShape, row: int) -> bool:
+        """See ReservedAllocation, NUMAAlignment."""
+        demand = demand_on(self.compiled.request(shape), MODES[self.columns.mode.data.item(row)])
+        return demand.binds is not None or demand.numa is not NUMAPolicy.NONE
+
+    def allocates_from(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved | None) -> Status:
+        """See ReservedAllocation."""
+        with confined(self._reserved_allocations, row, reserved):
+            given = self._giving.given(pod.shape, row, reserved)
+        return given if isinstance(given, Status) else SUCCESS
+
+    def score_reserved(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int:
+        """See ReservedAllocation: all are as good."""
+        return 0
+
+    def confined(self, row: int, reserved: Reserved) -> AbstractContextManager[None]:
+        """See ReservedAllocation."""
+        return self._reserved.confined(row, reserved)
 
     # --- explanations ------------------------------------------------------------------------------
 
@@ -442,12 +420,11 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
         return QueueingHint.SKIP if row is None else self._if_helps(pod, row)
 
     def _if_helps(self, pod: Pod, row: int) -> QueueingHint:
-        """Whether the pod has room on the row, or might have without less important pods.
-
-        Reserve refuses some pods that pass the filter: those have to get something, too.
+        """Whether the pod has room on the row, or might have without pods of lower priority. Reserve refuses some pods
+        that pass the filter: they must get devices, too.
         """
         codes = self.filter_rows(pod.shape, self.table, slice(row, row + 1))
-        if codes is None and not isinstance(self._given(pod.shape, row), Status):
+        if codes is None and not isinstance(self._giving.given(pod.shape, row), Status):
             return QueueingHint.QUEUE
         lasting = codes is not None and self._reasons[codes.item(0)].code is not Code.UNSCHEDULABLE
         if lasting or pod.shape.never_preempts:

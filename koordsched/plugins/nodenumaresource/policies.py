@@ -21,7 +21,7 @@ class BindPolicy(_Policy):
 
 
 class ExclusivePolicy(_Policy):
-    """What a pod would rather not share with pods of the same policy."""
+    """What a pod prefers not to share with pods of the same policy."""
 
     NONE = "None"
     PCPU_LEVEL = "PCPULevel"

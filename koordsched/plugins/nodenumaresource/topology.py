@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.plugins.nodenumaresource import cpuset
-from koordsched.plugins.nodenumaresource.cpuset import MAX_CPUS
+from koordsched.plugins.shared import cpuset
+from koordsched.plugins.shared.cpuset import MAX_CPUS
 
 K = TypeVar("K", int, tuple[int, int])
 

@@ -12,10 +12,11 @@ import msgspec
 
 from koordsched.api.quantity import QuantityError
 from koordsched.framework.topologyhints import NUMAPolicy
-from koordsched.plugins.nodenumaresource import cpuset, kinds
+from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, amount_of
 from koordsched.plugins.nodenumaresource.kinds import NodeResourceTopology
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 
 Ratios = dict[str, float]
 

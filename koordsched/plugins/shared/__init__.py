@@ -1,1 +1,1 @@
-"""What several plugins share: matching, counts of pods, volumes, the search for victims."""
+"""Code that several plugins share: matching, counts of pods, volumes, the search for victims."""

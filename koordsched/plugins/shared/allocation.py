@@ -30,7 +30,7 @@ def quotient(share: Amounts, capacity: Amounts) -> Amounts:
 
 
 def least_allocated(requested: int, capacity: int) -> int:
-    """The emptier the better; 0 beyond the capacity, which is positive."""
+    """Higher the emptier the node; 0 beyond the capacity, which is positive."""
     return (capacity - requested) * MAX_SCORE // capacity if requested <= capacity else 0
 
 
@@ -43,7 +43,7 @@ def least_allocated_rows(requested: Amounts, capacity: Amounts) -> Amounts:
 
 
 def most_allocated(requested: int, capacity: int) -> int:
-    """The fuller the better; 100 beyond the capacity, which is positive."""
+    """Higher the fuller the node; 100 beyond the capacity, which is positive."""
     return min(requested, capacity) * MAX_SCORE // capacity
 
 

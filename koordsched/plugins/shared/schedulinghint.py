@@ -22,7 +22,7 @@ class HintError(ValueError):
 
 class SchedulingHint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`node_names`: the only nodes to be considered, unless empty; `preferred_node_names`: to be tried first, in this
-    order; `extensions`: what plugins are told, by their name.
+    order; `extensions`: input of plugins, by their name.
     """
 
     node_names: tuple[str | None, ...] | None = None
@@ -51,7 +51,7 @@ def hint_of(pod: Pod) -> SchedulingHint | None:
 
 
 def concerns(meta: ObjectMeta, plugin: str) -> bool:
-    """Whether the pod's hint has something to say to a plugin; not if it cannot be read."""
+    """Whether the pod's hint has an extension for a plugin; False if it cannot be read."""
     try:
         hint = _hint(_found(meta))
     except HintError:

@@ -1,7 +1,7 @@
-"""The workload of a pod: the topmost controller that can be told from the pod itself.
+"""The workload of a pod: the topmost controller that can be derived from the pod itself.
 
-The scheduler watches neither Deployments nor CronJobs, but what they make bears their names: a Deployment's ReplicaSet
-is called after the Deployment and the pods' label pod-template-hash, a CronJob's Job after the CronJob and the minute.
+The scheduler watches neither Deployments nor CronJobs, but what they create has their names: a Deployment's ReplicaSet
+is named after the Deployment and the pods' label pod-template-hash, a CronJob's Job after the CronJob and the minute.
 So all revisions of a Deployment are one workload.
 """
 

@@ -327,12 +327,12 @@ def test_users_see_what_is_wrong():
             )
 
     devices, waiting, unreadable, held = run(scenario())
-    assert devices == ["devices[0]: no type 'xpu' is known"]
+    assert devices == ["devices[0]: unknown type 'xpu'"]
     assert waiting[0] == unreadable[0] == "Unschedulable"
     assert "1 Insufficient gpu devices" in waiting[1]
     assert "invalid DeviceAllocateHint annotation, err: Expected `object | null`, got `int`" in unreadable[1]
     assert len(held) == 1
-    assert "no gpu 400: at most 128 devices of a type are supported" in held[0]
+    assert "invalid gpu minor 400: at most 128 devices of a type are supported" in held[0]
 
 
 def test_hostile_pods_on_the_real_scheduler(caplog):

@@ -180,12 +180,12 @@ def test_a_bad_device_is_told_once(order):
     bad = device({**gpu(0), "minor": None}, gpu(200), name="m1")
     things = [node("m1"), bad]
     world = Watched(*(things if order == "node first" else reversed(things)))
-    problem = "devices[0]: a gpu without minor counts as minor 0; devices[1]: gpu 200 is left out: minors are 0 to 127"
+    problem = "devices[0]: a gpu without minor counts as minor 0; devices[1]: gpu 200 is ignored: minors are 0 to 127"
     assert world.said == [("devices", "m1", "InvalidDevice", problem)]
     world.put(bad)
     assert len(world.said) == 1
     world.put(device(gpu(0), gpu(0), name="m1"))
-    assert world.said[1][3] == "devices[1]: gpu 0 is there twice: the last one counts"
+    assert world.said[1][3] == "devices[1]: gpu 0 occurs twice: the last one counts"
     world.put(MACHINE)
     world.put(device(gpu(0), gpu(0), name="m1"))
     assert len(world.said) == 3

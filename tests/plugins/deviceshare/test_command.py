@@ -99,7 +99,7 @@ def test_all_nodes(file):
         n     valid    nvidia  M2     -           0/3, 1 partly, 1 unhealthy  0/1, 1 partly  1/1
         s     invalid  -       -      -           1/1                         -              -
         t     valid    -       -      -           0/2, 2 OVERCOMMITTED        -              -
-        s: devices[0]: gpu 200 is left out: minors are 0 to 127
+        s: devices[0]: gpu 200 is ignored: minors are 0 to 127
         """
     )
     code, answer = run_json("devices", "-f", file(*things))
@@ -107,7 +107,7 @@ def test_all_nodes(file):
     assert [each["node"] for each in answer["nodes"]] == ["gone", "h", "n", "s", "t"]
     counts = {"type": "gpu", "devices": 3, "free": 0, "partly": 1, "unhealthy": 1, "overcommitted": 0}
     assert answer["nodes"][2]["types"][0] == counts
-    assert answer["nodes"][3]["problems"] == ["devices[0]: gpu 200 is left out: minors are 0 to 127"]
+    assert answer["nodes"][3]["problems"] == ["devices[0]: gpu 200 is ignored: minors are 0 to 127"]
 
 
 @pytest.mark.parametrize(("policy", "said"), [("Honor", "honored"), ("Prefer", "preferred")])
@@ -205,7 +205,7 @@ def test_a_report_that_cannot_be_used_as_a_whole(file):
     text = shown("n", "-f", file(*things)).splitlines()
     assert text[:2] == [
         "Node n, report invalid",
-        "Problem: annotation scheduling.koordinator.sh/gpu-partitions: null is no table",
+        "Problem: annotation scheduling.koordinator.sh/gpu-partitions: null is not a table",
     ]
 
 

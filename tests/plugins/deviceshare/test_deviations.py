@@ -65,7 +65,7 @@ def test_a_device_without_number_is_number_0():
 
 def test_of_two_devices_of_one_number_the_last_counts():
     world = World(node(), device(gpu(0, "8Gi"), gpu(0, "16Gi")))
-    assert problems(world) == ("devices[1]: gpu 0 is there twice: the last one counts",)
+    assert problems(world) == ("devices[1]: gpu 0 occurs twice: the last one counts",)
     assert world.verdicts(pod(memory=12 * GIB)) == {"n": ()}
 
 
@@ -73,8 +73,8 @@ def test_devices_of_numbers_from_128_on_are_left_out():
     holder = bound(pod(gpu=100), "holder", gpu=[(128, {"core": 100, "ratio": 100})])
     world = World(node(), device(gpu(128), gpu(127), gpu(-1)), holder)
     assert problems(world) == (
-        "devices[0]: gpu 128 is left out: minors are 0 to 127",
-        "devices[2]: gpu -1 is left out: minors are 0 to 127",
+        "devices[0]: gpu 128 is ignored: minors are 0 to 127",
+        "devices[2]: gpu -1 is ignored: minors are 0 to 127",
     )
     assert world.verdicts(pod(gpu=200)) == {"n": TOO_FEW}
     assert world.place(pod(gpu=100)) == {"gpu": [127]}
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_said_to_its_owner():
         document = configuration(profile(numa=False))
         async with cluster(node(), broken, namespace, TEMPLATES, document=document) as (embedded, _):
             await asyncio.sleep(5)
-            texts = "a gpu without minor counts as minor 0", "gpu 0 is there twice: the last one counts"
+            texts = "a gpu without minor counts as minor 0", "gpu 0 occurs twice: the last one counts"
             said = "; ".join(f"devices[1]: {text}" for text in texts)
             assert events_about(embedded, "Device", "n", "InvalidDevice") == [said]
             name, reason = "gpu-shared-resource-templates", "InvalidGPUSharedResourceTemplates"

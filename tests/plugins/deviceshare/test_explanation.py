@@ -59,7 +59,7 @@ def test_a_node_that_would_take_it():
 
 
 def test_a_node_without_a_device():
-    text = "the node has no Device object: the kubelet decides about devices"
+    text = "the node has no Device object: the kubelet allocates devices"
     assert explained([node()], pod(gpu=100)) == (True, [text], [])
 
 
@@ -80,7 +80,7 @@ def test_too_little_is_left():
 def test_when_all_are_taken_none_of_them_is_called_unhealthy():
     objects = [*h8(policy="Honor"), used(*range(8))]
     feasible, lines, changes = explained(objects, pod(gpu=400))
-    assert (feasible, changes) == (False, ["a partition of which no GPU is in use or unhealthy"])
+    assert (feasible, changes) == (False, ["a partition without GPUs that are in use or unhealthy"])
     assert lines[0] == f"gpu: wants 4 with {WHOLE} free; 0 of 8 have that"
     assert lines[1:9] == [f"gpu {n}: nothing left for this pod" for n in range(8)]
     assert lines[9:] == ["partition 0,1,2,3: 0,1,2,3 in use", "partition 4,5,6,7: 4,5,6,7 in use"]
@@ -140,10 +140,10 @@ def test_partitions():
     )
     spec = {"ringBusBandwidth": "400Gi", "allocatePolicy": "Restricted"}
     feasible, lines, changes = explained([node(), report, used(0)], pod(gpu=200, partition=spec))
-    assert (feasible, changes) == (False, ["a partition of which no GPU is in use or unhealthy"])
+    assert (feasible, changes) == (False, ["a partition without GPUs that are in use or unhealthy"])
     assert lines[-2:] == [
         "partition 0,1: 0 in use, bandwidth 200Gi, not 400Gi",
-        "partition 2,3: 3 not healthy, bandwidth unknown, not 400Gi, left out: its allocationScore is not the lowest",
+        "partition 2,3: 3 not healthy, bandwidth unknown, not 400Gi, ignored: its allocationScore is not the lowest",
     ]
     _, lines, changes = explained([node(), report], pod(gpu=300, partition={}))
     assert lines[-1] == "no partitions of 3 GPUs"
@@ -188,7 +188,7 @@ def test_labels_and_templates():
     _, _, changes = explained(
         labelled, pod(core=50, ratio=50), gpuShareUnsupportedModels=[{"vendor": "nvidia", "model": "M2"}]
     )
-    assert changes == ["a request of whole GPUs, or a node with GPUs that may be shared"]
+    assert changes == ["a request for whole GPUs, or a node whose GPUs may be shared"]
 
 
 def test_designated_devices():

@@ -576,7 +576,7 @@ def test_users_see_what_is_wrong():
     assert unreadable[0] == "SchedulerError"
     assert f"annotation {RESOURCE_SPEC}: Expected `str`, got `int` - at `$.preferredCPUBindPolicy`" in unreadable[1]
     assert len(held) == 1
-    assert f"annotation {RESOURCE_STATUS}: no NUMA node 1000000000: at most 8 are supported" in held[0]
+    assert f"annotation {RESOURCE_STATUS}: invalid NUMA node 1000000000: at most 8 are supported" in held[0]
 
 
 def test_reports_that_flip_do_not_flood():

@@ -161,7 +161,7 @@ def test_conflicts(file):
     assert text[3:6] == [
         "CONFLICT: CPUs 2-3 are held by default/a and default/both",
         "Problem: default/odd holds CPUs that are reserved: 15",
-        "Problem: default/odd holds CPUs that the report lacks: 40",
+        "Problem: default/odd holds CPUs that are not reported: 40",
     ]
     rows = [line.split(maxsplit=2) for line in text]
     assert ["1", "2-3", "CONFLICT        default/a (PCPULevel) and default/both"] in rows
@@ -202,7 +202,7 @@ def test_a_node_without_a_report(file):
     assert text[0] == "Node m1: no NodeResourceTopology"
     assert text[2:4] == [
         "CONFLICT: CPU 3 is held by default/a and default/b",
-        "Problem: there is no NodeResourceTopology, though the node has a policy, or its pods CPUs of their own",
+        "Problem: there is no NodeResourceTopology, though the node has a policy, or its pods have exclusive CPUs",
     ]
     assert text[-1].split() == ["default/b", "3", "-", "-", "-"]
 
@@ -212,7 +212,7 @@ def test_a_node_without_a_report(file):
     [
         ("{", "NodeResourceTopology: annotation node.koordinator.sh/cpu-topology: "),
         (json.dumps({"detail": [{"id": 9999}]}), "NodeResourceTopology: annotation node.koordinator.sh/cpu-topology: "),
-        ("", "NodeResourceTopology: it says nothing about CPUs"),
+        ("", "NodeResourceTopology: it reports no CPUs"),
     ],
 )
 def test_a_report_that_cannot_be_used(file, annotation, problem):

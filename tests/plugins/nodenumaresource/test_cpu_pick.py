@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.cpupick import Taken, take, take_preferring
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 from tests.depth import examples
 from tests.plugins.nodenumaresource.topologies import machine
 

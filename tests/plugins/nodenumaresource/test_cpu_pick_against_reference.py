@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.cpupick import Taken, take, take_preferring
 from koordsched.plugins.nodenumaresource.policies import AllocateStrategy, BindPolicy, ExclusivePolicy
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 from tests.depth import quick_first
 from tests.plugins.nodenumaresource.naive_cpus import Naive, naive_preferring, random_machine, random_use
 

@@ -51,8 +51,8 @@ T = topology(MACHINE, ZONES)
 SINGLE, RESTRICTED = ({"numa_topology_policy": policy} for policy in ("SingleNUMANode", "Restricted"))
 FULL = {"cpu_bind_policy": "FullPCPUsOnly"}
 ENOUGH_MEMORY = "enough memory: needs 40Gi, 64Gi of 64Gi left"
-UNKNOWN_CPUS = "it is not known which CPUs the node has"
-SAY_CPUS = "a NodeResourceTopology that says which CPUs the node has"
+UNKNOWN_CPUS = "the CPUs of the node are unknown"
+SAY_CPUS = "a NodeResourceTopology that reports the CPUs of the node"
 
 
 def test_pods_without_such_wishes_are_told_nothing(explain):
@@ -66,7 +66,7 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             FULL,
             "0,2,4,6,8,10",
             pod(cpu="6"),
-            ["bind policy: FullPCPUs, required, of the node", "CPUs of its own: needs 6; 10 of 16 free, 2 whole cores"],
+            ["bind policy: FullPCPUs, required, of the node", "exclusive CPUs: needs 6; 10 of 16 free, 2 whole cores"],
             "1 more whole core free",
         ),
         (
@@ -75,7 +75,7 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             pod(cpu="20"),
             [
                 "bind policy: FullPCPUs, required, of the node",
-                "CPUs of its own: needs 20; 15 of 16 free, 7 whole cores",
+                "exclusive CPUs: needs 20; 15 of 16 free, 7 whole cores",
             ],
             "a node with 10 whole cores for pods (this one has 8)",
         ),
@@ -85,10 +85,10 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             lsr(cpu="5", spec={"requiredCPUBindPolicy": "FullPCPUs"}),
             [
                 "bind policy: FullPCPUs, required, of pod and node",
-                "CPUs of its own: needs 5; 15 of 16 free, 7 whole cores",
-                "5 CPUs cannot be whole cores, which have 2",
+                "exclusive CPUs: needs 5; 15 of 16 free, 7 whole cores",
+                "5 CPUs cannot be whole cores: a core has 2",
             ],
-            "a request of a multiple of 2 CPUs, as cores have there",
+            "a request for a multiple of 2 CPUs, the size of a core there",
         ),
         (
             FULL,
@@ -96,9 +96,9 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             pod(cpu="1500m"),
             [
                 "bind policy: FullPCPUs, required, of the node",
-                "pods get whole CPUs of their own there; it requests 1.5",
+                "pods get exclusive whole CPUs there; this one requests 1.5",
             ],
-            "a request of whole CPUs",
+            "a request for whole CPUs",
         ),
         (
             FULL,
@@ -106,7 +106,7 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             lsr(spec={"requiredCPUBindPolicy": "SpreadByPCPUs"}),
             [
                 "bind policy of the node: FullPCPUs; required by the pod: SpreadByPCPUs",
-                "CPUs of its own: needs 4; 15 of 16 free, 7 whole cores; a free CPU on 8 cores",
+                "exclusive CPUs: needs 4; 15 of 16 free, 7 whole cores; a free CPU on 8 cores",
             ],
             "a node without a bind policy, or with SpreadByPCPUs (this one has FullPCPUs)",
         ),
@@ -116,7 +116,7 @@ def test_pods_without_such_wishes_are_told_nothing(explain):
             lsr(spec={"requiredCPUBindPolicy": "SpreadByPCPUs"}),
             [
                 "bind policy: SpreadByPCPUs, required, of the pod",
-                "CPUs of its own: needs 4; 4 of 16 free, 2 whole cores; a free CPU on 2 cores",
+                "exclusive CPUs: needs 4; 4 of 16 free, 2 whole cores; a free CPU on 2 cores",
             ],
             "a free CPU on 2 more cores",
         ),
@@ -131,15 +131,15 @@ def test_what_the_filter_does_not_see_is_said(explain):
     assert feasible
     assert lines == [
         "bind policy: FullPCPUs, preferred",
-        "CPUs of its own: needs 4; 3 of 16 free, 1 whole core",
-        "the filter lets it pass, but Reserve would not: there is too little",
+        "exclusive CPUs: needs 4; 3 of 16 free, 1 whole core",
+        "Filter accepts the node, but Reserve would reject it: too little is free",
     ]
     best_effort = node(numa_topology_policy="BestEffort")
     feasible, lines, _ = explain(best_effort, T, taken("6", "6"), pod(cpu="5", memory="1Gi"))
     assert feasible
     assert lines[-2:] == [
         "together: too little cpu: needs 5, 4 of 16 left; enough memory: needs 1Gi, 126Gi of 128Gi left",
-        "the filter lets it pass, but Reserve would not: there is too little",
+        "Filter accepts the node, but Reserve would reject it: too little is free",
     ]
 
 
@@ -152,8 +152,8 @@ def test_what_is_not_known(explain):
     assert lines[0].startswith("NodeResourceTopology: annotation node.koordinator.sh/cpu-topology: ")
     assert explain(node(**SINGLE), topology(MACHINE), pod()) == (
         False,
-        ["NUMA topology policy: SingleNUMANode, of the node", "it is not known what its NUMA nodes have"],
-        ["a NodeResourceTopology that says what the NUMA nodes have"],
+        ["NUMA topology policy: SingleNUMANode, of the node", "the resources of its NUMA nodes are unknown"],
+        ["a NodeResourceTopology that reports the resources of the NUMA nodes"],
     )
     feasible, lines, changes = explain(node(**SINGLE, **FULL), topology(None, ZONES), pod(cpu=None))
     assert (feasible, changes) == (False, [SAY_CPUS])
@@ -163,7 +163,7 @@ def test_what_is_not_known(explain):
 @pytest.mark.parametrize(
     ("own", "said", "change"),
     [
-        ("Restricted", "Restricted", "a node of NUMA topology policy Restricted (this one has SingleNUMANode)"),
+        ("Restricted", "Restricted", "a node with NUMA topology policy Restricted (this one has SingleNUMANode)"),
         (
             "Odd",
             "one that does not exist",
@@ -196,7 +196,7 @@ def test_what_single_numa_nodes_lack(explain):
             "NUMA topology policy: SingleNUMANode, of the node",
             "NUMA node 0: too little cpu: needs 4, 3 of 8 left; enough memory: needs 40Gi, 63Gi of 64Gi left",
             "NUMA node 1: too little memory: needs 40Gi, 24Gi of 64Gi left; enough cpu: needs 4, 7 of 8 left",
-            "SingleNUMANode refuses sets of several NUMA nodes, and none has enough alone",
+            "SingleNUMANode rejects the node: no single NUMA node has enough",
         ],
         ["1 more cpu free on NUMA node 0"],
     )
@@ -213,12 +213,12 @@ def test_what_numa_nodes_lack_together(explain):
         [
             "NUMA topology policy: Restricted, of the node",
             "bind policy: FullPCPUs, required, of the node",
-            "CPUs of its own: needs 12; 13 of 16 free, 5 whole cores",
+            "exclusive CPUs: needs 12; 13 of 16 free, 5 whole cores",
             "NUMA node 0: cpu 2 of 8 left, memory 63Gi of 64Gi left",
             "NUMA node 1: cpu 8 of 8 left, memory 64Gi of 64Gi left",
             "together: too little cpu: needs 12, 10 of 16 left; enough memory: needs 40Gi, 127Gi of 128Gi left",
-            "(NUMA nodes have no more CPU left than what is free as whole cores)",
-            "Restricted refuses: NUMA nodes have too little even together",
+            "(the CPU left on NUMA nodes is limited to what is free as whole cores)",
+            "Restricted rejects the node: even all NUMA nodes together have too little",
         ],
         ["2 more cpu free on its NUMA nodes"],
     )
@@ -227,10 +227,10 @@ def test_what_numa_nodes_lack_together(explain):
 def test_hints_that_a_policy_refuses(explain):
     """Of CPU 3.5 and 5 are left; upstream splits the 8 CPUs of a pod's own so that they do not come out even."""
     feasible, lines, changes = explain(node(**RESTRICTED), T, taken("4500m", "3"), lsr(cpu="8", memory="1Gi"))
-    assert (feasible, changes) == (False, ["all that it requests free on the same NUMA nodes"])
+    assert (feasible, changes) == (False, ["everything it requests free on the same NUMA nodes"])
     assert lines[-2:] == [
         "hints for cpu and memory: none",
-        "Restricted refuses, for there is none for cpu and memory",
+        "Restricted rejects the node: no set of NUMA nodes serves cpu and memory",
     ]
 
 
@@ -249,7 +249,7 @@ def test_pods_that_exclude_each_other(explain):
         f"NUMA node 0: enough cpu: needs 4, 6 of 8 left; enough memory: needs 1Gi, 63Gi of 64Gi left; {excluded}",
         f"NUMA node 1: enough cpu: needs 4, 6 of 8 left; enough memory: needs 1Gi, 63Gi of 64Gi left; {excluded}",
         "hints for cpu and memory: NUMA nodes 0, 1, 0+1",
-        "SingleNUMANode refuses them for the pods that use these NUMA nodes",
+        "SingleNUMANode rejects them because of the pods that use these NUMA nodes",
     ]
 
 
@@ -260,8 +260,8 @@ def test_amplified_cpu(explain):
         False,
         [
             "bind policy: FullPCPUs, preferred",
-            "amplified cpu: needs 64.5, 64 of 96 left (8 CPUs of pods' own count 1.5 times)",
-            "CPUs of its own: needs 43; 56 of 64 free, 28 whole cores",
+            "amplified cpu: needs 64.5, 64 of 96 left (8 exclusive CPUs, counted 1.5 times)",
+            "exclusive CPUs: needs 43; 56 of 64 free, 28 whole cores",
         ],
         ["0.5 more cpu free"],
     )
@@ -280,9 +280,9 @@ def test_cpus_that_a_scheduling_hint_designates(explain):
         False,
         [
             "bind policy: FullPCPUs, preferred",
-            "a scheduling hint designates CPUs 4-7",
+            "a scheduling hint designates CPUs: 4-7",
             "of these are not free: 4",
-            "CPUs of its own: needs 4; 15 of 16 free, 7 whole cores",
+            "exclusive CPUs: needs 4; 15 of 16 free, 7 whole cores",
         ],
         ["the designated CPUs free: 4"],
     )
@@ -292,5 +292,5 @@ def test_the_table_shows_them(explain, tmp_path):
     explain(node(**FULL), T, holder("other", "0-9", cpu="10"), pod(cpu="8"))
     file, configuration = str(tmp_path / "cluster.yaml"), str(tmp_path / "config.yaml")
     shown = run("explain", "p", "-f", file, "--config", configuration).stdout
-    assert "m1, NodeNUMAResource:\n  bind policy: FullPCPUs, required, of the node\n  CPUs of its own: needs 8" in shown
+    assert "m1, NodeNUMAResource:\n  bind policy: FullPCPUs, required, of the node\n  exclusive CPUs: needs 8" in shown
     assert "1 more whole core free" in shown

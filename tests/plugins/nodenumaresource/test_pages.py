@@ -91,8 +91,8 @@ async def test_an_explanation_has_the_numbers():
         await until(lambda: running.scheduler.pending_pods(), "the pod")
         said = json.loads((await running.client.get("/debug/explain?pod=default/wide&advice=true"))[1])
         details = {each["name"]: each["details"]["NodeNUMAResource"] for each in said["nodes"]}
-        assert details["m1"][-1] == "SingleNUMANode refuses: NUMA nodes have too little even together"
-        assert details["m2"][-1] == "it is not known which CPUs the node has"
+        assert details["m1"][-1] == "SingleNUMANode rejects the node: even all NUMA nodes together have too little"
+        assert details["m2"][-1] == "the CPUs of the node are unknown"
         texts = [change["text"] for remedy in said["advice"]["remedies"] for change in remedy["changes"]]
         assert "a node with 6 cpu and 1Gi memory on one NUMA node (this one is smaller)" in texts
 

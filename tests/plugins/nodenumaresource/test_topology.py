@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 from tests.plugins.nodenumaresource.naive_cpus import random_machine
 from tests.plugins.nodenumaresource.topologies import cpus_of, machine
 

@@ -13,9 +13,10 @@ from koordsched.api.decoding import convert
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import SKIP
 from koordsched.plugins import CATALOG, IN_TREE, KINDS
-from koordsched.plugins.nodenumaresource import cpuset, kinds
+from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.allocation import quantity_of
 from koordsched.plugins.nodenumaresource.supply import supply_of
+from koordsched.plugins.shared import cpuset
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.harness import StoppedClock
 from tests.plugins.nodenumaresource import machines

@@ -1,1 +1,1 @@
-"""What of devices is shown: pages of the HTTP server, a command."""
+"""How devices are shown: pages of the HTTP server, a command."""

@@ -99,13 +99,13 @@ def _short(resource: str) -> str:
 
 VIEW = View(
     group="devices",
-    group_help="Look at GPUs, NICs and FPGAs.",
+    group_help="Show GPUs, NICs and FPGAs.",
     name="",
-    help="""Show who has the devices of a node, what is left of each, and where it is.
+    help="""Show which pods have the devices of a node, what each device has left, and where it is.
 
-    Without NODE: a line per node that has devices, with its model, its partition policy, and how many are free.
+    Without NODE: one line per node with devices, with its model, its partition policy, and how many are free.
 
-    Asks a running scheduler, or, with -f, reads what is in files.
+    Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,
     title="a report on devices",
     page=NODES,

@@ -1,1 +1,1 @@
-"""What of CPUs and NUMA nodes is shown: pages of the HTTP server, a command."""
+"""How CPUs and NUMA nodes are shown: pages of the HTTP server, a command."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from koordsched.framework.declaration import NotFound, Page
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.allocation import NUMAAmounts, quantity_of
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES, exclusive_policy_of
@@ -21,6 +20,7 @@ from koordsched.plugins.nodenumaresource.reports.report import (
 )
 from koordsched.plugins.nodenumaresource.supply import supply_of
 from koordsched.plugins.nodenumaresource.topology import CORE_BITS, CPU, CPUTopology
+from koordsched.plugins.shared import cpuset
 
 NODES = "/debug/numa"
 NODE = NODES + "/{name}"

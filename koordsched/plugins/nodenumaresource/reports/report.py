@@ -11,7 +11,6 @@ import numpy as np
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.declaration import NotFound, finished
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, NOTHING, Allocation
 from koordsched.plugins.nodenumaresource.columns import Layout
 from koordsched.plugins.nodenumaresource.nodes import NUMANode
@@ -21,9 +20,10 @@ from koordsched.plugins.nodenumaresource.policies import BindPolicy, ExclusivePo
 from koordsched.plugins.nodenumaresource.reportstates import INVALID, MISSING, state_of
 from koordsched.plugins.nodenumaresource.supply import supply_of
 from koordsched.plugins.nodenumaresource.topology import CPUTopology
+from koordsched.plugins.shared import cpuset
 
 FREE, RESERVED, HELD, CONFLICT = "free", "reserved", "held", "conflict"
-"""What a CPU is: of the last, several pods hold it."""
+"""The state of a CPU; `conflict`: several pods hold it."""
 
 _NODES_AT_ONCE = 200
 
@@ -156,7 +156,7 @@ def overview(plugin: NodeNUMAResource) -> Overview:
 
 
 def overviewing(plugin: NodeNUMAResource) -> Generator[None, None, Overview]:
-    """The same in steps, so that others get their turn."""
+    """The same in steps, so that other tasks run."""
     names, nodes = iter(sorted(plugin.table.row_of)), list[NodeLine]()
     while some := list(islice(names, _NODES_AT_ONCE)):
         nodes += _lines(plugin, [name for name in some if name in plugin.table.row_of])
@@ -208,9 +208,9 @@ def _problems(node: NUMANode, state: str) -> Iterator[str]:
     if node.node_problem:
         yield f"node: {node.node_problem}"
     if state == MISSING:
-        yield "there is no NodeResourceTopology, though the node has a policy, or its pods CPUs of their own"
+        yield "there is no NodeResourceTopology, though the node has a policy, or its pods have exclusive CPUs"
     elif state == INVALID and node.options.topology is None and not (node.options.problems or node.node_problem):
-        yield "NodeResourceTopology: it says nothing about CPUs"
+        yield "NodeResourceTopology: it reports no CPUs"
 
 
 def _whole(topology: CPUTopology, free: int) -> int:
@@ -273,7 +273,7 @@ def _misplaced(layout: Layout, cpus: int, given: list[tuple[str, Pod, Allocation
         if reserved := allocation.cpus & layout.reserved & cpus:
             yield f"{key} holds CPUs that are reserved: {cpuset.text(reserved)}"
         if unknown := allocation.cpus & ~cpus:
-            yield f"{key} holds CPUs that the report lacks: {cpuset.text(unknown)}"
+            yield f"{key} holds CPUs that are not reported: {cpuset.text(unknown)}"
 
 
 def _cores(layout: Layout, holders: dict[int, list[str]]) -> Iterator[CoreReport]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from koordsched.framework.declaration import Detail, View
 from koordsched.framework.display import Line, Table
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.explanation import amount_text
 from koordsched.plugins.nodenumaresource.reports.pages import NODE, NODES
 from koordsched.plugins.nodenumaresource.reports.report import (
@@ -19,6 +18,7 @@ from koordsched.plugins.nodenumaresource.reports.report import (
     overview,
     report_on,
 )
+from koordsched.plugins.shared import cpuset
 
 _Pattern = tuple[tuple[str, bool, tuple[str, ...]], ...]
 """(state, reserved, pods) of each CPU of a core."""
@@ -48,7 +48,7 @@ def overview_tables(shown: Overview) -> Iterator[Line | Table]:
 
 
 def tables(shown: NodeReport) -> Iterator[Line | Table]:
-    """What is in force and what is wrong; the NUMA nodes; their cores, alike ones in a line; the pods."""
+    """The policies and problems; the NUMA nodes; their cores, identical ones in one line; the pods."""
     yield from _head(shown)
     if shown.numa_nodes:
         yield Line("")
@@ -168,11 +168,11 @@ def _counted(number: int, noun: str) -> str:
 
 VIEW = View(
     group="numa",
-    group_help="Look at CPUs and NUMA nodes.",
+    group_help="Show CPUs and NUMA nodes.",
     name="",
-    help="""Show who has the CPUs of a node, by socket, NUMA node and core, and what its NUMA nodes have left.
+    help="""Show which pods have the CPUs of a node, by socket, NUMA node and core, and what its NUMA nodes have left.
 
-    Without NODE: a line per node, with its policies, the CPUs and whole cores that are free, and the CPU that each of
+    Without NODE: one line per node, with its policies, the CPUs and whole cores that are free, and the CPU that each of
     its NUMA nodes has left.
 
     Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).

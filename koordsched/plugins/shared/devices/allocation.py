@@ -5,6 +5,8 @@ Source: koordinator `apis/extension/device_share.go`; deviceshare spec 2.2.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -65,7 +67,7 @@ def parse(text: str) -> Allocation | None:
 
 def _read(kind: str, given: _Given) -> Given:
     if not 0 <= given.minor < MAX_MINORS:
-        raise ValueError(f"no {kind} {given.minor}: at most {MAX_MINORS} devices of a type are supported")
+        raise ValueError(f"invalid {kind} minor {given.minor}: at most {MAX_MINORS} devices of a type are supported")
     amounts: dict[str, int] = {}
     for name, quantity in (given.resources or {}).items():
         try:
@@ -105,6 +107,32 @@ def text(allocation: Allocation) -> str:
             )
         )
     return _encoder.encode(dict(sorted(found.items()))).decode()
+
+
+def less(allocation: Allocation, used: Iterable[Allocation]) -> Allocation | None:
+    """What is left of an allocation without what others have of it, None if nothing is.
+
+    Devices of which nothing is left are not in it. What others have beyond it, of these devices or of others, does not
+    matter.
+    """
+    taken: Counter[tuple[str, int, str]] = Counter()
+    functions = set()
+    for each in (each for other in used for each in other):
+        for name, amount in each.amounts:
+            taken[each.type, each.minor, name] += amount
+        functions |= {(each.type, each.minor, bus_id) for bus_id, _ in each.functions}
+    found = []
+    for each in allocation:
+        amounts = []
+        for name, amount in each.amounts:
+            gone = min(amount, taken[each.type, each.minor, name])
+            taken[each.type, each.minor, name] -= gone
+            if amount > gone:
+                amounts.append((name, amount - gone))
+        kept = tuple(one for one in each.functions if (each.type, each.minor, one[0]) not in functions)
+        if amounts or kept:
+            found.append(each._replace(amounts=tuple(amounts), functions=kept))
+    return tuple(found) or None
 
 
 def quantity_of(name: str, amount: int) -> str:

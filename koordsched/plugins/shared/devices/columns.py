@@ -7,7 +7,8 @@ seen first, and devices that are given out twice are counted twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.accounting import Amount, ColumnAccountant
+from koordsched.cluster.accounting import Amount, ColumnAccountant, add_amounts
 from koordsched.cluster.columns import Column
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.nodetable import Rows
@@ -51,8 +52,8 @@ class DeviceColumns(ColumnAccountant):
     `number`: int64[rows], that of the row's inventory. By type: `offered`, `used`: int64[rows, minors * resources],
     what devices have and pods were given, minor by minor in the order of `NAMES`, ABSENT for what a device does not
     list. `holders`: int32[rows], how many pods were given devices, hypotheses left out: that devices are known does not
-    end with a dry run. `functions`: int64[rows], a number for the set of
-    virtual functions that pods hold, 0 for none, its own for good.
+    end with a dry run. `functions`: int64[rows], a number for the set of virtual functions that pods hold, 0 for none,
+    never reused for another set.
     """
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -82,7 +83,7 @@ class DeviceColumns(ColumnAccountant):
         cluster.shape_facts.declare_if(kinds.DEVICE_ALLOCATED, _is_read)
         cluster.read_annotations.update(HINTS)
         self.allocation: PodFact[Allocation] = cluster.pod_facts.declare(
-            kinds.DEVICE_ALLOCATED, allocation.parse, allocation.text
+            kinds.DEVICE_ALLOCATED, allocation.parse, allocation.text, allocation.less
         )
         cluster.add_accountant(self, reads=[self.allocation])
         table.on_removal(self._node_removed)
@@ -94,11 +95,11 @@ class DeviceColumns(ColumnAccountant):
         return self._of_row.get(row, self.nothing)
 
     def on_inventory(self, listener: Callable[[], None]) -> None:
-        """Called after the devices of a row have become others."""
+        """Called after the devices of a row have changed."""
         self._listeners.append(listener)
 
     def set_inventory(self, row: int, inventory: Inventory) -> None:
-        """The devices of a row are others."""
+        """The devices of a row have changed."""
         self._of_row[row] = inventory
         self.number.data[row] = inventory.number
         for kind in TYPES:
@@ -211,9 +212,34 @@ class DeviceColumns(ColumnAccountant):
         return found
 
     def left(self, kind: str, at: int, rows: Rows) -> Counts:
-        """int64[rows, minors]: what is not in use of a resource; less than nothing where it is not listed, or given
-        out more than once."""
+        """int64[rows, minors]: what is not in use of a resource; negative where it is not listed, or allocated more
+        than once.
+        """
         return self.of_resource(self.offered[kind], kind, at, rows) - self.of_resource(self.used[kind], kind, at, rows)
+
+    @contextmanager
+    def limited(self, row: int, limits: Mapping[str, Mapping[int, Mapping[str, int]]]) -> Iterator[None]:
+        """Inside, and inside of what-ifs, the devices of the types that are limited have no more left on the row.
+
+        `limits`: by type and minor; of a resource that is not named there, what is left stays, but nothing of devices
+        that are not.
+        """
+        columns, amounts = [], []
+        for kind, by_minor in limits.items():
+            names = NAMES[kind]
+            offered, used = self.offered[kind].data[row], self.used[kind].data[row]
+            more = np.where(offered == ABSENT, 0, np.maximum(offered - used, 0))
+            for minor, limit in by_minor.items():
+                for at, name in enumerate(names, minor * len(names)):
+                    if at < len(more):
+                        more[at] = max(0, more.item(at) - limit[name]) if name in limit else 0
+            columns.append(self.used[kind])
+            amounts.append(more)
+        add_amounts(columns, row, amounts)
+        try:
+            yield
+        finally:
+            add_amounts(columns, row, amounts, -1)
 
     def keys(self, types: Sequence[str], rows: Rows) -> Counts:
         """int64[rows, width]: all that decisions about devices of these types depend on, for `framework.keyed`."""

@@ -12,7 +12,7 @@ from koordsched.plugins.shared.devices.partitions import Groups, Table, bits_of,
 from koordsched.plugins.shared.devices.resources import GPU, TYPES
 
 NO_NUMA_NODE = -1
-"""In place of the NUMA node of a device that is in none, or in one that is not known."""
+"""Instead of the NUMA node of a device that has none, or an unknown one."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -65,7 +65,7 @@ class Equipment(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """GPUs that are near each other. `level`: 1 the node, 2 a NUMA node, 3 a PCIe switch."""
+    """GPUs that are close to each other. `level`: 1 the node, 2 a NUMA node, 3 a PCIe switch."""
 
     level: int
     minors: tuple[int, ...]
@@ -74,7 +74,7 @@ class Scope(NamedTuple):
 
 
 class Inventory:
-    """An equipment, and what follows from it. `number` is its own for good."""
+    """An equipment, and what follows from it. `number` is unique and never reused."""
 
     __slots__ = ("__dict__", "__weakref__", "equipment", "number", "places")
 

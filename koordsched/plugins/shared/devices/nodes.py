@@ -18,7 +18,7 @@ from koordsched.plugins.shared.devices.reading import Reading, invalidated, read
 DEVICES_CHANGED = ClusterEvent(
     EventResource("devices.v1alpha1.scheduling.koordinator.sh"), ActionType.UPDATE, "DevicesChanged"
 )
-"""Announced when the devices of a known node are others, or what may be given out of them; comes with the row."""
+"""Announced when the devices of a known node, or what may be allocated of them, have changed; comes with the row."""
 
 NODE_EXPECTED_WITHIN = 60.0
 """Seconds. Nodes and Devices are watched apart from each other, so one of them may be seen first for a while."""
@@ -30,7 +30,7 @@ NOTHING_REPORTED = Reading(Equipment(), (), None)
 
 
 class NodeDevices:
-    """What is known of the devices of a node: the report as it was read, and problems that Events have told.
+    """What is known of the devices of a node: the report as it was read, and problems that Events have reported.
 
     `missed`: the timer that went, or goes, off because there is a Device and no node.
     """
@@ -98,7 +98,7 @@ class DeviceNodes:
             self._cluster.announce(DEVICES_CHANGED, None, row)
 
     def _expect(self, name: str, node: NodeDevices) -> None:
-        """There should be a node soon."""
+        """There is a Device and no node: waits for the node."""
         if node.missed is None:
             when = self._clock.monotonic() + NODE_EXPECTED_WITHIN
             node.missed = self._timers.at(when, partial(self._missing, name))

@@ -46,17 +46,17 @@ def parse(text: str) -> Table:
     """The table in an annotation. Raises ValueError if it cannot be read."""
     decoded = _decoder.decode(text)
     if decoded is None:
-        raise ValueError("null is no table")
+        raise ValueError("null is not a table")
     return table_of({count: [_read(given, count) for given in every or ()] for count, every in decoded.items()})
 
 
 def _read(given: _Partition, count: int) -> Partition:
     minors = tuple(given.minors or ())
     if len(set(minors)) != count or len(minors) != count:
-        raise ValueError(f"{list(minors)} is no partition of {count} GPUs")  # one would be given out twice, or none
+        raise ValueError(f"{list(minors)} is not a partition of {count} GPUs")  # one would be given out twice, or none
     for minor in minors:
         if not 0 <= minor < MAX_MINORS:
-            raise ValueError(f"no minor {minor}: at most {MAX_MINORS} devices of a type are supported")
+            raise ValueError(f"invalid minor {minor}: at most {MAX_MINORS} devices of a type are supported")
     bandwidth = None if given.ring_bus_bandwidth is None else nano_value(given.ring_bus_bandwidth)
     return Partition(minors, bits_of(minors), given.allocation_score, bandwidth)
 

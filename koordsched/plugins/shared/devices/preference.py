@@ -1,4 +1,4 @@
-"""Which GPU of a node a plugin would rather give to a pod than another one."""
+"""Which GPUs of a node a plugin prefers to allocate to a pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class GPUPreference(Protocol):
     """Of one plugin."""
 
     def preferred(self, shape: PodShape, row: int) -> Sequence[int]:
-        """The minors of GPUs that may do for a pod of the shape, best first. It is on the row, without a GPU."""
+        """The minors of GPUs that may fit a pod of the shape, best first. It is on the row, without a GPU."""
 
 
 class GPUPreferences:

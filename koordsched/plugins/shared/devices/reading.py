@@ -30,17 +30,17 @@ def read(device: Device) -> Reading:
     places: dict[str, dict[int, Place]] = {kind: {} for kind in TYPES}
     for at, info in enumerate(device.spec.devices):
         if info.type not in places:
-            problems.append(f"devices[{at}]: no type {info.type[:64]!r} is known")
+            problems.append(f"devices[{at}]: unknown type {info.type[:64]!r}")
             continue
         minor = info.minor
         if minor is None:
             problems.append(f"devices[{at}]: a {info.type} without minor counts as minor 0")
             minor = 0
         if not 0 <= minor < MAX_MINORS:
-            problems.append(f"devices[{at}]: {info.type} {minor} is left out: minors are 0 to {MAX_MINORS - 1}")
+            problems.append(f"devices[{at}]: {info.type} {minor} is ignored: minors are 0 to {MAX_MINORS - 1}")
             continue
         if minor in places[info.type]:
-            problems.append(f"devices[{at}]: {info.type} {minor} is there twice: the last one counts")
+            problems.append(f"devices[{at}]: {info.type} {minor} occurs twice: the last one counts")
         places[info.type][minor] = _place(info, minor, f"devices[{at}]", problems)
     table = None
     text = device.metadata.annotations.get(kinds.GPU_PARTITIONS)
@@ -92,6 +92,6 @@ def _amounts(kind: str, quantities: Quantities, path: str, problems: list[str]) 
 
 
 def invalidated(equipment: Equipment) -> Equipment:
-    """The same without a healthy device: what counts after the Device was deleted, until it returns."""
+    """The same without a healthy device: this counts after the Device was deleted, until it returns."""
     devices = tuple(tuple(place._replace(amounts=()) for place in of_type) for of_type in equipment.devices)
     return equipment._replace(devices=devices)

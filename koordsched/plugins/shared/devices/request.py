@@ -48,7 +48,7 @@ REQUESTED = {
 """The names of resources by which pods ask for devices of a type."""
 
 _PERCENT = (KOORDINATOR_GPU, RDMA_RESOURCE, FPGA_RESOURCE)
-"""Checked one by one, before what goes together."""
+"""Checked one by one, before combinations."""
 
 _PLAIN = tuple(
     frozenset(names)
@@ -69,7 +69,7 @@ _DIVIDED = (GPU_CORE, NPU_CORE, NPU_CPU, NPU_DVPP)
 
 
 class InvalidRequest(ValueError):
-    """The pod cannot be placed as it is; the message is for its owner."""
+    """The request is invalid; the message is for the pod's owner."""
 
 
 class InvalidAnnotation(InvalidRequest):
@@ -77,7 +77,7 @@ class InvalidAnnotation(InvalidRequest):
 
 
 class TopologyScope(IntEnum):
-    """How near each other the GPUs of a pod must be."""
+    """How close to each other the GPUs of a pod must be."""
 
     ANY = 0
     NODE = 1
@@ -225,7 +225,7 @@ def _is_percent(amount: int) -> bool:
 
 
 def _converted(kind: str, units: dict[str, int]) -> dict[str, int]:
-    """The resources of devices that these stand for. Raises InvalidRequest for such as do not go together."""
+    """The resources of devices that these stand for. Raises InvalidRequest for combinations that are not allowed."""
     if kind != GPU:
         return units
     names = frozenset(units)

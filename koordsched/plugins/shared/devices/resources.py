@@ -29,16 +29,16 @@ NAMES = MappingProxyType(
 CORE, MEMORY, RATIO = (NAMES[GPU].index(name) for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO))
 
 INDEX = MappingProxyType({name: at for names in NAMES.values() for at, name in enumerate(names)})
-"""Where a resource stands among those of its type."""
+"""The position of a resource among those of its type."""
 
 ABSENT = -1
-"""In place of the amount of a resource that a device does not list."""
+"""Instead of the amount of a resource that a device does not list."""
 
 MAX_MINORS = 128
 """Devices of one type that a node may have; a minor is less than this."""
 
 MOST_OF_A_POD = 1 << 47
-"""More of a resource of a device does not count for a pod: the sum over all pods of a node stays within 64 bits."""
+"""The most of a resource of a device that counts for a pod: the sum over all pods of a node stays within 64 bits."""
 
 DEPRECATED = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from koordsched.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
-from koordsched.api.selectors import SelectorError, field_test, is_label_key, is_label_value, value_test
+from koordsched.api.selectors import SelectorError, check_labels, field_test, is_label_key, is_label_value, value_test
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
 from koordsched.plugins.shared.matching.rows import Mask, count_of
@@ -199,11 +199,7 @@ class NodeSelectors:
             return None
 
     def _expression(self, requirement: NodeSelectorRequirement) -> LabelTest:
-        if not is_label_key(requirement.key):
-            raise SelectorError(f"not a label key: {requirement.key[:64]!r}")
-        for value in requirement.values:
-            if not is_label_value(value):
-                raise SelectorError(f"not a label value: {value[:64]!r}")
+        check_labels(requirement.key, requirement.values)
         return self._test(requirement.key, requirement.operator, requirement.values)
 
     def _test(self, key: str, operator: str, values: tuple[str, ...]) -> LabelTest:

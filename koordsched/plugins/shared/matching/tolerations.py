@@ -1,4 +1,4 @@
-"""Whether a pod's tolerations bear a node's taints.
+"""Whether a pod's tolerations tolerate a node's taints.
 
 Source: api `core/v1/toleration.go`; default-plugins spec 3.1. Comparison operators (Lt, Gt) are behind a feature
 gate that is off, so such a toleration tolerates nothing.
@@ -14,7 +14,7 @@ NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration bears one taint; empty fields of the toleration match everything."""
+    """Whether one toleration tolerates one taint; empty fields of the toleration match everything."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -25,7 +25,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    """Whether any of the tolerations bears the taint."""
+    """Whether any of the tolerations tolerates the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
@@ -35,6 +35,6 @@ def keeps_away(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bo
 
 
 def count_unwelcome(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
-    """How many PreferNoSchedule taints no toleration of that effect (or of any) bears."""
+    """How many PreferNoSchedule taints are not tolerated by a toleration of that effect (or of any)."""
     relevant = [t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
     return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated(relevant, taint) for taint in taints)

@@ -20,7 +20,7 @@ _BUDGET = 128 << 20
 """Bytes that all counters together may take."""
 _ALWAYS_KEPT = 64
 _EQUALITIES_COMPARED = 4
-"""The most selective of so many equality requirements leads to the groups of a counter."""
+"""The most selective of this many equality requirements leads to the groups of a counter."""
 _WITHOUT_EQUALITY = 1024
 """So many counters may lack an equality requirement: each is asked about every new group."""
 
@@ -60,7 +60,7 @@ class _Group:
         self.counters: dict[Counter, int] = {}
 
     def joins(self, counter: Counter) -> None:
-        """The counter counts these pods from now on, if they are any of its business."""
+        """The counter counts these pods from now on, if they match."""
         weight = counter.pods.weigh(self.namespace, self.labels.labels)
         if not weight:
             return
@@ -87,7 +87,7 @@ class PodIndex:
         self._other_counters: dict[Counter, None] = {}
         self._uses = 0
         self._weigh_at = _ALWAYS_KEPT
-        """With so many counters, what they take is looked at again."""
+        """With this many counters, their size is checked again."""
         cluster.add_accountant(self)
 
     # --- pods ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def pinned(labels: Mapping[str, str], keys: Iterable[str]) -> Requirements:
 
 
 _FEW = 16
-"""Up to so many requirements are asked one after the other."""
+"""Up to this many requirements are asked one after the other."""
 
 
 class PodQuery:

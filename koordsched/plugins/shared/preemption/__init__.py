@@ -1,1 +1,1 @@
-"""What plugins that evict pods for others have in common: budgets, dry runs, and the choice of a node."""
+"""Code shared by plugins that evict pods for others: budgets, dry runs, and the choice of a node."""

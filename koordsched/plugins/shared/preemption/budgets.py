@@ -53,7 +53,7 @@ class Budgets:
         self._grouped: tuple[PodKinds, Lookup[Pod | None]] | None = None
         self._states: KindArray = np.zeros(0, dtype=np.int32)
         self._states_version = -1
-        self._least_allowed = 0  # so many pods under budgets on one row break none that is not exhausted
+        self._least_allowed = 0  # this many pods under budgets on one row break none that is not exhausted
         cluster.objects.of(POD_DISRUPTION_BUDGETS).subscribe(self._on_change)
 
     def _on_change(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
@@ -82,6 +82,10 @@ class Budgets:
         return tuple(budget for budget in self._by_namespace.get(pod.namespace, {}).values() if budget.selects(pod))
 
     # --- one list of pods --------------------------------------------------------------------------
+
+    def protects(self, pod: Pod) -> bool:
+        """Whether there is a budget for the pod, exhausted or not."""
+        return bool(self._protecting(pod))
 
     def broken_by(self, pods: Sequence[Pod]) -> list[bool]:
         """Whether the eviction of each pod breaks a budget, counting the budgets down along the given order."""

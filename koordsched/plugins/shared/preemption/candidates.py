@@ -110,7 +110,8 @@ def _seconds_of(text: str) -> float:
 def by_importance(pods: Iterable[Pod], now: float) -> list[Pod]:
     """Most important first: higher priority, then longer running; a pod that has not started counts as starting now.
 
-    Upstream leaves the order of those that have not started to chance; here the ones that are going already are last.
+    Upstream leaves the order of those that have not started to chance; here those that are already terminating come
+    last.
     """
 
     def order(pod: Pod) -> tuple[int, float, bool]:

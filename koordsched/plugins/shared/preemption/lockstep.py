@@ -29,8 +29,8 @@ from koordsched.plugins.shared.preemption.victims import Mask, PotentialVictims
 class Outcome(NamedTuple):
     """`codes`: per row the code that refuses the pod even with all potential victims gone, or PASS.
 
-    bool[depth, rows], in the order of the potential victims: `victims` do not come back; `no_room`: the node would not
-    take the preemptor with them, whatever else speaks against them.
+    bool[depth, rows], in the order of the potential victims: `victims` do not come back; `no_room`: the preemptor would
+    not fit on the node with them, whatever other reasons there are.
     """
 
     codes: Codes

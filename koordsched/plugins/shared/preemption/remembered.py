@@ -40,7 +40,7 @@ class _Runs:
         self.victims: Mask = np.zeros((1, size), dtype=np.bool_)
 
     def reach(self, depth: int) -> None:
-        """Makes room for so many pods per row."""
+        """Makes room for this many pods per row."""
         if depth > len(self.victims):
             more = np.zeros((depth - len(self.victims), self.victims.shape[1]), dtype=np.bool_)
             self.victims = np.concatenate((self.victims, more))
@@ -82,7 +82,7 @@ class RememberedRuns:
         return known, runs.verdicts[rows]
 
     def victims(self, pod: Pod, row: int) -> list[int]:
-        """Who goes, of a row whose result is known: positions among the pods of lower priority."""
+        """The victims on a row whose result is known: positions among the pods of lower priority."""
         return np.flatnonzero(self._of(pod).victims[:, row]).tolist()
 
     def keep(self, pod: Pod, rows: RowArray, stamps: Stamps, verdicts: Verdicts, victims: Mask) -> None:

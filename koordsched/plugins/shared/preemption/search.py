@@ -1,4 +1,6 @@
-"""Dry runs on rows, told from what is known already, in lockstep, or one by one where filters leave no other way."""
+"""Dry runs on rows, taken from results that are known already, made in lockstep, or one by one where filters require
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from koordsched.plugins.shared.preemption.dryrun import DryRun
 from koordsched.plugins.shared.preemption.kinds import PodKinds
 from koordsched.plugins.shared.preemption.lockstep import Lockstep
 from koordsched.plugins.shared.preemption.remembered import NO_BUDGET, RememberedRuns, Stamps
-from koordsched.plugins.shared.preemption.victims import Mask, PotentialVictims, VictimTable
+from koordsched.plugins.shared.preemption.victims import Mask, PotentialVictims, VictimTable, victim_table
 
 _LOWEST = int(np.iinfo(np.int64).min)
 
@@ -43,10 +45,11 @@ class Found(NamedTuple):
 class Search:
     """The dry runs of one profile."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, spares: Callable[[Pod], bool] | None = None) -> None:
+        """`spares`: pods that are never victims."""
         self._handle = handle
         cluster = handle.cluster
-        self._table: VictimTable = cluster.shared(VictimTable)
+        self._table = victim_table(cluster, spares)
         self._budgets: Budgets = cluster.shared(Budgets)
         self._remembered = RememberedRuns(cluster.table, handle.nominations)
 
@@ -103,11 +106,16 @@ class Decision:
         return _merged(rows, apart, self._one_by_one(rows[apart]), self._in_lockstep(rows[~apart], None)), missing
 
     def _pods(self, row: int) -> list[Pod]:
-        pods = self._table.pods(row, self._pod.priority, self._now)
-        if not self._cycle.overlay:
-            return pods
-        away = self._cycle.overlay.away(row)
-        return [pod for pod in pods if pod.uid not in away]
+        away = self._cycle.overlay.away(row) if self._cycle.overlay else None
+        if not away:
+            return self._table.pods(row, self._pod.priority, self._now)
+        # Pods that are away cannot leave; those that use what these hold make room for this pod if they leave.
+        pods = self._handle.cluster.pods_on(row).values()
+        return [
+            pod
+            for pod in pods
+            if pod.priority < self._pod.priority and pod.uid not in away and self._table.may_leave(pod, away)
+        ]
 
     def _one_by_one(self, rows: RowArray) -> Found:
         dry_run = DryRun(self._handle.cluster, self._handle.filtering, self._budgets)

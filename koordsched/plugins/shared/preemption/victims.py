@@ -1,4 +1,5 @@
-"""Who is on each row, most important first, as arrays: the pods that may have to go for a more important one.
+"""The pods on each row, most important first, as arrays: those that may have to be evicted for a pod of higher
+priority.
 
 A row is read again only when its pods changed, so that a decision costs no walk over pods. The pods below some
 priority are the end of a row's list, whatever the priority.
@@ -7,7 +8,7 @@ priority are the end of a row's list, whatever the priority.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 _PRIORITIES_KEPT = 16
 _KINDS_SPARE = 4096
-"""With so many kinds besides two for each pod on a node, most are of pods long gone: everything is read anew."""
+"""With this many kinds besides two for each pod on a node, most are of deleted pods: everything is read again."""
 _NEVER = -1
 
 
@@ -48,12 +49,28 @@ class PotentialVictims:
         )
 
 
-class VictimTable:
-    """One per cluster (`ClusterState.shared(VictimTable)`)."""
+def victim_table(cluster: ClusterState, spares: Callable[[Pod], bool] | None = None) -> VictimTable:
+    """The one of the cluster for this rule of what pods are spared."""
+    return cluster.shared(lambda state: VictimTable(state, spares), key=(VictimTable, spares))
 
-    def __init__(self, cluster: ClusterState) -> None:
+
+class VictimTable:
+    """One per cluster, and rule of what pods are spared."""
+
+    def __init__(self, cluster: ClusterState, spares: Callable[[Pod], bool] | None = None) -> None:
+        """`spares`: pods that are never victims."""
         self._cluster = cluster
+        self._spares = spares
         self._forget()
+
+    def may_leave(self, pod: Pod, holders: Container[str] = ()) -> bool:
+        """Whether a pod on a node may be a victim, and it would help: what it uses is not another's, or one of these
+        holds that.
+        """
+        if pod.virtual or (self._spares is not None and self._spares(pod)):
+            return False
+        holder = self._cluster.holder_of(pod)
+        return holder is None or holder in holders
 
     def _forget(self) -> None:
         size = self._cluster.table.size
@@ -99,8 +116,8 @@ class VictimTable:
         listed: list[Pod] = []
         depths: list[int] = []
         for row in rows.tolist():
-            pods = self._cluster.pods_on(row)
-            listed.extend(pods.values())
+            pods = [pod for pod in self._cluster.pods_on(row).values() if self.may_leave(pod)]
+            listed.extend(pods)
             depths.append(len(pods))
         number_of = self.kinds.of
         kinds = np.array([number_of(pod) for pod in listed], dtype=np.int32)

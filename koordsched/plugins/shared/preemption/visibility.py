@@ -1,4 +1,4 @@
-"""Whether disruption budgets can be seen: while they must not be read, no victim is known to be unprotected."""
+"""Whether disruption budgets can be read: while they may not be, no victim is known to be unprotected."""
 
 from __future__ import annotations
 

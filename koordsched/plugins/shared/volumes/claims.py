@@ -95,7 +95,7 @@ def class_of_volume(volume: PersistentVolume) -> str:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether the binder is done with the claim."""
+    """Whether the claim is completely bound."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.plugins.nodenumaresource import cpuset
+from koordsched.plugins.shared import cpuset
 from tests.depth import examples
 
 IDS = st.sets(st.integers(0, cpuset.MAX_CPUS - 1), max_size=300)

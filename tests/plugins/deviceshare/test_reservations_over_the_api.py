@@ -1,0 +1,65 @@
+"""Reservations with devices, over the embedded API server: they are scheduled, used, and used again."""
+
+import asyncio
+import json
+
+from tests.plugins.deviceshare.machines import device, gpu, m2, node, pod
+from tests.plugins.deviceshare.running import cluster, given, held, put, remove, where
+from tests.plugins.deviceshare.test_reservations import GIB, OURS, gpus, reserved, waiting
+from tests.plugins.reservation.available import SCHEDULING, owner
+from tests.virtualtime import run
+
+API = "scheduling.koordinator.sh/v1alpha1"
+HALF = (50, 4 * GIB, 50, 0, 0, 0)
+
+
+def options():
+    return {"more": {"Reservation": OURS}, "filter": {"enabled": [{"name": "Reservation"}]}}
+
+
+def made(embedded, name="r"):
+    return embedded.get("Reservation", name, api_version=API)
+
+
+def half(policy="Restricted"):
+    return waiting(reserved(policy=policy, gpu=gpus(0, share=50, memory=8)))
+
+
+def test_an_owner_gets_what_another_one_leaves():
+    async def scenario():
+        async with cluster(*m2(), **options()) as (embedded, running):
+            embedded.insert(half())
+            await asyncio.sleep(3)
+            thing = made(embedded)
+            devices = json.loads(thing["metadata"]["annotations"][f"{SCHEDULING}device-allocated"])
+            assert (thing["status"]["phase"], [each["minor"] for each in devices["gpu"]]) == ("Available", [0])
+            assert held(running) == {("gpu", 0): HALF}
+            put(embedded, owner(pod("p", gpu=50), required=True))
+            await asyncio.sleep(3)
+            put(embedded, owner(pod("q", gpu=50), required=True))
+            await asyncio.sleep(3)
+            before = where(embedded, "p"), where(embedded, "q"), held(running)
+            remove(embedded, embedded.get("Pod", "p"))
+            await asyncio.sleep(20)
+            return before, where(embedded, "q"), given(embedded, "q"), held(running)
+
+    before, *after = run(scenario())
+    assert before == ("n", None, {("gpu", 0): HALF})
+    assert after == ["n", {"gpu": [0]}, {("gpu", 0): HALF}]
+
+
+def test_devices_of_a_reservation_that_is_deleted_are_free_again():
+    async def scenario():
+        async with cluster(node(), device(gpu(0)), **options()) as (embedded, running):
+            embedded.insert(waiting(reserved(gpu=gpus(0))))
+            await asyncio.sleep(3)
+            put(embedded, pod("p", gpu=100))
+            await asyncio.sleep(3)
+            before = where(embedded, "p"), held(running)
+            remove(embedded, made(embedded))
+            await asyncio.sleep(20)
+            return before, where(embedded, "p"), held(running)
+
+    (waits, used), placed, after = run(scenario())
+    assert (waits, placed) == (None, "n")
+    assert used == after == {("gpu", 0): (100, 80 * GIB, 100, 0, 0, 0)}
