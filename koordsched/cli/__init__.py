@@ -33,38 +33,43 @@ class Listed(NamedTuple):
 
 
 COMMANDS: Mapping[str, Listed] = {
-    "run": Listed("koordsched.cli.run:run", "Schedule pods until told to stop."),
+    "run": Listed("koordsched.cli.run:run", "Run the scheduler until it is stopped."),
     "demo": Listed(
         "koordsched.cli.demo:demo",
-        "Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.",
+        "Start a cluster of hollow nodes and the scheduler, apply example workloads, and show the result.",
     ),
     "simulate": Listed(
         "koordsched.cli.simulate:simulate", "Place pending pods and say where they would go, or why not."
     ),
     "explain": Listed(
-        "koordsched.cli.explain:explain", "Say what the scheduler makes of POD, node by node and plugin by plugin."
+        "koordsched.cli.explain:explain", "Explain the scheduling of POD, node by node and plugin by plugin."
     ),
     "pending": Listed(
         "koordsched.cli.pending:pending",
-        "Show all pods that wait for a node, by what they wait for and what would help.",
+        "Show all pending pods, grouped by reason and by what would help.",
+    ),
+    "shadow": Listed(
+        "koordsched.cli.shadow:shadow",
+        "Watch a cluster that another scheduler serves, and say what this one would have decided.",
     ),
     "dump": Listed(
         "koordsched.cli.dump:dump",
-        "Write all objects of the cluster to FILE, without secrets: JSON, compressed if FILE ends in .gz.",
+        "Write all objects of the cluster to FILE as JSON, without secrets; compressed if FILE ends in .gz.",
     ),
     "replay": Listed(
         "koordsched.cli.replay:replay",
-        "Repeat every decision in FILE, a journal of `koordsched run --journal`, without any API server.",
+        "Repeat every decision of FILE, a journal of `koordsched run --journal`, without an API server.",
     ),
-    "quota": Listed(VIEWS, "Look at elastic quotas."),
-    "load": Listed(VIEWS, "Look at what nodes use."),
-    "numa": Listed(VIEWS, "Look at CPUs and NUMA nodes."),
-    "devices": Listed(VIEWS, "Look at GPUs, NICs and FPGAs."),
-    "breaker": Listed(VIEWS, "Look at circuit breakers of nodes."),
-    "quarantine": Listed(VIEWS, "Look at quarantined workloads."),
+    "quota": Listed(VIEWS, "Show elastic quotas."),
+    "load": Listed(VIEWS, "Show the load of nodes."),
+    "numa": Listed(VIEWS, "Show CPUs and NUMA nodes."),
+    "devices": Listed(VIEWS, "Show GPUs, NICs and FPGAs."),
+    "reservations": Listed(VIEWS, "Show Reservations."),
+    "breaker": Listed(VIEWS, "Show circuit breakers of nodes."),
+    "quarantine": Listed(VIEWS, "Show quarantined workloads."),
     "check-config": Listed(
         "koordsched.cli.check_config:check_config",
-        "Check a configuration FILE (- = standard input) and show what it comes to.",
+        "Check a configuration FILE (- = standard input) and show the resulting profiles.",
     ),
     "fakecluster": Listed(
         "koordsched.cli.fakecluster:fakecluster",
@@ -110,7 +115,7 @@ class _Commands(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """As click's own, but for how errors look and for the exit code after Ctrl-C."""
+        """Like click's own, except for the form of errors and the exit code after Ctrl-C."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:

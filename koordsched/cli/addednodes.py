@@ -1,15 +1,18 @@
-"""Nodes that a cluster does not have yet: copies of one that it has, or made from a template."""
+"""Nodes to add to a cluster: copies of one of its nodes, or made from a template."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from koordsched.api.decoding import convert
 from koordsched.cli.admission import Admission
 from koordsched.cli.objectfiles import InputError, Sourced
-from koordsched.cluster.builtinkinds import CSI_NODES
+from koordsched.cluster.builtinkinds import CSI_NODES, NODES
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.snapshot import node_object, pod_object
@@ -17,14 +20,11 @@ from koordsched.scheduling.snapshot import node_object, pod_object
 HOSTNAME = "kubernetes.io/hostname"
 
 _PASSING = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/|.*koordsched\.io/")
-"""Taints that say in which state a node is, not what it is for."""
+"""Taints that describe the state of a node, not its purpose."""
 
 
 def add_template_nodes(scheduler: OfflineScheduler, nodes: list[Sourced], seed: int) -> None:
-    """Adds nodes made from a template to those that there are, under another name if theirs is taken.
-
-    Raises InputError.
-    """
+    """Adds nodes made from a template, under another name if theirs is taken. Raises InputError."""
     taken = scheduler.cluster.table.row_of
     for sourced in Admission(seed).admit_all(nodes):
         name = _free_name(scheduler, sourced.name) if sourced.name in taken else sourced.name
@@ -33,32 +33,71 @@ def add_template_nodes(scheduler: OfflineScheduler, nodes: list[Sourced], seed: 
 
 
 def add_copies(scheduler: OfflineScheduler, model: str, count: int) -> list[str]:
-    """Adds nodes like one that there is, as they would come: ready, without other pods than those of DaemonSets.
-
-    What is in other objects that bear the node's name is not copied, but the limits of its volume drivers (CSINode).
-    Returns their names. Raises InputError if there is no such node.
+    """Adds copies of an existing node as they would register: ready, with no pods but those of DaemonSets. Other
+    objects of the node's name are not copied, except the limits of its volume drivers (CSINode). Returns their names.
+    Raises InputError if there is no such node.
     """
-    cluster = scheduler.cluster
-    row = cluster.table.row_of.get(model)
-    node = cluster.table.nodes[row] if row is not None else None
-    if row is None or node is None:
+    if model not in scheduler.cluster.table.row_of:
         raise InputError(f"--like {model}: there is no such node")
-    shown = node_object(node, cluster.table.images.on_row(row), cluster.read_annotations)
-    daemons = [_pod(scheduler, pod) for pod in cluster.pods_on(row).values() if _is_daemon(pod)]
-    drivers = cluster.objects.of(CSI_NODES).get("", model)
+    made = NodeModel.like(scheduler, model)
     names = []
     for _ in range(count):
-        name = _free_name(scheduler, model)
-        scheduler.add(_fresh(shown, name))
+        names.append(_free_name(scheduler, model))
+        made.add(scheduler, names[-1])
+    return names
+
+
+class NodeModel:
+    """What added nodes look like: the Node and other objects of its name, by kind, and the pods of DaemonSets."""
+
+    def __init__(self, objects: Sequence[tuple[Kind[Any], dict[str, Any]]], daemons: Sequence[dict[str, Any]]) -> None:
+        self._objects = objects
+        self._daemons = daemons
+
+    @classmethod
+    def like(cls, scheduler: OfflineScheduler, name: str) -> NodeModel:
+        """As a node that there is would come new. Raises KeyError if there is none of that name."""
+        cluster = scheduler.cluster
+        row = cluster.table.row_of[name]
+        node = cluster.table.nodes[row]
+        assert node is not None, "a known name has a node"
+        shown = node_object(node, cluster.table.images.on_row(row), cluster.read_annotations)
+        objects: list[tuple[Kind[Any], dict[str, Any]]] = [(NODES, _fresh(shown))]
+        drivers = cluster.objects.of(CSI_NODES).get("", name)
         if drivers is not None:
-            scheduler.add_object(
-                CSI_NODES, msgspec.convert(_renamed(msgspec.to_builtins(drivers), name), CSI_NODES.type)
-            )
-        for daemon in daemons:
+            objects.append((CSI_NODES, msgspec.to_builtins(drivers)))
+        return cls(objects, daemons_on(scheduler, name))
+
+    def add(self, scheduler: OfflineScheduler, name: str) -> None:
+        """Adds a node of this name, which must be free."""
+        for kind, thing in self._objects:
+            made = _renamed(thing, name)
+            if kind is NODES:
+                labels = made["metadata"].get("labels") or {}
+                made["metadata"]["labels"] = {**labels, HOSTNAME: name}
+            scheduler.add_object(kind, convert(made, kind.type))
+        for daemon in self._daemons:
             copy = _renamed(daemon, f"{daemon['metadata']['name']}-{name}")
             scheduler.add({**copy, "spec": {**copy["spec"], "nodeName": name}})
-        names.append(name)
-    return names
+
+    def remove(self, scheduler: OfflineScheduler, name: str) -> None:
+        """Takes away a node that was added, on which there are no other pods any more."""
+        cluster = scheduler.cluster
+        for uid in list(cluster.pods_on(cluster.table.row_of[name])):
+            cluster.remove_pod(uid)
+            cluster.pod_gone(uid)
+        for kind, _ in self._objects:
+            if kind is NODES:
+                cluster.remove_node(name)
+            else:
+                cluster.objects.of(kind).delete("", name)
+
+
+def daemons_on(scheduler: OfflineScheduler, node: str) -> list[dict[str, Any]]:
+    """The pods of DaemonSets on a node that there is."""
+    cluster = scheduler.cluster
+    pods = cluster.pods_on(cluster.table.row_of[node]).values()
+    return [as_object(scheduler, pod) for pod in pods if is_daemon(pod) and not pod.deleting]
 
 
 def _free_name(scheduler: OfflineScheduler, model: str) -> str:
@@ -71,27 +110,28 @@ def _free_name(scheduler: OfflineScheduler, model: str) -> str:
 
 def _renamed(thing: dict[str, Any], name: str) -> dict[str, Any]:
     meta = {key: value for key, value in thing["metadata"].items() if key != "uid"}
-    return {**thing, "metadata": {**meta, "name": name, "uid": f"copy/{name}"}}
+    uid = f"copy/{meta.get('namespace', '')}/{name}"
+    return {**thing, "metadata": {**meta, "name": name, "uid": uid}}
 
 
-def _fresh(node: dict[str, Any], name: str) -> dict[str, Any]:
+def _fresh(node: dict[str, Any]) -> dict[str, Any]:
     """A node like this one as it registers: not cordoned, ready, with the taints that its group has."""
-    made = _renamed(node, name)
     spec = node.get("spec") or {}
     taints = [taint for taint in spec.get("taints") or () if not _PASSING.match(taint.get("key", ""))]
     conditions = [{"type": "Ready", "status": "True"}]
     return {
-        **made,
-        "metadata": {**made["metadata"], "labels": {**(made["metadata"].get("labels") or {}), HOSTNAME: name}},
+        **node,
         "spec": {**{key: value for key, value in spec.items() if key != "unschedulable"}, "taints": taints},
         "status": {**(node.get("status") or {}), "conditions": conditions},
     }
 
 
-def _is_daemon(pod: Pod) -> bool:
-    return pod.owner is not None and pod.owner.kind == "DaemonSet" and not pod.deleting
+def is_daemon(pod: Pod) -> bool:
+    """Whether the pod is one of a DaemonSet."""
+    return pod.owner is not None and pod.owner.kind == "DaemonSet"
 
 
-def _pod(scheduler: OfflineScheduler, pod: Pod) -> dict[str, Any]:
+def as_object(scheduler: OfflineScheduler, pod: Pod) -> dict[str, Any]:
+    """The pod as its manifest would have it, as far as is known."""
     names = scheduler.cluster.table.resource_names.names
     return pod_object(pod, names, pod.shape.meta.annotations)

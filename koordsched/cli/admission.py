@@ -1,7 +1,6 @@
-"""Manifests as an API server would have stored them: defaults, priorities, limits, and its refusals.
-
-An embedded API server without clients does it, so that what is simulated is what would have been created. Objects
-that have a uid come from a server and are taken as they are.
+"""Manifests as an API server would have stored them: defaults, priorities, limits, and its rejections. An embedded API
+server without clients does this, so that what is simulated is what would have been created. Objects that have a uid
+come from a server and are taken as they are.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from koordsched.plugins import KINDS
 DEFAULT_NAMESPACE = "default"
 
 _CONTEXT = {("v1", "Namespace"): 0, ("scheduling.k8s.io/v1", "PriorityClass"): 1, ("v1", "LimitRange"): 2}
-"""What other objects are judged by, hence taken in first, in this order."""
+"""Kinds on which the admission of other objects depends, so they come first, in this order."""
 
 
 class Admission:
-    """Takes objects in. `strangers`: how many there were of each kind that needs a definition to be known."""
+    """Admits objects. `strangers`: the number of objects of each kind that is unknown without a definition."""
 
     def __init__(self, seed: int) -> None:
         self._registry = new_cluster(SystemClock(), Random(seed))
@@ -75,7 +74,7 @@ class Admission:
                 )
 
     def _admit_custom(self, sourced: Sourced) -> Sourced:
-        """An object of a kind that plugins read and no server knows without its definition: taken as it is."""
+        """An object of a kind that plugins read and no server knows without its definition: it is not checked."""
         if KINDS[_type(sourced)].namespaced:
             sourced.meta["namespace"] = sourced.namespace or DEFAULT_NAMESPACE
         self._note_once(_type(sourced)[1], sourced)
@@ -92,7 +91,7 @@ class Admission:
         try:
             if sourced.meta.get("uid"):
                 if sourced.kind == "Pod":
-                    # There may be a million: the rest is checked when the scheduler takes them in.
+                    # There may be a million: the rest is checked when the scheduler decodes them.
                     _check_parts(sourced)
                 else:
                     check(orjson.dumps(sourced.obj), resource, "Ignore", [])
@@ -115,7 +114,7 @@ class Admission:
             return self._registry.get(resource, sourced.namespace or None, sourced.name)
         stored = self._registry.create(resource, sourced.namespace or None, obj)
         if isinstance(status, dict) and resource.kind != "Node":
-            # A server leaves the status to controllers; here it says what has happened so far.
+            # A server leaves the status to controllers; here it is what happened so far.
             stored["status"] = {**(stored.get("status") or {}), **status}
         return stored
 

@@ -1,4 +1,4 @@
-"""`koordsched check-config FILE`: is the file accepted, and what does it come to?"""
+"""`koordsched check-config FILE`: is the file accepted, and which profiles result?"""
 
 import importlib
 import sys
@@ -67,7 +67,7 @@ def build_check_config(
     return click.Command(
         "check-config",
         callback=run,
-        help="Check a configuration FILE (- = standard input) and show what it comes to.",
+        help="Check a configuration FILE (- = standard input) and show the resulting profiles.",
         params=[
             click.Argument(["file"], type=click.Path(allow_dash=True)),
             click.Option(
@@ -75,7 +75,7 @@ def build_check_config(
                 type=click.Choice(["table", "wide", "json", "yaml"]),
                 default="table",
                 show_default=True,
-                help="Form of the answer; wide is the same as table here.",
+                help="Output format; wide is the same as table here.",
             ),
             click.Option(["--feature-gates"], multiple=True, help="Name=true,Other=false, as given to `run`."),
             click.Option(["--strict"], is_flag=True, help="Exit with 1 if there is any warning."),

@@ -26,16 +26,14 @@ class ClusterAccess:
 
     @classmethod
     def of_flags(cls, kubeconfig: str | None, context: str | None) -> ClusterAccess:
-        """What kubectl would take with these flags. Raises InputError if there is nothing to take."""
+        """What kubectl would take with these flags. Raises InputError if there is none."""
         path = kubeconfig or files.usual_path(os.environ, Path.home())
         if not path and "KUBERNETES_SERVICE_HOST" not in os.environ:
-            raise InputError(
-                "which cluster? There is no kubeconfig: give --kubeconfig FILE, set KUBECONFIG, or have ~/.kube/config"
-            )
+            raise InputError("there is no kubeconfig: use --kubeconfig FILE, set KUBECONFIG, or create ~/.kube/config")
         return cls(path, context)
 
     def namespace(self) -> str:
-        """The one that commands are about if none is named. Raises InputError."""
+        """The namespace that commands use if none is given. Raises InputError."""
         try:
             if self.kubeconfig:
                 return files.namespace_of(self.kubeconfig, self.context)

@@ -31,7 +31,7 @@ from koordsched.scheduling.watching import UNFINISHED
 T = TypeVar("T", bound=HasMetadata)
 
 _MOST_NAMED = 5
-"""Objects that cannot be understood and are named."""
+"""Number of objects that cannot be decoded and are listed by name."""
 
 _ACCEPT = f"{MEDIA_TYPE},{JSON}"
 
@@ -103,11 +103,11 @@ class _Reading:
     def notes(self) -> list[str]:
         """What could not be read, for the user."""
         rest = len(self._malformed) - _MOST_NAMED
-        more = [f"{rest} more objects cannot be understood and are ignored"] if rest > 0 else []
+        more = [f"{rest} more objects cannot be decoded and are ignored"] if rest > 0 else []
         return [*self._unread, *self._malformed[:_MOST_NAMED], *more]
 
     async def read(self, kind: Kind[Any], path: str, selectors: Mapping[str, str]) -> None:
-        """What this path lists of a kind. Raises InputError if there is no deciding without it."""
+        """What this path lists of a kind. Raises InputError if the scheduler cannot decide without it."""
         try:
             await self._read(kind, path, selectors)
         except NotFound:
@@ -115,7 +115,7 @@ class _Reading:
         except Forbidden as error:
             if kind in (NODES, PODS):
                 raise InputError(f"{kind.plural} cannot be listed: {error}") from error
-            self._unread.append(f"{kind.plural} are taken for none, they cannot be listed: {error}")
+            self._unread.append(f"{kind.plural} cannot be listed and count as none: {error}")
         except ClientError as error:
             raise InputError(f"{kind.plural} cannot be listed: {error}") from error
 
@@ -130,7 +130,7 @@ class _Reading:
                 except (BadObject, ValueError) as error:
                     meta = form.meta(item)
                     name = f"{meta.namespace}/{meta.name}".removeprefix("/") if meta is not None else "?"
-                    self._malformed.append(f"{kind.name} {name} cannot be understood and is ignored: {error}")
+                    self._malformed.append(f"{kind.name} {name} cannot be decoded and is ignored: {error}")
             count += len(page.items)
             self._progress.show(f"reading {kind.plural}: {count:,}")
 

@@ -1,4 +1,4 @@
-"""The daemon: connection, scheduler, election, endpoints and signals, wired together and taken apart in order."""
+"""The daemon: connection, scheduler, election, endpoints and signals, started, and stopped in order."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ LOST_LEASE = 1
 """Exit code when the lease was lost: the kubelet or init system restarts the process."""
 
 SETTLING = 0.5
-"""Seconds that writes under way may take to be answered before the lease is given back."""
+"""Seconds to wait for answers to writes in progress before the lease is released."""
 
 GC_AT_START = (100_000, 50, 1000)
-"""While the first lists come in there is no point in looking for cycles in them; see `_settle_memory`."""
+"""While the first lists are read, searching them for cycles is useless; see `_settle_memory`."""
 
 GC_THRESHOLDS = (30_000, 1, 1000)
 """Almost nothing here forms cycles. A pass takes up to 0.5 ms per thousand objects that came since the last one: 15 ms
-for the youngest, 45 ms for the middle generation. The oldest is frozen, and nothing is passed over as a whole again."""
+for the youngest, 45 ms for the middle generation. The oldest is frozen, so there are no full passes."""
 
 
 class StartFailed(Exception):
@@ -108,7 +108,7 @@ class Daemon:
         gc.set_threshold(*GC_AT_START)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # Under nohup the terminal may go.
+            # Under nohup the terminal may be closed.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._asked_to_stop)
         # They would end the process. SIGUSR2 has a meaning once there is something to dump.
@@ -121,9 +121,11 @@ class Daemon:
                 raise StartFailed(str(error)) from error
 
     def _asked_to_stop(self) -> None:
-        """The first signal asks for an orderly end, a second one for one at once (apiserver `pkg/server/signal.go`)."""
+        """The first signal asks for an orderly exit, a second one for an immediate one (apiserver
+        `pkg/server/signal.go`).
+        """
         if self._asked:
-            print("error: stopped at once by a second signal", file=sys.stderr, flush=True)
+            print("error: stopped immediately by a second signal", file=sys.stderr, flush=True)
             os._exit(1)
         self._asked = True
         self._stopping.set()
@@ -245,7 +247,7 @@ class Daemon:
         elif work in done and work.exception() is not None:
             _log.critical("the scheduling loop ended", exc_info=work.exception())
             self._code = 2
-        # Bindings under way are finished while the lease is still ours; then it is given back.
+        # Bindings in progress are finished while the lease is still ours; then it is released.
         await scheduler.stop()
         if election is not None and not election.done():
             election.cancel()
@@ -282,7 +284,7 @@ class Daemon:
             self._elected.set()
 
         def on_stopped() -> None:
-            # What has not left this process yet must not leave it any more.
+            # Writes that have not left this process must not leave it any more.
             transport.drop_connections()
             master_status.set(0)
             events.stopped_leading(self._identity)
@@ -357,20 +359,21 @@ class Daemon:
         return stop
 
     def _longest_stall(self) -> float | None:
-        """Seconds after which a leader that hangs must end: others may lead by then."""
+        """Seconds after which a leader that hangs must exit: others may lead by then."""
         if self._elector is not None and self._elector.deadline() > float("-inf"):
             return self._resolved.leader_election.renew_deadline.seconds
         return None
 
 
 def _end_at_once() -> None:
-    """Called by the watchdog's thread while the loop hangs: no clean end is possible, and none may be waited for."""
+    """Called by the watchdog's thread while the loop hangs: an orderly exit is not possible, so it exits at once."""
     print("error: the event loop hangs past the renew deadline of the lease", file=sys.stderr, flush=True)
     os._exit(LOST_LEASE)
 
 
 def _settle_memory() -> None:
-    """What the first lists left behind will stay: spare the collector from walking it, now (a million pods would take
-    it seconds) and ever after."""
+    """The objects of the first lists stay: keep the garbage collector from visiting them (a million pods would take
+    seconds).
+    """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -20,7 +20,7 @@ _NODES_AT_ONCE = 100
 
 
 async def write_dump(scheduler: Scheduler, transport: Transport) -> None:
-    """Writes the dump; what the API server cannot be asked about is said to be missing."""
+    """Writes the dump; if the API server cannot be asked, the dump says so."""
     try:
         differences = await compare(scheduler.cluster, transport)
         _log.info("Cache comparison: %s", "; ".join(differences.lines()))

@@ -1,6 +1,6 @@
 """Pages about decisions: what a pod would get now, what pods got, and the state behind both.
 
-They answer with the scheduler's own state, so none of them is open to everybody.
+They show the scheduler's own state, so all of them require authorization.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_DECISIONS = 1000
 """Decisions shown when no pod is named, unless `limit` says otherwise."""
 
 _MOST_EVALUATED = 100
-"""Kinds of pending pods that are evaluated when someone asks: milliseconds each in which nothing is scheduled."""
+"""Kinds of pending pods that are evaluated per request: each takes milliseconds in which nothing is scheduled."""
 
 _OBJECTS_AT_ONCE = 100
 _PODS_AT_ONCE = 20_000
@@ -42,7 +42,7 @@ def debug_endpoints(scheduler: Scheduler) -> list[Endpoint]:
         Endpoint("/debug/decisions", pages.decisions),
         Endpoint("/debug/overcommitment", pages.overcommitment),
         Endpoint("/debug/snapshot", pages.snapshot),
-        *plugin_endpoints(scheduler.profiles),
+        *plugin_endpoints(scheduler.profiles, scheduler.plugin_states.read_from_outside),
     ]
 
 
@@ -53,11 +53,11 @@ class _Pages:
     async def explain(self, request: web.Request) -> web.Response:
         """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON.
 
-        With `&advice=true` also what would have to change for it to be placed. Of a pod that has a node: the decision.
+        With `&advice=true` also what would have to change for it to be placed. For a pod that has a node: the decision.
         """
         key, refusal = _pod_key(request)
         if refusal is not None or not key:
-            return refusal or text_response("which pod? Ask for ?pod=namespace/name\n", 400)
+            return refusal or text_response("no pod given: use ?pod=namespace/name\n", 400)
         scheduler = self._scheduler
         pod = await self._find(scheduler.pending_pods(), key)
         if pod is None:
@@ -65,6 +65,7 @@ class _Pages:
         if pod is None:
             names = ", ".join(scheduler.profiles)
             return text_response(f"no pod {printable(key)} that this scheduler ({names}) has to place\n", 404)
+        scheduler.plugin_states.read_from_outside()
         return _json(_encode(answer_for(scheduler, pod, advice=request.query.get("advice") == "true")))
 
     async def pending(self, request: web.Request) -> web.Response:
@@ -83,7 +84,7 @@ class _Pages:
             most_evaluated=_MOST_EVALUATED,
             recorded=scheduler.decisions.refusal,
         )
-        return _json(_encode(await returned(groups)))
+        return _json(_encode(await returned(groups, scheduler.plugin_states.read_from_outside)))
 
     async def decisions(self, request: web.Request) -> web.Response:
         """The last placements, and of each pod the last refusal, newest first: of one pod (`?pod=namespace/name`) or of
@@ -99,7 +100,7 @@ class _Pages:
         return _json(_encode({"decisions": list(placements), "refusals": list(refusals)}))
 
     async def overcommitment(self, request: web.Request) -> web.Response:
-        """The nodes whose pods request more than there is, now, and of what: milli-CPU, bytes, counts."""
+        """The nodes whose pods request more than the node has, by resource: milli-CPU, bytes, counts."""
         found = self._scheduler.cluster.overcommitments
         nodes = [
             {"node": name, "exceeded": [excess._asdict() for excess in found.on(name)]}
@@ -124,7 +125,7 @@ class _Pages:
 
     @staticmethod
     async def _find(pods: Sequence[Pod], key: str) -> Pod | None:
-        """The pod `namespace/name`; a long search gives way to others."""
+        """The pod `namespace/name`; a long search yields to other tasks."""
         namespace, _, name = key.partition("/")
         for start in range(0, len(pods), _PODS_AT_ONCE):
             for pod in islice(pods, start, start + _PODS_AT_ONCE):
@@ -135,7 +136,7 @@ class _Pages:
 
 
 def _pod_key(request: web.Request) -> tuple[str, web.Response | None]:
-    """`namespace/name` from the query, "" if none is given; or what to answer to one that is not of that form."""
+    """`namespace/name` from the query, "" if none is given; or the response to one that has another form."""
     key = request.query.get("pod", "")
     if key and key.count("/") != 1:
         return "", text_response("pod must be given as namespace/name\n", 400)

@@ -15,7 +15,7 @@ def print_placed(out: Console, answer: Answer) -> None:
     out.print(f"Pod {answer.pod}, profile {answer.profile}", style="bold")
     if answer.decision is None:
         out.print(
-            f"Is on {answer.node}. There is no record of the decision: another scheduler made it, or it is too old.",
+            f"On node {answer.node}. There is no record of the decision: another scheduler made it, or it is too old.",
             soft_wrap=True,
         )
     else:
@@ -31,7 +31,7 @@ def _print_decision(out: Console, decision: Decision) -> None:
     out.print(f"Placed on {decision.node}, {time_text(decision.time)}: {feasible}{scored}.", soft_wrap=True)
     if not decision.top:
         if decision.total is not None:
-            out.print("The scores of single plugins were not recorded: too many pods were placed at the time.")
+            out.print("The scores of each plugin were not recorded: too many pods were placed at the time.")
         return
     plugins = list(decision.top[0].scores)
     differing = [name for name in plugins if len({ranked.scores[name] for ranked in decision.top}) > 1]
@@ -42,7 +42,7 @@ def _print_decision(out: Console, decision: Decision) -> None:
     out.print(rows)
     alike = [f"{name} {decision.top[0].scores[name]}" for name in plugins if name not in differing]
     if alike:
-        out.print(f"Alike on all of them: {', '.join(alike)}")
+        out.print(f"The same on all of them: {', '.join(alike)}")
 
 
 def print_rejection(out: Console, rejection: Rejection, now: str = "") -> None:

@@ -50,10 +50,10 @@ class _Out(Protocol):
 @click.argument("file", type=click.Path(allow_dash=True))
 @cluster_options
 def dump(file: str, kubeconfig: str | None, context: str | None) -> None:
-    """Write all objects of the cluster to FILE, without secrets: JSON, compressed if FILE ends in .gz.
+    """Write all objects of the cluster to FILE as JSON, without secrets; compressed if FILE ends in .gz.
 
-    Of every kind that you may list. Left out are the values in Secrets and ConfigMaps, environments, commands and
-    arguments of containers. FILE is what `explain -f`, `simulate -f` and `pending -f` read; - is standard output.
+    Includes every kind that you may list. Leaves out values in Secrets and ConfigMaps, and environment variables,
+    commands and arguments of containers. `explain -f`, `simulate -f` and `pending -f` read FILE; - is standard output.
     """
     try:
         access = ClusterAccess.of_flags(kubeconfig, context)
@@ -108,7 +108,7 @@ async def _dump(access: ClusterAccess, out: _Out) -> tuple[int, int, list[str]]:
             kinds, silent = await listable(transport)
         except ClientError as error:
             raise InputError(str(error)) from error
-        notes = [f"left out, the API does not answer: {api}" for api in silent]
+        notes = [f"left out, because the API does not respond: {api}" for api in silent]
         items, found = _Items(out), 0
         out.write(_HEAD)
         with Progress(SystemClock().monotonic) as progress:
@@ -121,7 +121,9 @@ async def _dump(access: ClusterAccess, out: _Out) -> tuple[int, int, list[str]]:
                 except ClientError as error:
                     if kind.qualified in _NEEDED:
                         raise InputError(f"{kind.plural} cannot be listed: {error}") from error
-                    notes.append(f"{kind.qualified} cannot be listed, {items.objects - before} are there: {error}")
+                    notes.append(
+                        f"{kind.qualified} cannot be listed completely, {items.objects - before} were written: {error}"
+                    )
                 found += items.objects > before
         out.write(b"]}\n")
     return items.objects, found, notes
@@ -144,7 +146,7 @@ def _line(item: bytes, kind: Listable) -> bytes:
 
 
 async def _ahead(source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """The same, with the next one asked for while one is looked at."""
+    """The same, with the next page requested while the current one is processed."""
 
     async def following() -> T | None:
         return await anext(source, None)

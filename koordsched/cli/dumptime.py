@@ -1,4 +1,4 @@
-"""When a dump was taken: what it reports was as old then as it was, however long ago that is."""
+"""When a dump was taken: reports are as old as they were at that time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordsched.client.clock import SystemClock
 
 
 class DumpClock(SystemClock):
-    """The time of day stands still."""
+    """A clock that always shows the same time."""
 
     def __init__(self, wall: float) -> None:
         self._wall = wall

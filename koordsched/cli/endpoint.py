@@ -1,4 +1,4 @@
-"""Asking a running scheduler: one GET over HTTPS, with the credentials at hand."""
+"""Requests to a running scheduler: one GET over HTTPS, with the user's credentials."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class _Status(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a scheduler serves, and how to show who asks."""
+    """Where a scheduler serves, and the credentials for it."""
 
     server: str
     authorization: str = field(repr=False)
     tls: ssl.SSLContext | None
     name: str
-    """What errors call it."""
+    """Its name in error messages."""
 
     @classmethod
     def open(
@@ -68,8 +68,8 @@ class Endpoint:
     ) -> Endpoint:
         """Reads the credentials: those of a context of a kubeconfig, of which a token given here takes precedence.
 
-        The endpoint has a certificate of its own, so the kubeconfig's authority does not vouch for it; `ca_file` does.
-        Raises EndpointError.
+        The endpoint has its own certificate, which the kubeconfig's CA did not sign; `ca_file` verifies it. Raises
+        EndpointError.
         """
         settings: Settings | None = None
         try:
@@ -101,7 +101,7 @@ class Endpoint:
         if token:
             authorization = f"Bearer {token.strip()}"
             if not (authorization.isascii() and authorization.isprintable()):
-                raise EndpointError("--token holds characters that no header may carry")
+                raise EndpointError("--token contains characters that are not allowed in a header")
         tls: ssl.SSLContext | None = None
         if server.startswith("https:"):
             try:
@@ -147,10 +147,10 @@ class Endpoint:
             hint = ""
             if isinstance(reason, ssl.SSLCertVerificationError):
                 reason = reason.verify_message
-                hint = " (give its authority with --ca-file, or --insecure-skip-tls-verify)"
+                hint = " (use --ca-file with its CA, or --insecure-skip-tls-verify)"
             raise EndpointError(f"{self.name}: {reason}{hint}") from error
         except http.client.HTTPException as error:
-            raise EndpointError(f"{self.name}: this is not the answer of a scheduler: {error!r}") from error
+            raise EndpointError(f"{self.name}: this is not the response of a scheduler: {error!r}") from error
 
     @staticmethod
     def _hint(code: int, text: str) -> str:

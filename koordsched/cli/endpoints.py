@@ -58,7 +58,7 @@ COMPONENT = "kube-scheduler"
 EMULATION = "1.36"
 
 FILES_AGAIN = 20.0
-"""Seconds between looks at certificate files."""
+"""Seconds between checks of certificate files."""
 
 AUTHORITY_AGAIN = 300.0
 """Seconds between readings of the cluster's client CA; a new one is trusted beside the old."""
@@ -98,7 +98,7 @@ class Endpoints:
         return self._server.addresses if self._server is not None else []
 
     async def start(self) -> None:
-        """Opens the listeners; asks nothing of the API server unless the flags insist. Raises ServingError."""
+        """Opens the listeners; asks the API server only if the flags require it. Raises ServingError."""
         try:
             listeners = []
             if self._options.secure_serving.port:
@@ -158,7 +158,7 @@ class Endpoints:
         ]
 
     def _obstacles(self) -> dict[str, str]:
-        """The resources that cannot be watched, as roles name them, and what keeps us from them."""
+        """The resources that cannot be watched, as roles name them, and why."""
         found = self._served.scheduler.watches.obstacles()
         return {resource_name(path): f"{path}: {why}" for path, why in found.items()}
 
@@ -248,7 +248,7 @@ class Endpoints:
         self._upkeep.append(asyncio.get_running_loop().create_task(work))
 
     async def _follow_files(self, files: Sequence[CertificateFiles]) -> None:
-        """Serves with the files as they are replaced; a bad pair leaves the one before in use."""
+        """Uses certificate files when they are replaced; an invalid pair leaves the previous one in use."""
         while True:
             await asyncio.sleep(FILES_AGAIN)
             for pair in files:
@@ -256,12 +256,12 @@ class Endpoints:
                     if pair.reload_if_changed():
                         _log.info("Serving with the renewed certificate")
                 except ServingError as error:
-                    _log.warning("The serving certificate stays as it was: %s", error)
+                    _log.warning("Keeping the current serving certificate: %s", error)
 
     async def _follow_authority(
         self, contexts: Sequence[ssl.SSLContext], users: DelegatedAuth, known: bytes | None
     ) -> None:
-        """Trusts what the cluster publishes, also what it publishes later."""
+        """Trusts the CA that the cluster publishes, and later ones."""
         warned = False
         while True:
             pause = AUTHORITY_AGAIN
@@ -274,7 +274,7 @@ class Endpoints:
             except (LookupFailed, ServingError) as error:
                 pause = FIRST_LOOKUP if known is None else AUTHORITY_AGAIN
                 if not warned:
-                    _log.info("No client certificates are accepted for the endpoints until this works: %s", error)
+                    _log.info("The endpoints accept no client certificates until this succeeds: %s", error)
                     warned = True
             await asyncio.sleep(pause)
 

@@ -22,9 +22,17 @@ from koordsched.scheduling.offline import OfflineScheduler
 
 @click.command("explain")
 @click.argument("pod", metavar="[NAMESPACE/]POD")
-@click.option("-n", "--namespace", help="The namespace, if it is not part of POD.  [default: that of the context]")
+@click.option(
+    "-n", "--namespace", help="The pod's namespace, if it is not part of POD.  [default: that of the context]"
+)
 @state_options
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Table: feasible nodes to show.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Number of feasible nodes to show in the table.",
+)
 @output_option
 def explain(
     pod: str,
@@ -33,11 +41,11 @@ def explain(
     top: int,
     output: str,
 ) -> None:
-    """Say what the scheduler makes of POD, node by node and plugin by plugin.
+    """Explain the scheduling of POD, node by node and plugin by plugin.
 
-    Reads the cluster of the kubeconfig, whatever scheduler runs there, and evaluates here; with -f, reads files. A pod
-    that is on a node already is explained as if it were pending. With --live or --server a running koordsched is asked,
-    which also says what it decided and when.
+    Reads the cluster of the kubeconfig, whatever scheduler runs there, or files (-f), and evaluates the pod locally. A
+    pod that is already on a node is explained as if it were pending. With --live or --server, asks a running
+    koordsched, which also says what it decided and when.
 
     \b
     Would one more node like worker-1 help?
@@ -66,25 +74,25 @@ def explain(
 
 
 def _namespace(state: State) -> str:
-    """The one that the command is about if none is given. Raises InputError."""
+    """The namespace to use if none is given. Raises InputError."""
     return state.cluster.namespace() if state.cluster is not None else "default"
 
 
 def _asked(state: State, key: str) -> Answer:
-    """What the running scheduler says. Raises InputError, EndpointError."""
+    """The answer of the running scheduler. Raises InputError, EndpointError."""
     with state.endpoint() as endpoint:
         return endpoint.ask("/debug/explain", {"pod": key, "advice": "true"}, Answer, "an explanation")
 
 
 def _evaluated(key: str, state: State, notes: list[str]) -> Advised:
-    """What the scheduler would say on the cluster, or on the state in the files. Raises InputError."""
+    """The evaluation on the cluster, or on the state in the files. Raises InputError."""
     name = DEFAULT_SCHEDULER_NAME
     if state.cluster is not None:
         name = _scheduler_of(key, state.cluster, notes)
     if name != DEFAULT_SCHEDULER_NAME and state.config_file is None:
         notes.append(
-            f"without --config the pod of scheduler {name} is evaluated with kube-scheduler's default plugins; "
-            "if that is a koordsched, --live asks it"
+            f"without --config, the pod of scheduler {name} is evaluated with kube-scheduler's default plugins; "
+            "if that is a koordsched, use --live to ask it"
         )
     resolved, warnings = load_config(state.config_file, scheduler_name=name)
     offline = state.prepare(resolved, lifted=key)
@@ -98,10 +106,10 @@ def _evaluated(key: str, state: State, notes: list[str]) -> Advised:
 
 
 def _scheduler_of(key: str, cluster: ClusterAccess, notes: list[str]) -> str:
-    """The scheduler that the pod names, or did name. Raises InputError if there is nothing to explain."""
+    """The scheduler that the pod names, or named. Raises InputError if there is nothing to explain."""
     pod = read_pod(cluster, key)
     if pod.status.phase in TERMINAL:
-        raise InputError(f"pod {key} has run to its end: {pod.status.phase}")
+        raise InputError(f"pod {key} has finished: {pod.status.phase}")
     if pod.spec.node_name:
         notes.append(AS_IF_PENDING.format(node=pod.spec.node_name))
     return pod.spec.scheduler_name

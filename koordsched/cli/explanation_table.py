@@ -1,8 +1,8 @@
 """An explanation as tables: readable for five nodes and for five thousand.
 
-Feasible nodes are listed best first, with a column per plugin whose scores differ; plugins that score all of them
-alike are named below. Refused nodes are grouped by plugin and reasons. Of the first nodes of each kind it is said what
-plugins can say about the numbers that decide.
+Feasible nodes are listed best first, with a column per plugin whose scores differ; plugins that score all of them alike
+are named below. Refused nodes are grouped by plugin and reasons. For the first nodes of each group, the numbers that
+plugins report are shown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def print_explanation(
 
 def _headline(explanation: Explanation, feasible: int) -> str:
     if explanation.gated_by:
-        return f"Not looked at: {explanation.gated_by}: {explanation.message}"
+        return f"Not evaluated: {explanation.gated_by}: {explanation.message}"
     if explanation.any_of:
         names = _some(explanation.any_of)
         chosen = names if len(explanation.any_of) == 1 else f"any of {names}"
@@ -85,9 +85,9 @@ def _print_scores(out: Console, explanation: Explanation, feasible: list[NodeVer
         if name not in differing and (score := feasible[0].scores[name]) is not None
     ]
     if differing:
-        out.print("(score = normalised x weight; the raw score in brackets where it is another)")
+        out.print("(score = normalised x weight; the raw score in brackets if it is different)")
     if alike:
-        out.print(f"Alike on all of them: {', '.join(alike)}")
+        out.print(f"The same on all of them: {', '.join(alike)}")
 
 
 def _same(score: Score) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def _print_refusals(out: Console, refused: list[NodeVerdict], *, wide: bool) -> 
 
 
 def _print_details(out: Console, *groups: list[NodeVerdict]) -> None:
-    """What plugins say of the first nodes of each group."""
+    """What plugins report about the first nodes of each group."""
     shown = [node for nodes in groups for node in nodes[:_EXAMPLES] if node.details]
     if shown:
         out.print()

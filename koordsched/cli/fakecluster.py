@@ -33,7 +33,7 @@ from koordsched.fakecluster.store import Store
 from koordsched.fakecluster.tls import self_signed
 
 _RV_EPOCH = 1735689600
-"""2025-01-01: resourceVersions start at the time since then, times what one second can at most hand out."""
+"""2025-01-01: resourceVersions start at the seconds since then, times the most that one second can assign."""
 _RV_PER_SECOND = 10_000
 
 
@@ -89,12 +89,12 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write a kubeconfig for this server."
 )
-@click.option("--token", default="", help="Bearer token that clients must present; without it all are admitted.")
+@click.option("--token", default="", help="Bearer token that clients must present; by default none is needed.")
 @click.option(
-    "--tls", is_flag=True, help="Serve HTTPS with a certificate authority made for this run (see the kubeconfig)."
+    "--tls", is_flag=True, help="Serve HTTPS with a certificate authority created for this run (see the kubeconfig)."
 )
 @click.option(
-    "--emulate-apiserver", is_flag=True, help="Take as long for writes as a real API server (at most 2,500 per second)."
+    "--emulate-apiserver", is_flag=True, help="Make writes as slow as on a real API server (at most 2,500 per second)."
 )
 @click.option(
     "--load",
@@ -126,8 +126,8 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     "--device-reports/--no-device-reports",
     default=True,
     show_default=True,
-    help="Report the GPUs, NICs and FPGAs of nodes whose template has `devices` as Devices, and let nodes offer what "
-    "Devices say, while manifests/crds/devices.yaml is applied.",
+    help="Report the GPUs, NICs and FPGAs of nodes whose template has `devices` as Devices, and compute what nodes "
+    "offer from Devices, while manifests/crds/devices.yaml is applied.",
 )
 @click.option(
     "--cpu-usage",
@@ -143,12 +143,12 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     default=80,
     show_default=True,
     metavar="PERCENT",
-    help="Memory that pods use, likewise.",
+    help="Memory that pods use, in percent of their request, unless annotated otherwise.",
 )
 @click.option(
     "--usage-traces",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory of recorded usages that annotations of pods may name.",
+    help="Directory of usage traces that annotations of pods may name.",
 )
 @click.option("--seed", type=int, default=None, help="Seed of names, uids and delays, for repeatable runs.")
 @click.option(
@@ -171,19 +171,19 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     "--webhook",
     type=click.Choice([webhook.value for webhook in PodWebhook]),
     multiple=True,
-    help="Do with new pods what koord-manager does: device-resource-spec rewrites requests for GPUs (and nodes offer "
-    "koordinator.sh/gpu.shared), device-resource-validation refuses those that contradict each other; repeatable.",
+    help="Run a webhook of koord-manager on new pods: device-resource-spec rewrites requests for GPUs (and nodes offer "
+    "koordinator.sh/gpu.shared), device-resource-validation rejects contradictory requests; repeatable.",
 )
 def fakecluster(**flags: object) -> None:
     """Run an embedded Kubernetes API server with controllers and hollow nodes.
 
-    It speaks the Kubernetes API (kubectl works against it), keeps its state in memory and ends on SIGTERM or Ctrl-C. On
+    It serves the Kubernetes API (kubectl works with it), keeps its state in memory and exits on SIGTERM or Ctrl-C. On
     SIGUSR1 it forgets its history: all watches end, and clients that resume one get 410 and have to list.
 
-    Annotations tell hollow nodes what to do. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code say
-    how the containers end, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
-    nodes: koordsched.io/fail (true: silent, not-ready) lets one fail, koordsched.io/topology says which CPUs and NUMA
-    nodes it has, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}, koordsched.io/fail-devices (gpu/3) which devices
+    Annotations control hollow nodes. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code set when and
+    how the containers exit, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
+    nodes: koordsched.io/fail makes a node fail (true: silent; or not-ready), koordsched.io/topology sets its CPUs and
+    NUMA nodes, e.g. {"cpus": {"sockets": 2, "coresPerNumaNode": 4}}, koordsched.io/fail-devices (gpu/3) which devices
     have failed. More in docs/hollow-nodes.md.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -215,7 +215,7 @@ async def _run(options: Options) -> None:
         ) from None
     controllers.start()
     hollow.start()
-    # What exists now stays: the collector need not look at it again.
+    # What exists now stays: the garbage collector need not visit it again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -241,7 +241,7 @@ async def _run(options: Options) -> None:
 
 
 def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Registry:
-    # Above whatever an earlier server on this machine handed out, so that clients of that one list anew.
+    # Above those of any earlier server on this machine, so that its clients list again.
     first = max(1, int((clock.now() - _RV_EPOCH) * _RV_PER_SECOND))
     registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first), _webhooks(options))
     registry.be_like(options.kubernetes_version)

@@ -12,17 +12,17 @@ from koordsched.client.errors import ClientError, NotFound, raise_for_status
 from koordsched.client.transport import Transport
 
 LEASES = ("koordsched-system/koordsched", "kube-system/kube-scheduler", "kube-system/koord-scheduler")
-"""Where the lease may be: by the manifests, and in the place of another scheduler."""
+"""Where the lease may be: as in the manifests, or when koordsched replaces another scheduler."""
 
 LABEL = "app.kubernetes.io/name=koordsched"
-"""Pods that the manifests make."""
+"""Pods of the manifests."""
 
 DEFAULT_PORT = 10259
 
 T = TypeVar("T")
 
 _LONGEST_HOST_NAME = 63
-"""What is longer is cut when a pod's name becomes its host name."""
+"""Longer names are cut when a pod's name becomes its host name."""
 
 _SECURE_PORT = re.compile(r"--secure-port=(\d+)")
 
@@ -95,7 +95,7 @@ async def find_leader(transport: Transport, lease: str | None) -> SchedulerPod:
 async def _holder(transport: Transport, lease: str, *, any_pod: bool) -> SchedulerPod:
     namespace, _, name = lease.partition("/")
     if not (namespace and name):
-        raise InputError("a lease is given as NAMESPACE/NAME")
+        raise InputError("a lease must be given as NAMESPACE/NAME")
     holder: str | None = None
     try:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
@@ -106,7 +106,7 @@ async def _holder(transport: Transport, lease: str, *, any_pod: bool) -> Schedul
     else:
         if not holder:
             raise InputError("it has no holder now")
-    # In the place of another scheduler it holds a lease in the namespace of that one.
+    # When it replaces another scheduler, its lease is in the namespace of that one.
     namespaces = [namespace] if any_pod else list(dict.fromkeys((LEASES[0].partition("/")[0], namespace)))
     selector = {} if any_pod else {"labelSelector": LABEL}
     found: list[SchedulerPod] = []
@@ -120,7 +120,7 @@ async def _holder(transport: Transport, lease: str, *, any_pod: bool) -> Schedul
         why = f"its holder is {holder}" if holder is not None else "there is no such lease"
         kind = "" if any_pod else f" labelled {LABEL}"
         where = " and ".join(namespaces)
-        raise InputError(f"{why}, and {len(found)} running pods{kind} in {where} may be it")
+        raise InputError(f"{why}, and {len(found)} running pods{kind} in {where} could be the leader")
     return found[0]
 
 

@@ -29,7 +29,7 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """An object and where it stands: `pods.yaml: document 2: items[4]`."""
+    """An object and its place: `pods.yaml: document 2: items[4]`."""
 
     where: str
     obj: Object
@@ -62,7 +62,7 @@ class Sourced:
 def read_objects(paths: Iterable[str]) -> list[Sourced]:
     """Every object in the files, and below the directories, in the order of their names. Raises InputError.
 
-    Files in a directory count by their suffix; a file that is named counts whatever it is called.
+    In directories, only files with these suffixes are read; a file that is named is read whatever its suffix.
     """
     found: list[Sourced] = []
     for path in paths:
@@ -166,7 +166,7 @@ class _Loader(yaml.CSafeLoader):
     """Reads YAML as JSON would have it: timestamps stay text, numbers are finite."""
 
     def finite(self, node: yaml.ScalarNode) -> float:
-        """A float. Raises yaml.constructor.ConstructorError for what JSON cannot say."""
+        """A float. Raises yaml.constructor.ConstructorError for values that JSON does not have."""
         number: float = self.construct_yaml_float(node)
         if not math.isfinite(number):
             raise yaml.constructor.ConstructorError(None, None, f"{node.value} is not a finite number", node.start_mark)

@@ -21,7 +21,7 @@ from koordsched.config.wire import API_VERSION, KIND
 from koordsched.fakecluster.hollow.devicedescription import device_of
 from koordsched.fakecluster.hollow.devicelayout import DEVICES
 from koordsched.fakecluster.hollow.deviceresources import offered
-from koordsched.fakecluster.hollow.nodeobjects import node_object, plan_nodes
+from koordsched.fakecluster.hollow.nodeobjects import PlannedNode, node_object, plan_nodes
 from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
 from koordsched.framework.handle import Clock
 from koordsched.framework.profile import ProfileError
@@ -31,7 +31,7 @@ from koordsched.scheduling.offline import BadObject, OfflineScheduler
 AS_IF_PENDING = "the pod is on node {node}; explained as if it were pending and not there"
 
 _LONG_AGO = 60.0
-"""Seconds after which it is said that a dump is old."""
+"""Seconds after which a note says that a dump is old."""
 
 
 _HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -39,7 +39,7 @@ _HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """The scheduler on the given state. `notes`: what was made up, left out or not understood, for the user."""
+    """The scheduler on the given state. `notes`: what was added, left out or not decoded, for the user."""
 
     scheduler: OfflineScheduler
     notes: list[str]
@@ -73,20 +73,23 @@ def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
         planned = plan_nodes(load_templates(template), count)
     except TemplateError as error:
         raise InputError(str(error)) from error
-    now = SystemClock().wall()
     where = template or "the default node template"
-    objects = []
-    for number, each in enumerate(planned, start=1):
-        node = node_object(each, now)
-        try:
-            device = device_of(node, now)
-        except ValueError as error:
-            raise InputError(f"{where}: node {number}: {DEVICES}: {error}") from error
-        if device is not None:
-            node = offered(device).applied_to(node)
-            objects.append(Sourced(f"{where}: Device of node {number}", device))
-        objects.append(Sourced(f"{where}: node {number}", node))
-    return objects
+    return [
+        each for number, node in enumerate(planned, start=1) for each in objects_of(node, f"{where}: node {number}")
+    ]
+
+
+def objects_of(planned: PlannedNode, where: str) -> list[Sourced]:
+    """The node, after its Device if it has devices. Raises InputError."""
+    now = SystemClock().wall()
+    node = node_object(planned, now)
+    try:
+        device = device_of(node, now)
+    except ValueError as error:
+        raise InputError(f"{where}: {DEVICES}: {error}") from error
+    if device is None:
+        return [Sourced(where, node)]
+    return [Sourced(f"{where}: its Device", device), Sourced(where, offered(device).applied_to(node))]
 
 
 def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | None = None) -> OfflineScheduler:
@@ -100,7 +103,7 @@ def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | Non
 def prepare(
     objects: Sequence[Sourced], resolved: config.Resolved, *, seed: int = 0, lifted: str | None = None
 ) -> Offline:
-    """Takes the objects in; makes the pods of workloads that have none.
+    """Adds the objects; creates the pods of workloads that have none.
 
     `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
     """
@@ -111,7 +114,7 @@ def prepare(
     now = SystemClock().wall()
     then = taken_at(objects, now)
     if now - then > _LONG_AGO:
-        notes.append(f"reports are judged as of {time_text(then)}, the newest time in the input")
+        notes.append(f"the age of reports is as of {time_text(then)}, the newest time in the input")
     scheduler = empty_scheduler(resolved, seed, DumpClock(then))
     for sourced in (*stored, *made):
         obj = sourced.obj
@@ -125,7 +128,7 @@ def prepare(
 
 
 def notes_on(scheduler: OfflineScheduler) -> list[str]:
-    """What is odd about nodes, and how many pending pods there are of other schedulers."""
+    """What is wrong with nodes, and how many pending pods belong to other schedulers."""
     table = scheduler.cluster.table
     foreign = Counter(pod.shape.scheduler_name for pod in scheduler.others.values())
     return [
@@ -176,6 +179,8 @@ def _pods_of_workloads(stored: Iterable[Sourced], admission: Admission, notes: l
         ]
         pods = sum(one.kind == "Pod" for one in made)
         if pods:
-            notes.append(f"{sourced.kind} {sourced.namespace}/{sourced.name}: has no pods here, {pods} made from it")
+            notes.append(
+                f"{sourced.kind} {sourced.namespace}/{sourced.name}: has no pods in the input, {pods} made from it"
+            )
         found += made
     return found

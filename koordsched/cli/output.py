@@ -16,7 +16,7 @@ from rich.table import Table
 from koordsched.framework import display
 
 WIDTH_OF_FILES = 140
-"""Columns of the output where there is no terminal to ask."""
+"""Columns of the output without a terminal."""
 
 WIDEST = 10_000
 """Columns of wide output, whose lines are never folded."""
@@ -35,7 +35,7 @@ output_option = click.option(
     type=click.Choice(["table", WIDE, *STRUCTURED]),
     default="table",
     show_default=True,
-    help="Form of the answer; wide: a table with more columns, and lines as long as they are.",
+    help="Output format; wide: a table with more columns, and lines of any length.",
 )
 
 
@@ -75,7 +75,7 @@ def print_structured(value: Any, output: str) -> None:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """What the user should know besides, on standard error: the answer itself may go into a program."""
+    """Notes for the user, on standard error, because the answer itself may be read by a program."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
 

@@ -37,26 +37,26 @@ _MOST_CAUSES = 3
 _MOST_WORKLOADS = 2
 
 Ask = Callable[[], Awaitable[PendingPodsReport]]
-"""Finds out what waits now."""
+"""Finds the pending pods."""
 
 
 @click.command("pending")
-@click.option("-n", "--namespace", default="", help="Pods of this namespace alone.  [default: of all]")
+@click.option("-n", "--namespace", default="", help="Only show pods of this namespace.  [default: all namespaces]")
 @state_options
-@click.option("-w", "--watch", is_flag=True, help="Show it again whenever it has changed, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Print again whenever something has changed, until Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.5),
     default=2.0,
     show_default=True,
-    help="With --watch: seconds between two looks.",
+    help="With --watch: seconds between checks.",
 )
 @output_option
 def pending(namespace: str, state: State, watch: bool, interval: float, output: str) -> None:
-    """Show all pods that wait for a node, by what they wait for and what would help.
+    """Show all pending pods, grouped by reason and by what would help.
 
-    Reads the cluster of the kubeconfig, whatever scheduler runs there, and evaluates here; with -f, reads files. With
-    --live or --server a running koordsched is asked. Each pod is evaluated as if it were the only one; `simulate`
+    Reads the cluster of the kubeconfig, whatever scheduler runs there, or files (-f), and evaluates the pods locally.
+    With --live or --server, asks a running koordsched. Each pod is evaluated as if it were the only one; `simulate`
     places all of them.
     """
     if watch and state.filenames:
@@ -75,7 +75,7 @@ def pending(namespace: str, state: State, watch: bool, interval: float, output: 
 
 
 def _once(namespace: str, state: State) -> tuple[list[str], PendingPodsReport]:
-    """What waits now. Raises InputError, EndpointError."""
+    """The pods that wait now. Raises InputError, EndpointError."""
     if not state.is_evaluated:
         with state.endpoint() as endpoint:
             return [], _asked(endpoint, namespace)
@@ -119,7 +119,7 @@ async def _asking(namespace: str, state: State) -> AsyncIterator[Ask]:
 
 
 async def waiting_in(scheduler: Scheduler, namespace: str) -> PendingPodsReport:
-    """What waits by the knowledge of a scheduler in this process."""
+    """The pending pods, as known to a scheduler in this process."""
     pods = _in((pod for pod in scheduler.pending_pods() if pod.uid not in scheduler.cluster.assigned), namespace)
     report = await returned(pending_groups(pods, scheduler.profiles, scheduler.cluster))
     assert isinstance(report, PendingPodsReport)
@@ -160,7 +160,7 @@ def _print(report: PendingPodsReport, output: str) -> None:
 
 def _print_table(out: Console, report: PendingPodsReport, *, wide: bool) -> None:
     if not report.groups:
-        out.print("No pod waits for a node.")
+        out.print("No pod is pending.")
         return
     more = ("SCHEDULER", "OLDEST", "FIRST POD") if wide else ()
     rows = table("PODS", "WORKLOADS", "WAIT BECAUSE", "WHAT WOULD HELP", *more, right=["PODS"])

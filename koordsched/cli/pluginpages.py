@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 from aiohttp import web
@@ -18,32 +18,35 @@ from koordsched.plugins import DECLARED
 _encode = msgspec.json.Encoder().encode
 
 
-def plugin_endpoints(profiles: Mapping[str, Profile]) -> list[Endpoint]:
-    """Those of all plugins that a profile enables."""
+def plugin_endpoints(profiles: Mapping[str, Profile], before_reading: Callable[[], None]) -> list[Endpoint]:
+    """Those of all plugins that a profile enables. `before_reading` is called before a plugin is asked."""
     return [
-        Endpoint(page.path, _handler(page, plugin))
+        Endpoint(page.path, _handler(page, plugin, before_reading))
         for declared in DECLARED
         if (plugin := declared.plugin_in(profiles)) is not None
         for page in declared.pages
     ]
 
 
-def _handler(page: Page, plugin: Plugin) -> Handler:
+def _handler(page: Page, plugin: Plugin, before_reading: Callable[[], None]) -> Handler:
     async def answer(request: web.Request) -> web.Response:
+        before_reading()
         try:
             value = page.answer(plugin, {**request.query, **request.match_info})
         except NotFound as error:
             return text_response(printable(str(error)), 404)
         if isinstance(value, Generator):
-            value = await returned(value)
+            value = await returned(value, before_reading)
         return web.Response(body=_encode(value), content_type="application/json")
 
     return answer
 
 
-async def returned(steps: Generator[None, None, object]) -> object:
+async def returned(steps: Generator[None, None, object], before_reading: Callable[[], None] | None = None) -> object:
     """What the generator returns; between its steps others have their turn."""
     while True:
+        if before_reading is not None:
+            before_reading()
         try:
             next(steps)
         except StopIteration as end:

@@ -1,4 +1,4 @@
-"""How far a command is, on one line of a terminal that the next one overwrites."""
+"""The progress of a command, on one line of the terminal that is overwritten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TextIO
 
 PAUSE = 0.1
-"""Seconds between two texts at least: terminals may be slow."""
+"""Minimum seconds between two updates: terminals may be slow."""
 
 _ERASE = "\r\x1b[K"
 

@@ -1,8 +1,8 @@
-"""What of a cluster's objects goes into a dump: everything but what may be secret, and what is only bulk.
+"""What a dump contains of a cluster's objects: everything except what may be secret or is only bulk.
 
 Left out are the values in Secrets and ConfigMaps, the values of environment variables, commands and arguments of
 containers, headers of probes, and the copy of the whole object that `kubectl apply` leaves in an annotation. Names and
-keys stay. Custom resources are treated alike; what else is in them is theirs to know.
+keys stay. The same applies to custom resources; other content of theirs is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WITHOUT_CONTAINERS = frozenset(("Event", "Node", "Lease", "EndpointSlice", "End
 
 
 def redact(thing: Object) -> None:
-    """Takes out of an object, which says its kind, what does not belong into a dump. Changes it."""
+    """Removes from an object, which has its kind, what does not belong in a dump. Changes it."""
     meta = thing.get("metadata")
     if isinstance(meta, dict):
         meta.pop("managedFields", None)

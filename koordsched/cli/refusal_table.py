@@ -1,4 +1,4 @@
-"""What a plugin says about its refusal of a pod: as the plugin shows it, or as it comes."""
+"""What a plugin says about its refusal of a pod: as the plugin formats it, or as raw values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`koordsched replay FILE`: repeats what a scheduler decided, from the journal that it kept."""
+"""`koordsched replay FILE`: repeats a scheduler's decisions from its journal."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from koordsched.scheduling.advice import Advised
 
 DIVERGED = 3
 DAMAGED = 4
-"""Exit codes: a decision came out otherwise; the journal is damaged."""
+"""Exit codes: a decision differs; the journal is damaged."""
 
-_EXTENDED = "note: HTTP extenders took part. What they would answer now is unknown; this is what the plugins say."
+_EXTENDED = "note: HTTP extenders took part. How they would respond now is unknown; only plugins are evaluated here."
 
 _EPILOG = (
-    f"Exit code: 0 every decision came out the same (with --config: whatever the differences), {DIVERGED} one did not, "
-    f"{DAMAGED} a part of it is damaged or missing and the rest was replayed, 1 it cannot be used."
+    f"Exit code: 0 every decision is the same (with --config: even if some differ), {DIVERGED} one differs, "
+    f"{DAMAGED} a part of FILE is damaged or missing and the rest was replayed, 1 FILE cannot be used."
 )
 
 
@@ -64,16 +64,16 @@ class _LimitType(click.ParamType[Limit]):
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--until", "limit", type=_LimitType(), default=Limit(), help="Stop after N decisions, or at this time.")
 @click.option("--pod", metavar="[NAMESPACE/]POD", help="Explain the last decision on this pod (up to --until).")
-@click.option("--config", "config_file", help="What would this configuration have decided? Lists the differences.")
+@click.option("--config", "config_file", help="List what this configuration would have decided differently.")
 @click.option(
-    "--top", type=click.IntRange(1), default=10, show_default=True, help="With --pod: feasible nodes to show."
+    "--top", type=click.IntRange(1), default=10, show_default=True, help="With --pod: number of feasible nodes to show."
 )
 @output_option
 def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, top: int, output: str) -> None:
-    """Repeat every decision in FILE, a journal of `koordsched run --journal`, without any API server.
+    """Repeat every decision of FILE, a journal of `koordsched run --journal`, without an API server.
 
-    Older segments (FILE.1 and so on) are replayed first. Every decision is compared with the recorded one; the first
-    that comes out otherwise is shown and ends the replay.
+    Older segments (FILE.1 and so on) are replayed first. Every decision is compared with the recorded one; the replay
+    shows the first that differs, and stops.
     """
     if pod is not None and config_file is not None:
         raise click.UsageError("--pod and --config cannot be used together")
@@ -104,7 +104,7 @@ def _header_of(journal: Journal) -> Header:
 
 
 def _tell_origin(header: Header, *, asks_plugins: bool) -> None:
-    """Notes what may make a difference."""
+    """Prints notes on what may cause differences."""
     here = software()
     others = [f"{name} {version}" for name, version in header.software.items() if here.get(name) != version]
     if others:
@@ -121,7 +121,7 @@ def _repeat(journal: Journal, limit: Limit, output: str) -> None:
     began = perf_counter()
     repetition = asyncio.run(work())
     if limit == Limit() and repetition.divergence is None and not repetition.tally.closed:
-        click.echo("note: the journal has no end: its process was killed, or is still writing", err=True)
+        click.echo("note: the journal is incomplete: its process was killed, or is still writing", err=True)
     _print_repetition(journal, repetition, perf_counter() - began, output)
 
 
@@ -167,7 +167,7 @@ def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) ->
         _print_repetition(journal, repetition, perf_counter() - began, output)
         return
     if answer is None:
-        raise InputError(f"pod {pod} is not known to the configuration of the journal")
+        raise InputError(f"no profile of the journal schedules pod {pod}")
     if output in STRUCTURED:
         print_structured({"decision": moment, **_fields(answer)}, output)
         return
@@ -191,8 +191,8 @@ def _fields(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 def _tell_damages(journal: Journal) -> bool:
-    """Says what could not be read. Returns whether that is more than the end that a crash leaves behind."""
+    """Says what could not be read. Returns whether that is more than the incomplete end after a crash."""
     for damage in journal.damages:
-        rest = "what comes before" if damage.truncated else "the rest"
+        rest = "the part before it" if damage.truncated else "the rest"
         click.echo(f"note: {damage.path}: {damage.text}; {rest} was replayed", err=True)
     return any(not damage.truncated for damage in journal.damages)

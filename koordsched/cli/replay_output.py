@@ -1,4 +1,4 @@
-"""What `koordsched replay` prints: for people what came of it, and how much there was."""
+"""What `koordsched replay` prints for people: the result, and how much was replayed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def when(time: float) -> str:
 
 
 def print_repetition(out: Console, repetition: Repetition, seconds: float) -> None:
-    """The outcome of a replay that took so many seconds."""
+    """The outcome of a replay that took this many seconds."""
     tally, found = repetition.tally, repetition.divergence
     print_tally(out, tally, seconds)
     out.print()
     if found is None:
         ties = f"; {counted(repetition.ties, 'choice')} between equals taken from the record" if repetition.ties else ""
-        out.print(f"Every decision came out the same{ties}.", style="bold")
+        out.print(f"Every decision is the same{ties}.", style="bold")
         return
-    out.print(f"Decision {found.at.number} came out otherwise: {found.at.pod}, {when(found.at.time)}", style="bold")
+    out.print(f"Decision {found.at.number} differs: {found.at.pod}, {when(found.at.time)}", style="bold")
     out.print(f"  recorded: {found.recorded}", soft_wrap=True)
     out.print(f"  now:      {found.repeated}", soft_wrap=True)
 
@@ -68,6 +68,6 @@ def print_tally(out: Console, tally: Tally, seconds: float) -> None:
         parts.append(f"{counted(tally.preemptions, 'preemption')} ({counted(tally.victims, 'victim')})")
     out.print(f"  {', '.join(parts)}")
     if tally.resumed:
-        out.print("  from a checkpoint on: the order in which pods are tried is that of the journal")
+        out.print("  from a checkpoint on: pods are tried in the order of the journal")
     if seconds:
         out.print(f"  replayed in {seconds:.2f} s ({tally.decisions / seconds:.0f} decisions/s)")

@@ -62,7 +62,7 @@ def _flag(name: str, target: str, kind: Any, text: str, **more: Any) -> _Decorat
 
 
 def _optional_value(kind: Any) -> dict[str, Any]:
-    """A boolean flag may be given without a value: click's way of saying so."""
+    """A boolean flag may be given without a value; this is how click expresses it."""
     return {"is_flag": False, "flag_value": "true"} if kind is boolean else {}
 
 
@@ -340,7 +340,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _take_options(parameters: dict[str, Any]) -> Options:
-    """Move the parameters that are ours into Options. Raises click.BadParameter for unusable feature gates."""
+    """Move our parameters into Options. Raises click.BadParameter for unusable feature gates."""
     for name in [name for name in parameters if name.startswith(f"{_UNUSED}__")]:
         parameters.pop(name)
     try:

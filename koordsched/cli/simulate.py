@@ -8,6 +8,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from koordsched.cli.capacity_output import print_capacity
+from koordsched.cli.capacity_report import CapacityReport, capacity_report
+from koordsched.cli.nodegroups import read_groups
 from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import load_config
 from koordsched.cli.output import (
@@ -30,46 +33,65 @@ SOME_PENDING = 3
 
 ZONE = "topology.kubernetes.io/zone"
 MOST_ROWS = 40
-"""Above so many placed pods the table has a row per workload."""
+"""Above this many placed pods the table has a row per workload."""
 
 _EPILOG = f"Exit code: 0 all pods were placed, {SOME_PENDING} some are pending, 1 the input cannot be used."
 
 
 @click.command("simulate", epilog=_EPILOG)
-@click.option("-n", "--namespace", help="Report on pods of this namespace alone; all are placed.")
+@click.option("-n", "--namespace", help="Only show pods of this namespace; all pods are placed.")
 @evaluation_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides between equally good nodes.")
+@click.option(
+    "--node-groups",
+    metavar="FILE",
+    help="How many nodes of which of these groups would let all pods run, and which of their nodes could go?",
+)
 @output_option
-def simulate(namespace: str | None, state: State, seed: int, output: str) -> None:
+def simulate(namespace: str | None, state: State, seed: int, node_groups: str | None, output: str) -> None:
     """Place pending pods and say where they would go, or why not. Nothing is changed.
 
-    Reads the cluster of the kubeconfig; or, with -f, a dump of one (kubectl get -o yaml, a snapshot directory) or plain
-    manifests. Manifests are completed as an API server would; workloads without pods are expanded. Pods are placed one
-    after the other, by priority; no pod is evicted, but preemption that would help is shown.
+    Reads the cluster of the kubeconfig, or with -f a dump of a cluster (kubectl get -o yaml, a snapshot directory) or
+    plain manifests. Manifests are completed as an API server would do; workloads without pods are expanded. Pods are
+    placed one after the other, by priority; no pod is evicted, but preemption that would help is shown.
 
     \b
-    What would three more nodes like worker-1 do for what is pending?
+    How many pending pods would three more nodes like worker-1 run?
       koordsched simulate --nodes 3 --like worker-1
+    What would let all of it run?
+      koordsched simulate --node-groups groups.yaml
     """
+    capacity: CapacityReport | None = None
     try:
+        groups = read_groups(node_groups) if node_groups else []
         resolved, warnings = load_config(state.config_file)
         offline = state.prepare(resolved, seed=seed)
     except InputError as error:
         fail(error)
     cluster = offline.scheduler.cluster
     outcomes = Simulation(offline.scheduler).run()
+    if groups:
+        try:
+            capacity = capacity_report(offline.scheduler, groups, seed)
+        except InputError as error:
+            fail(error)
     if namespace:
         outcomes = [outcome for outcome in outcomes if outcome.pod.startswith(f"{namespace}/")]
     notes = [*warnings, *offline.notes]
     if output in STRUCTURED:
-        print_structured(_report(outcomes, cluster, seed, notes), output)
+        print_structured(_report(outcomes, cluster, seed, notes, capacity), output)
     else:
-        _print(console(output), outcomes, cluster, notes, wide=output == WIDE)
+        out = console(output)
+        _print(out, outcomes, cluster, notes, wide=output == WIDE)
+        if capacity is not None:
+            print_capacity(out, capacity, wide=output == WIDE)
     if any(not outcome.node for outcome in outcomes):
         raise click.exceptions.Exit(SOME_PENDING)
 
 
-def _report(outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: list[str]) -> dict[str, Any]:
+def _report(
+    outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: list[str], capacity: CapacityReport | None
+) -> dict[str, Any]:
     placed = sum(bool(outcome.node) for outcome in outcomes)
     return {
         "nodes": cluster.table.count,
@@ -78,6 +100,7 @@ def _report(outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: li
         "seed": seed,
         "notes": notes,
         "pods": outcomes,
+        **({"nodeGroups": capacity} if capacity is not None else {}),
     }
 
 
@@ -128,7 +151,7 @@ def zone_of(cluster: ClusterState, node: str) -> str:
 
 
 def _print_pending(out: Console, pending: list[Outcome]) -> None:
-    """Pods of one workload with one message share a paragraph."""
+    """Pods of one workload with the same message share a paragraph."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in pending:
         groups.setdefault((outcome.workload, outcome.message), []).append(outcome)

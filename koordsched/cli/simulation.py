@@ -1,4 +1,4 @@
-"""Placing pending pods one after the other, as the scheduler would if nothing else happened meanwhile."""
+"""Places pending pods one after the other, as the scheduler would if nothing else happened."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Simulation:
         outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
         if scheduled.node:
             return outcome
-        explanation, advice = self._refusal(pod)
+        explanation, advice = self._refusal(scheduled.pod)
         outcome.reason, outcome.message = explanation.reason, explanation.message
-        if scheduled.refused_by_reserve:
+        if scheduled.refused_by_reserve or not outcome.message:
             outcome.reason, outcome.message = UNSCHEDULABLE, scheduled.message
         outcome.nominated_node, outcome.victims = explanation.nominated_node or "", explanation.victims
         outcome.advice = advice

@@ -1,4 +1,4 @@
-"""The options of commands that look at a cluster, and where its state comes from: files, the cluster itself, or the
+"""The options of commands that read a cluster, and where its state comes from: files, the cluster itself, or the
 scheduler that runs in it."""
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ _FILES = (
         "filenames",
         metavar="FILE|DIR",
         multiple=True,
-        help="No cluster: a dump of one, or manifests, as YAML or JSON; - for standard input; may be repeated.",
+        help="Read a dump of a cluster, or manifests, as YAML or JSON; - for standard input; may be repeated.",
     ),
 )
 _EVALUATION = (
     click.option("--config", "config_file", metavar="FILE", help="The scheduler's configuration file."),
-    click.option("--nodes", type=click.IntRange(1, 200_000), help="Add so many nodes to those that there are."),
-    click.option("--node-template", metavar="FILE", help="Added nodes: a file that says what they are like."),
-    click.option("--like", metavar="NODE", help="Added nodes: as this one, with its DaemonSet pods."),
+    click.option("--nodes", type=click.IntRange(1, 200_000), help="Number of nodes to add."),
+    click.option("--node-template", metavar="FILE", help="File that describes the nodes to add."),
+    click.option("--like", metavar="NODE", help="Node to copy for the nodes to add, with its DaemonSet pods."),
 )
 _ENDPOINT = (
-    click.option("--live", is_flag=True, help="Ask the koordsched that leads in the cluster, through the API server."),
-    click.option("--lease", metavar="NAMESPACE/NAME", help="With --live: its lease.  [default: that of the manifests]"),
-    click.option("--server", metavar="URL", help="Ask the scheduler that serves here."),
-    click.option("--token", help="Bearer token for the scheduler's endpoint.  [default: that of the kubeconfig]"),
-    click.option("--ca-file", metavar="FILE", help="Certificates that may have signed the endpoint's certificate."),
-    click.option("--insecure-skip-tls-verify", is_flag=True, help="Accept any certificate of the endpoint."),
+    click.option("--live", is_flag=True, help="Ask the leading koordsched in the cluster, through the API server."),
+    click.option(
+        "--lease", metavar="NAMESPACE/NAME", help="With --live: its lease.  [default: the one in the manifests]"
+    ),
+    click.option("--server", metavar="URL", help="Ask the scheduler at this URL."),
+    click.option("--token", help="Bearer token for the scheduler's endpoint.  [default: the one in the kubeconfig]"),
+    click.option("--ca-file", metavar="FILE", help="CA certificates to verify the endpoint's certificate."),
+    click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the endpoint's certificate."),
 )
 _NAMES = {"config_file": "config"}
 
@@ -126,15 +128,15 @@ class State:
         if self.filenames:
             self._without("with -f", "kubeconfig", "context", *_ASKING)
         elif self.live and self.server:
-            raise click.UsageError("--live and --server exclude each other")
+            raise click.UsageError("--live and --server cannot be used together")
         elif self.live:
-            self._without("with --live: the scheduler says what it knows", *_LOCAL, "insecure_skip_tls_verify")
+            self._without("with --live: the scheduler reports its own state", *_LOCAL, "insecure_skip_tls_verify")
         elif self.server is not None:
-            self._without("with --server: the scheduler says what it knows", *_LOCAL, "lease")
+            self._without("with --server: the scheduler reports its own state", *_LOCAL, "lease")
         else:
             self._without("without --server or --live", *_ASKING)
         if self.like and self.node_template:
-            raise click.UsageError("--like and --node-template exclude each other")
+            raise click.UsageError("--like and --node-template cannot be used together")
 
     def _without(self, where: str, *names: str) -> None:
         for name in names:
@@ -147,7 +149,7 @@ _LOCAL = ("config_file", "nodes", "node_template", "like")
 
 
 def state_options(command: Command) -> Command:
-    """Adds all of them to a command, which gets them as `state`. One without effect is an error."""
+    """Adds all of them to a command, which gets them as `state`. An option without effect is an error."""
     return _with(command, _CLUSTER + _FILES + _EVALUATION + _ENDPOINT)
 
 

@@ -30,11 +30,11 @@ class _Tunnel:
 
     @property
     def problem(self) -> str:
-        """What went wrong on the way, "" if nothing did."""
+        """What went wrong, "" if nothing did."""
         return self._forward.problem if self._forward is not None else ""
 
     def open(self) -> tuple[SchedulerPod, int, NetworkTransport]:
-        """The pod, the port on this machine that leads to it, and the way. Raises InputError."""
+        """The pod, the local port that is forwarded to it, and the forwarding. Raises InputError."""
         self._thread.start()
         return self._run(self._open())
 
@@ -62,8 +62,8 @@ def live_endpoint(
 ) -> Iterator[Endpoint]:
     """The endpoint of the scheduler that holds the lease, while the context lasts. Raises InputError, EndpointError.
 
-    The API server leads to that pod and no other, so its certificate, which it often made itself, is verified only if
-    there is a `ca_file`. The name in it is not that of this machine and does not count.
+    The API server forwards to that pod and no other, so its certificate, which is often self-signed, is only verified
+    if there is a `ca_file`. The name in it is not that of this machine and does not count.
     """
     tunnel = _Tunnel(access, lease)
     try:

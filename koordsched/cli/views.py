@@ -57,14 +57,14 @@ def _command(declared: Declaration, view: View) -> click.Command:
     if view.detail is not None:
         wrapped = click.argument("of", metavar=f"[{view.detail.argument}]", required=False)(wrapped)
     if view.brief is not None:
-        shown = click.option("--all", "everything", is_flag=True, help="Show what is built in, too, in the table.")
+        shown = click.option("--all", "everything", is_flag=True, help="Include built-in quotas in the table.")
         wrapped = shown(wrapped)
     short = None if view.name else view.group_help
     return click.command(view.name or view.group, help=cleandoc(view.help), short_help=short)(wrapped)
 
 
 def _asked(declared: Declaration, view: View, of: str | None, endpoint: Endpoint) -> Any:
-    """What the running scheduler says. Raises EndpointError."""
+    """The answer of the running scheduler. Raises EndpointError."""
     detail = view.detail if of is not None else None
     shown = detail or view
     try:

@@ -1,6 +1,6 @@
 """Pods of workloads, for input that has the workloads but not their pods.
 
-What the controllers of a cluster would make in the end, all at once: nothing runs, so the first pod of a
+It is what the controllers of a cluster would create in the end, all at once: nothing runs, so the first pod of a
 StatefulSet would never become ready.
 """
 
@@ -20,7 +20,7 @@ Owner = tuple[str, str, str]
 """(namespace, kind, name)"""
 
 MOST_PODS = 1_000_000
-"""Of one workload: more do not fit into memory."""
+"""Pods of one workload: more do not fit into memory."""
 
 
 class TooManyPods(ValueError):

@@ -1,4 +1,4 @@
-"""The current address, TLS context and credentials, kept fresh for everyone who opens a connection."""
+"""The current address, TLS context and credentials, kept up to date for all connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection:
-    """What it takes to reach one API server, re-read when due and when the server refuses our credentials.
+    """The settings to reach one API server, re-read when due and when the server rejects our credentials.
 
     `generation` counts changes of credentials, so that a refused request can tell whether newer ones are there already.
     """

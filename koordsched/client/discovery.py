@@ -89,4 +89,4 @@ def _decoded(body: bytes, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise Ambiguous(f"GET {path}: the answer says no resources: {error}") from error
+        raise Ambiguous(f"GET {path}: the response has no resources: {error}") from error

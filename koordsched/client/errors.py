@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API server, sorted by what the caller may do about it."""
+"""Errors of requests to the API server, by what the caller may do about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ambiguous(ConnectionFailure):
 
 
 class Fenced(ClientError):
-    """The write was withheld because this process is no longer, or not provably, the leader."""
+    """The write was withheld: this process is no longer, or not provably, the leader, or it only reads."""
 
 
 class QueueFull(ClientError):

@@ -35,11 +35,11 @@ async def credentials(section: Mapping[str, Any], directory: str) -> dict[str, A
     try:
         said = json.loads(output)
     except ValueError as error:
-        raise ConfigException(f"exec: its output is no JSON: {error}") from error
+        raise ConfigException(f"exec: its output is not JSON: {error}") from error
     if not isinstance(said, dict) or not isinstance(said.get("status"), dict):
-        raise ConfigException("exec: its output is no ExecCredential with a status")
+        raise ConfigException("exec: its output is not an ExecCredential with a status")
     if said.get("apiVersion") != plugin.api_version:
-        raise ConfigException(f"exec: its output is of {said.get('apiVersion')}, wanted is {plugin.api_version}")
+        raise ConfigException(f"exec: its output is of {said.get('apiVersion')}, expected {plugin.api_version}")
     status: dict[str, Any] = said["status"]
     return status
 

@@ -1,4 +1,4 @@
-"""Whether it is an API server that answers, or something that stands in its place."""
+"""Whether the server that answers is an API server, or something in front of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT = 60.0
 
 
 async def is_api_server(transport: Transport) -> bool:
-    """Who has no version is no API server; who may not ask for it is refused by a server all the same."""
+    """A server without a version is not an API server; if we may not ask for it, an API server rejects us."""
     try:
         version = await transport.request("GET", "/version", timeout=TIMEOUT)
     except ClientError as error:

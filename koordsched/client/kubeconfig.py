@@ -51,7 +51,7 @@ def current_context(document: Mapping[str, Any], path: str, context: str | None)
     """The name of the context: the one asked for, or the current one. Raises ConnectionConfigError if there is none."""
     wanted = context or document.get("current-context")
     if not wanted:
-        raise ConnectionConfigError(f"kubeconfig {path}: no current-context, and none was asked for")
+        raise ConnectionConfigError(f"kubeconfig {path}: no current-context, and no context was given")
     return str(wanted)
 
 
@@ -85,7 +85,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _make_absolute(document: dict[str, Any], directory: Path) -> None:
-    """File names in a kubeconfig are relative to it."""
+    """File names in a kubeconfig are relative to the file."""
     for kind in ("cluster", "user"):
         entries = document.get(f"{kind}s")
         for entry in entries if isinstance(entries, list) else ():

@@ -269,7 +269,7 @@ class Lanes:
             try:
                 request.body, write.body = write.body(), None
             except (TypeError, ValueError) as error:
-                # One body that cannot be encoded must not hold up other writes.
+                # One body that cannot be encoded must not delay other writes.
                 log.warning("%s %s dropped, its body cannot be encoded: %s", request.method, request.target, error)
                 self.stats[lane].dropped += 1
                 return

@@ -1,4 +1,4 @@
-"""Leader election on a Lease: one replica acts, the others stand by warm.
+"""Leader election on a Lease: one replica acts, the others are warm standbys.
 
 Same protocol as client-go's tools/leaderelection (leaderelection.go), so that replicas of either kind may compete for
 one lock. What differs: standbys watch the Lease and take a released one at once; the holder of an expired one is
@@ -30,7 +30,7 @@ JITTER = 1.2
 """A standby waits `retry_period`, and up to this share of it more, between tries (client-go: JitterFactor)."""
 
 TAKEOVER_SPREAD = 0.02
-"""Seconds over which standbys spread their grab for a free lease."""
+"""Seconds over which standbys spread their attempts to take a free lease."""
 
 TOLERATED_OVERDUE = 20.0
 """Seconds past the lease duration until a leader that cannot renew is reported as unhealthy (kube-scheduler)."""
@@ -39,7 +39,7 @@ SHORTEST_TRY = 0.01
 """Seconds before the deadline that are not worth another attempt."""
 
 RELEASE_ATTEMPTS = 2
-"""The second one starts from a fresh reading, should the first meet a conflict."""
+"""The second attempt starts from a fresh read if the first met a conflict."""
 
 RELEASE_TIMEOUT = 3.0
 """Seconds for each request of a release; a process that has lost the server must not linger."""
@@ -75,11 +75,11 @@ Write = Callable[[Request], Awaitable[Response]]
 class Elector:
     """Competes for one lock. `run` returns when leadership is lost; cancelling it releases the lock.
 
-    All deadlines are this machine's boot time since a moment that lies before the server's: neither remote clocks nor
-    a suspended machine can make us believe in a lease that others may have taken. `on_started` and `on_stopped` are
-    called in pairs, `on_new_leader` with the identity of each leader seen, our own included. `write` carries lock
-    writes if they are not to go straight to the transport. `may_release` is asked before the lock is given up: while
-    writes of ours may still be on their way, it must be left to expire, or they could land in the next one's reign.
+    All deadlines are this machine's boot time since a moment that lies before the server's: neither remote clocks nor a
+    suspended machine can make us rely on a lease that others may have taken. `on_started` and `on_stopped` are called
+    in pairs, `on_new_leader` with the identity of each leader seen, our own included. `write` carries lock writes if
+    they are not to go straight to the transport. `may_release` is asked before the lock is given up: while writes of
+    ours may still be on their way, it must be left to expire, or they could arrive when another replica leads.
     """
 
     config: ElectionConfig
@@ -120,7 +120,7 @@ class Elector:
         return self._leader
 
     def check(self) -> str | None:
-        """What /healthz has to say: None when healthy, else why not. A standby is always healthy."""
+        """The state for /healthz: None if healthy, otherwise why not. A standby is always healthy."""
         if self._record is None or self._record.holder != self.config.identity:
             return None
         if self.clock.boottime() - self._observed_at <= self.config.lease_duration + TOLERATED_OVERDUE:
@@ -256,7 +256,7 @@ class Elector:
         self._deadline = began + self.config.renew_deadline
 
     def _observe(self, record: Record) -> None:
-        """Remembers since when, by our own clock, the lock has said what it says."""
+        """Remembers since when, by our own clock, the lock has had its current record."""
         if record != self._record:
             self._observed_at = self.clock.boottime()
         self._record = record
@@ -320,7 +320,7 @@ class Elector:
         await reflector.run()
 
     def _seen(self, lease: Lease) -> None:
-        """A hint, never a reason to act: what is done about it starts with reading the Lease.
+        """Only a hint: every action starts with reading the Lease.
 
         It may only make a foreign lease look fresher, which delays us at worst.
         """
@@ -333,7 +333,7 @@ class Elector:
             self._changed()
 
     def _changed(self) -> None:
-        """The lock is free, gone, or not ours any more: look at once."""
+        """The lock is free, gone, or not ours any more: check at once."""
         self._lock = None
         self._news.set()
 

@@ -25,7 +25,8 @@ READ_BUFFER = 512 * 1024
 """Bytes of a watch that may pile up before the server is made to wait."""
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-"""A peer that vanished without a word is noticed after 30 s of silence, not when the watch times out."""
+"""A peer that vanished without closing the connection is noticed after 30 s of silence, not when the watch times out.
+"""
 
 USER_AGENT = f"koordsched/{koordsched.__version__} (linux/{platform.machine()})"
 

@@ -150,5 +150,5 @@ class ObjectApplier(Generic[T]):
 
 
 def is_older(version: str, other: str) -> bool:
-    """Whether a resource version is older than another of the same resource, as far as that can be told."""
+    """Whether a resource version is older than another of the same resource, as far as that is known."""
     return version.isdecimal() and other.isdecimal() and int(version) < int(other)

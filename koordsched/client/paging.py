@@ -45,7 +45,7 @@ async def pages(
         try:
             page = form.page(response.body)
         except Unreadable as error:
-            raise Ambiguous(f"GET {path}: the answer is no list: {error}") from error
+            raise Ambiguous(f"GET {path}: the response is not a list: {error}") from error
         yield page, form
         token = page.next_token
         if not token:

@@ -1,4 +1,4 @@
-"""How much may be under way: adaptive concurrency, and a token bucket for those who configured one."""
+"""How much may be under way: adaptive concurrency, and a token bucket if one is configured."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AdaptiveLimit:
             self.current = int(self._value)
 
     def overloaded(self, now: float) -> None:
-        """A sign that the server has more than it can do."""
+        """A sign that the server is overloaded."""
         if now - self._decreased_at < COOLDOWN:
             return
         self._decreased_at = now
@@ -66,7 +66,7 @@ class TokenBucket:
         """Takes a token and returns 0, or returns the seconds until there is one."""
         self._tokens = min(self._tokens + (now - self._updated) * self._qps, self._burst)
         self._updated = now
-        # A timer may fire a rounding error early; that must not cost another round trip through the loop.
+        # A timer may fire a rounding error early; that must not cost another round of the loop.
         if self._tokens >= 1 - 1e-9:
             self._tokens -= 1
             return 0.0

@@ -49,20 +49,21 @@ WATCH_SECONDS = (300, 600)
 """Range from which the life of each watch is drawn, so that watches do not all end at once (client-go reflector.go)."""
 
 WATCH_GRACE = 30.0
-"""Seconds past its announced end after which a watch is taken for dead."""
+"""Seconds past its announced end after which a watch counts as dead."""
 
 SETTLED = 5.0
 """Seconds a watch must have lasted for its end to count as normal."""
 
 MUTE_WATCHES = 3
-"""Watches in a row that may end within `SETTLED` without an event before a list is taken: what stands before the server
-may let none through, and then only lists tell of changes (client-go, reflector.go: VeryShortWatchError)."""
+"""Watches in a row that may end within `SETTLED` without an event before a list is taken: a proxy may let none through,
+and then only lists show changes (client-go, reflector.go: VeryShortWatchError).
+"""
 
 BACKOFF = (0.2, 30.0)
 """First and longest delay, in seconds, between attempts that fail."""
 
 UNAVAILABLE_BACKOFF = (1.0, 30.0)
-"""The same for a resource that is forbidden or does not exist: a server that starts may say so for a moment."""
+"""The same for a resource that is forbidden or does not exist: a server that starts may answer that for a moment."""
 
 STREAMING_REFUSED = (400, 405, 415, 422)
 """Answers to a streamed list that mean: not on this server."""
@@ -72,7 +73,7 @@ STREAMED_LIST_ATTEMPTS = 2
 
 
 class State(Enum):
-    """What a reflector has to say about itself; readiness names those that are not SYNCED."""
+    """The state of a reflector; readiness names those that are not SYNCED."""
 
     SYNCING = "syncing"
     SYNCED = "synced"
@@ -86,7 +87,7 @@ OnState = Callable[[State, ClientError | None], None]
 
 
 class _Relist(Exception):
-    """The watch cannot go on from where it is."""
+    """The watch cannot continue from its version."""
 
 
 class Reflector(Generic[T]):
@@ -98,8 +99,8 @@ class Reflector(Generic[T]):
     there is one. With `watch_list` the initial state is streamed where the server can do that.
 
     The first list asks for the newest state (no resourceVersion): a cache on the server may be behind what our
-    predecessor wrote, and a scheduler that starts from the past binds into occupied room. Later lists ask for nothing
-    older than what was seen, which caches can serve. Events no newer than what was handled (duplicates after a
+    predecessor wrote, and a scheduler that starts from an old state would bind to occupied room. Later lists ask for
+    nothing older than what was seen, which caches can serve. Events no newer than what was handled (duplicates after a
     disturbed connection) are skipped; resource versions of one resource are ordered numbers.
 
     A listing is taken in slices of the loop's time, of which `turns` says whose they are, while the scheduler goes on
@@ -185,7 +186,7 @@ class Reflector(Generic[T]):
     async def relist(self) -> None:
         """Lists the newest state once more, whatever is under way, and returns when it has been handled.
 
-        A watch says nothing of how far behind it is; who must know everything that was written until now has to list.
+        A watch does not tell how far behind it is; to know everything that was written until now, a list is needed.
         """
         self._outdated, self._refreshing = True, False
         self._refreshed.clear()
@@ -225,7 +226,7 @@ class Reflector(Generic[T]):
         return self._ended(self._clock.monotonic() - began, is_mute=self.events == heard)
 
     def _ended(self, lasted: float, *, is_mute: bool) -> float:
-        """A watch came to its end, after so many seconds; returns how long to wait before the next."""
+        """A watch ended after this many seconds; returns how long to wait before the next."""
         if lasted >= SETTLED:
             self._mute_watches = 0
             self._backoff.reset()
@@ -244,7 +245,7 @@ class Reflector(Generic[T]):
         """The server does not have the resource (any more), so there are no such objects. False if it is not the server
         that says so.
 
-        Objects of the core group stay: it is always there, and nothing is to be learnt from who denies it.
+        Objects of the core group stay: it always exists, so such an answer is wrong.
         """
         if self.state is State.NOT_FOUND or self.path.startswith("/api/"):
             return True
@@ -255,7 +256,7 @@ class Reflector(Generic[T]):
         return True
 
     def _failed(self, error: ClientError) -> float:
-        """Reports an error that time may cure and returns how long to give it, in seconds."""
+        """Reports an error that may pass by itself and returns how long to wait, in seconds."""
         self.failures += 1
         delay = self._backoff.next()
         if isinstance(error, ApiError):
@@ -296,9 +297,9 @@ class Reflector(Generic[T]):
             except Unreadable as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error
             if "resourceVersion" in query and is_older(page.version, self._applier.version):
-                # Not what was asked for: what we know is newer, and is kept until a list of the newest state came.
+                # An older state than requested: the known one is kept until a list of the newest state is read.
                 self._newest_only = True
-                raise _Relist(f"an answer from the past ({page.version})")
+                raise _Relist(f"a response older than the last one ({page.version})")
             # From here on the sink may be ahead of the version that we can name.
             self._newest_only = True
             await self._paced(map(self._applier.upsert, page.items))

@@ -1,4 +1,4 @@
-"""Where the API server is and how to prove who we are: read from a kubeconfig file or from the pod we run in.
+"""The address of the API server and our credentials: read from a kubeconfig file or from the pod we run in.
 
 The formats and the authentication methods (token, token file, client certificate, auth provider, basic) are
 kubernetes-asyncio's; this module adds clear errors, and when to read everything again.
@@ -38,7 +38,7 @@ CERTIFICATE_RELOAD = 300.0
 """Seconds between readings of client certificate files (client-go transport/cert_rotation.go uses the same)."""
 
 PROVIDER_TIMEOUT = 60.0
-"""Seconds an identity provider may take."""
+"""Seconds that an identity provider may take."""
 
 EXEC_RENEW_SHARE = 0.8
 """Share of an exec credential's life after which it is renewed, ahead of its expiry."""
@@ -208,7 +208,7 @@ def read_in_cluster(environ: Mapping[str, str], token_file: str, ca_file: str) -
         )
     except (ConfigException, OSError, UnicodeDecodeError) as error:
         raise ConnectionConfigError(
-            f"no --kubeconfig and no --master given, and the in-cluster settings are not there: {error}"
+            f"no --kubeconfig and no --master given, and there are no in-cluster settings: {error}"
         ) from error
     return Settings(
         server=parse_server(configuration.host or "", tls=True),
@@ -250,5 +250,5 @@ def _named(entries: Any, name: str) -> list[dict[str, Any]]:
 def _header_value(value: str, where: str) -> str:
     value = value.strip()
     if not value.isascii() or not value.isprintable():
-        raise ConnectionConfigError(f"{where}: the token holds characters that no header may carry")
+        raise ConnectionConfigError(f"{where}: the token contains characters that are not allowed in a header")
     return value

@@ -15,7 +15,7 @@ from koordsched.api.protobuf.fields import MAGIC, META
 
 
 class Status(msgspec.Struct):
-    """A Status, as far as it says something; `status` and `kind` only repeat the HTTP code."""
+    """The fields of a Status that carry information; `status` and `kind` only repeat the HTTP code."""
 
     code: int | None = None
     reason: str | None = None

@@ -53,7 +53,7 @@ Done = Callable[["Response | ClientError"], None]
 
 
 class Stream(Protocol):
-    """An answer whose body arrives bit by bit."""
+    """An answer whose body arrives in pieces."""
 
     @property
     def status(self) -> int: ...
@@ -106,7 +106,7 @@ class Transport(ABC):
 
     @abstractmethod
     def drop_connections(self) -> None:
-        """Aborts every write under way (they end as Ambiguous), for a process that must not act any more."""
+        """Aborts every write under way (they end as Ambiguous), for a process that is no longer allowed to act."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -188,7 +188,7 @@ class WritePool:
             self._set_timer(IDLE_TICK)
 
     def _fail_waiting(self, message: str, but: int = 0) -> None:
-        """Ends the requests that wait for a connection, `but` for so many that came last."""
+        """Ends the requests that wait for a connection, except (`but`) for this many that came last."""
         while len(self._waiting) > but:
             self._loop.call_soon(self._waiting.popleft().done, NotSent(message))
 

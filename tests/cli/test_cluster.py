@@ -33,7 +33,7 @@ def cluster(tmp_path):
             bound("busy", "n1", "3"),
             pod("medium", "3", namespace="shop"),
             pod("big", "5", namespace="shop"),
-            pod("other", namespace="shop", schedulerName="somebody"),
+            pod("other", namespace="shop", schedulerName="other-scheduler"),
         )
         yield served
 
@@ -100,7 +100,7 @@ def test_without_any_kubeconfig(monkeypatch, tmp_path):
     for command in (["explain", "p"], ["simulate"], ["quota", "tree"]):
         result = run(*command)
         assert result.exit_code == 1
-        assert result.stderr.startswith("error: which cluster? There is no kubeconfig: give --kubeconfig FILE, ")
+        assert result.stderr.startswith("error: there is no kubeconfig: use --kubeconfig FILE, ")
 
 
 def test_explain_of_a_pod_that_has_a_node(cluster, flags):
@@ -111,10 +111,9 @@ def test_explain_of_a_pod_that_has_a_node(cluster, flags):
 
 def test_explain_of_a_pod_of_another_scheduler(cluster, flags):
     result = run("explain", "shop/other", *flags)
-    assert "note: without --config the pod of scheduler somebody is evaluated with kube-scheduler's default" in (
-        result.stderr
-    )
-    assert result.stdout.startswith("Pod shop/other, profile somebody\n")
+    note = "note: without --config, the pod of scheduler other-scheduler is evaluated with kube-scheduler's default"
+    assert note in result.stderr
+    assert result.stdout.startswith("Pod shop/other, profile other-scheduler\n")
 
 
 def test_a_mistyped_pod(cluster, flags):
@@ -126,13 +125,13 @@ def test_a_pod_that_is_done(cluster, flags):
     done = bound("done", "n1")
     done["status"]["phase"] = "Succeeded"
     cluster.restore(done)
-    assert run("explain", "done", *flags).stderr == "error: pod default/done has run to its end: Succeeded\n"
+    assert run("explain", "done", *flags).stderr == "error: pod default/done has finished: Succeeded\n"
 
 
 def test_simulate(cluster, flags):
     code, answer = run_json("simulate", *flags)
     assert (code, answer["nodes"], answer["placed"], answer["pending"]) == (3, 2, 0, 2)
-    assert answer["notes"] == ["1 pending pods left to another scheduler: somebody"]
+    assert answer["notes"] == ["1 pending pods left to another scheduler: other-scheduler"]
     assert run_json("simulate", *flags, "-n", "default")[1]["pods"] == []
 
 
@@ -174,7 +173,7 @@ def test_a_kind_that_must_not_be_listed(cluster, flags):
     cluster.forbid("csinodes.storage.k8s.io")
     result = run("explain", "shop/medium", *flags)
     assert result.exit_code == 0
-    assert "note: csinodes are taken for none, they cannot be listed: " in result.stderr
+    assert "note: csinodes cannot be listed and count as none: " in result.stderr
     cluster.forbid("nodes")
     result = run("explain", "shop/medium", *flags)
     assert (result.exit_code, result.stderr.startswith("error: nodes cannot be listed: ")) == (1, True)
@@ -186,7 +185,7 @@ def test_an_object_that_cannot_be_understood(cluster, flags):
     cluster.restore(odd)
     result = run("explain", "shop/medium", *flags)
     assert result.exit_code == 0
-    assert "note: Pod shop/odd cannot be understood and is ignored: " in result.stderr
+    assert "note: Pod shop/odd cannot be decoded and is ignored: " in result.stderr
 
 
 def test_a_server_that_is_not_there(tmp_path):

@@ -200,13 +200,13 @@ def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
 
 def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     config = tmp_path / "config.yaml"
-    profile = {"schedulerName": "gpus", "plugins": {"filter": {"enabled": [{"name": "Reservation"}]}}}
+    profile = {"schedulerName": "gpus", "plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "error: plugins that are not implemented: Reservation (profiles: gpus); remove them from the "
+            "error: plugins that are not implemented: Coscheduling (profiles: gpus); remove them from the "
             "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
         ],
     )
@@ -374,7 +374,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         process.process.send_signal(signal.SIGINT)
         process.process.wait(DEADLINE)
     code, lines = process.end()
-    assert (code, lines[-1]) == (1, "error: stopped at once by a second signal")
+    assert (code, lines[-1]) == (1, "error: stopped immediately by a second signal")
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=lambda number: number.name)

@@ -199,7 +199,7 @@ def test_kinds_that_must_not_be_listed(cluster, tmp_path):
     cluster.forbid("secrets", "priorityclasses.scheduling.k8s.io")
     result, _, items = dumped(cluster, tmp_path / "dump.json")
     assert of_kind(items, "Secret") == []
-    assert result.stderr.count("cannot be listed, 0 are there: ") == 2
+    assert result.stderr.count("cannot be listed completely, 0 were written: ") == 2
     assert "note: secrets cannot be listed" in result.stderr
 
 
@@ -242,5 +242,5 @@ def test_an_api_that_does_not_answer_and_a_list_that_breaks_off(tmp_path):
         )
         result, _, items = dumped(served, tmp_path / "dump.json")
     assert len(of_kind(items, "ConfigMap")) == 500
-    assert "note: left out, the API does not answer: scheduling.k8s.io/v1: no endpoints\n" in result.stderr
-    assert "note: configmaps cannot be listed, 500 are there: too old\n" in result.stderr
+    assert "note: left out, because the API does not respond: scheduling.k8s.io/v1: no endpoints\n" in result.stderr
+    assert "note: configmaps cannot be listed completely, 500 were written: too old\n" in result.stderr

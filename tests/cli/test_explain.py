@@ -160,8 +160,8 @@ def test_tables(cluster: str, fit_only: str) -> None:
         "NODE  TOTAL  NodeResourcesFit x1",
         "n1      386                   86",
         "n2      360                   60",
-        "(score = normalised x weight; the raw score in brackets where it is another)",
-        "Alike on all of them: TaintToleration 300",
+        "(score = normalised x weight; the raw score in brackets if it is different)",
+        "The same on all of them: TaintToleration 300",
         "",
         "REFUSED  PLUGIN            REASONS                           NODES",
         "      1  NodeResourcesFit  Insufficient cpu                  n4",
@@ -295,7 +295,7 @@ def test_credentials_of_a_kubeconfig(endpoint: tuple[str, str], tmp_path: Path) 
     [
         (
             ["ns/p", "--token", "secret"],
-            "certificate (give its authority with --ca-file, or --insecure-skip-tls-verify)",
+            "certificate (use --ca-file with its CA, or --insecure-skip-tls-verify)",
         ),
         (
             ["ns/p", "--insecure-skip-tls-verify"],
@@ -323,7 +323,7 @@ def test_refusals(endpoint: tuple[str, str], arguments: list[str], complaint: st
         (["--nodes", "3", "--server", "https://127.0.0.1:1"], "--nodes has no effect with --server"),
         (["--token", "t"], "--token has no effect without --server"),
         (["-f", "x.yaml", "--context", "c"], "--context has no effect with -f"),
-        (["-f", "x.yaml", "--like", "n", "--node-template", "t"], "--like and --node-template exclude each other"),
+        (["-f", "x.yaml", "--like", "n", "--node-template", "t"], "--like and --node-template cannot be used together"),
         (["-f", "x.yaml", "--server", "https://127.0.0.1:1"], "--server has no effect with -f"),
         (["-f", "x.yaml", "--insecure-skip-tls-verify"], "--insecure-skip-tls-verify has no effect with -f"),
     ],
@@ -338,11 +338,14 @@ def test_options_that_would_be_ignored_are_refused(arguments: list[str], complai
 def test_a_token_that_no_header_may_carry() -> None:
     for token in ("two\nlines", "schlüssel"):
         result = run("explain", "ns/p", "--server", "https://127.0.0.1:1", "--token", token)
-        assert (result.exit_code, result.stderr) == (1, "error: --token holds characters that no header may carry\n")
+        assert (result.exit_code, result.stderr) == (
+            1,
+            "error: --token contains characters that are not allowed in a header\n",
+        )
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
-def test_somebody_else_there(answer: bytes) -> None:
+def test_another_server_there(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def say() -> None:
@@ -357,10 +360,10 @@ def test_somebody_else_there(answer: bytes) -> None:
         result = run("explain", "ns/p", "--server", address)
         thread.join()
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {address}: this is not the answer of a scheduler: ")
+    assert result.stderr.startswith(f"error: {address}: this is not the response of a scheduler: ")
     assert result.stderr.count("\n") == 1
 
 
-def test_nobody_there() -> None:
+def test_no_server_there() -> None:
     result = run("explain", "ns/p", "--server", "https://127.0.0.1:1")
     assert (result.exit_code, result.stderr) == (1, "error: https://127.0.0.1:1: [Errno 111] Connection refused\n")

@@ -34,7 +34,7 @@ def replica(name, port, namespace=NAMESPACE, *, labelled=True, phase="Running", 
     if named:
         scheduler["ports"] = [{"name": "https", "containerPort": port}]
     labels = {"app.kubernetes.io/name": "koordsched"} if labelled else {}
-    made = pod(name, scheduler, namespace=namespace, labels=labels, schedulerName="somebody", **spec)
+    made = pod(name, scheduler, namespace=namespace, labels=labels, schedulerName="other-scheduler", **spec)
     return {**made, "status": {"phase": phase}}
 
 
@@ -162,7 +162,7 @@ async def test_a_lease_of_another_name(asked):
     asked.embedded.insert(replica(name, asked.port, "kube-system", labelled=False))
     assert (await asked.run("explain", "big", "--lease", "kube-system/mine")).exit_code == 0
     assert "kube-system/none: " in await asked.refused("explain", "big", "--lease", "kube-system/none")
-    assert "a lease is given as NAMESPACE/NAME" in await asked.refused("explain", "big", "--lease", "none")
+    assert "a lease must be given as NAMESPACE/NAME" in await asked.refused("explain", "big", "--lease", "none")
 
 
 async def test_between_two_leaders(asked):
@@ -193,7 +193,7 @@ async def test_nothing_listens_there(asked):
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["--live", "--server", "https://x"], "--live and --server exclude each other"),
+        (["--live", "--server", "https://x"], "--live and --server cannot be used together"),
         (["--live", "-f", "x"], "--live has no effect with -f"),
         (["--live", "--config", "x"], "--config has no effect with --live"),
         (["--lease", "a/b"], "--lease has no effect without --server or --live"),

@@ -44,7 +44,7 @@ def of(workload, number, cpu, **spec):
 
 def other(name, message):
     """A pod of another scheduler that says why it waits."""
-    made = pod(name, schedulerName="somebody")
+    made = pod(name, schedulerName="other-scheduler")
     made["metadata"]["uid"] = f"uid-{name}"
     made["status"] = {
         "phase": "Pending",
@@ -69,7 +69,7 @@ GROUPS = [
     # More or less is missing, of the same.
     ("default-scheduler", "Unschedulable", ["Insufficient cpu", "node(s) had untolerated taint(s)"], "waits", 5),
     ("default-scheduler", "Unschedulable", ["Insufficient cpu", "node(s) had untolerated taint(s)"], "never", 2),
-    ("somebody", "Unschedulable", ["5 Insufficient example.com/gpu"], "", 2),
+    ("other-scheduler", "Unschedulable", ["5 Insufficient example.com/gpu"], "", 2),
     ("default-scheduler", "SchedulingGated", ["waiting for scheduling gates: [later]"], "gated", 1),
     ("default-scheduler", "", [], "fits", 1),
 ]
@@ -101,7 +101,7 @@ def test_groups(dump):
 
 def test_of_one_namespace(dump):
     assert run_json("pending", "-f", dump, "-n", "default")[1]["pods"] == 2
-    assert run("pending", "-f", dump, "-n", "none").stdout == "No pod waits for a node.\n"
+    assert run("pending", "-f", dump, "-n", "none").stdout == "No pod is pending.\n"
 
 
 def test_of_a_cluster_as_of_a_dump(dump, tmp_path):

@@ -54,7 +54,7 @@ def test_every_decision_comes_out_the_same(journal, segments):
     decisions = sum(isinstance(decode(data), Attempt) for segment in segments for data in segment)
     assert result.stdout.startswith(f"{decisions} decisions on ")
     assert re.search(
-        r"\nEvery decision came out the same(; \d+ choices? between equals taken from the record)?\.\n$", result.stdout
+        r"\nEvery decision is the same(; \d+ choices? between equals taken from the record)?\.\n$", result.stdout
     )
 
 
@@ -62,7 +62,7 @@ def test_yaml_and_wide(journal):
     value = run_json("replay", str(journal))[1]
     shown = yaml.safe_load(run("replay", str(journal), "-o", "yaml").stdout)
     assert {**shown, "seconds": 0} == {**value, "seconds": 0}
-    assert "Every decision came out the same" in run("replay", str(journal), "-o", "wide").stdout
+    assert "Every decision is the same" in run("replay", str(journal), "-o", "wide").stdout
 
 
 def test_json(journal, segments):
@@ -132,7 +132,7 @@ def test_a_difference_is_shown_and_ends_the_replay(journal, segments):
     result = run("replay", str(journal))
     assert result.exit_code == 3, result.output
     assert re.search(
-        r"\nDecision \d+ came out otherwise: \S+, 2030-\S+\n  recorded: placed on n7 \(1 feasible\)\n  now:  ",
+        r"\nDecision \d+ differs: \S+, 2030-\S+\n  recorded: placed on n7 \(1 feasible\)\n  now:  ",
         result.stdout,
     )
     code, answer = run_json("replay", str(journal))
@@ -165,7 +165,7 @@ def test_a_file_that_ends_within_a_frame(journal):
     result = run("replay", str(journal))
     assert result.exit_code == 0, result.output
     assert f"note: {journal}: the file ends within a frame at byte " in result.stderr
-    assert "Every decision came out the same" in result.stdout
+    assert "Every decision is the same" in result.stdout
 
 
 def test_a_damaged_file(journal):
@@ -191,7 +191,7 @@ def test_other_versions_are_named(segments, tmp_path):
     [
         (b"", "the file is empty"),
         (b"kind: Pod\n", "this is not a journal of koordsched"),
-        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 2"),
+        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 3"),
     ],
 )
 def test_other_files(tmp_path, data, complaint):
@@ -241,7 +241,7 @@ def test_a_journal_that_is_still_written(journal):
     result = run("replay", str(journal))
     assert result.exit_code == 0
     open_end, cut, *_ = result.stderr.splitlines()
-    assert open_end == "note: the journal has no end: its process was killed, or is still writing"
+    assert open_end == "note: the journal is incomplete: its process was killed, or is still writing"
     assert cut.startswith(f"note: {journal}: the file ends within a frame at byte ")
 
 
@@ -251,7 +251,7 @@ def test_a_missing_segment(journal, segments):
     result = run("replay", str(journal))
     assert result.exit_code == 4
     assert result.stderr == f"note: {journal}: the segment before it cannot be found; the rest was replayed\n"
-    assert "Every decision came out the same" in result.stdout
+    assert "Every decision is the same" in result.stdout
 
 
 # --- real processes ----------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ KUBECONFIG = {
     "name, complaint",
     [
         ("missing/journal", "error: --journal: [Errno 2] No such file or directory: "),
-        ("kubeconfig", "is in the way: this is not a journal of koordsched"),
+        ("kubeconfig", "kubeconfig: this is not a journal of koordsched"),
     ],
 )
 def test_journals_that_cannot_be_begun(tmp_path, name, complaint):

@@ -113,7 +113,7 @@ def test_workloads_are_expanded_only_where_their_pods_are_missing(tmp_path: Path
     }
     code, report = run_json("simulate", "-f", write(tmp_path / "a.yaml", node("n1"), deployment))
     assert (code, report["placed"]) == (0, 3)
-    assert "Deployment default/web: has no pods here, 3 made from it" in report["notes"]
+    assert "Deployment default/web: has no pods in the input, 3 made from it" in report["notes"]
     replica = bound("web-5f-x", "n1")
     replica["metadata"]["labels"] = {"app": "a", "pod-template-hash": "5f"}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5f", "uid": "u", "controller": True}

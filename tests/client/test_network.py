@@ -380,7 +380,7 @@ async def test_through_a_proxy(tmp_path):
             "{current-context: a, contexts: [{name: a, context: {cluster: x, user: u}}],"
             " clusters: [{name: x, cluster: {server: 'https://h'}}],"
             ' users: [{name: u, user: {token: "a\\r\\nX-Evil: 1"}}]}',
-            "no header may carry",
+            "not allowed in a header",
         ),
         (
             "{current-context: a, contexts: [{name: a, context: {cluster: x, user: u}}],"
@@ -422,8 +422,8 @@ async def test_a_credential_plugin_that_hangs_is_ended(tmp_path, monkeypatch):
     ("program", "message"),
     [
         ("import sys; sys.exit('log in first')", "exec: process returned 1. log in first"),
-        ("print('{')", "exec: its output is no JSON"),
-        ("print('[]')", "no ExecCredential with a status"),
+        ("print('{')", "exec: its output is not JSON"),
+        ("print('[]')", "not an ExecCredential with a status"),
         (f"print({json.dumps(CREDENTIAL | {'apiVersion': 'other/v1'})!r})", "its output is of other/v1"),
         (f"print({json.dumps(CREDENTIAL | {'status': {}})!r})", "neither token nor clientCertificateData"),
         (

@@ -59,6 +59,7 @@ def test_what_comes_as_json_alone_is_what_custom_resource_definitions_add():
         "elasticquotaprofiles",
         "nodemetrics",
         "noderesourcetopologies",
+        "reservations",
     }
 
 

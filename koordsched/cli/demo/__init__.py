@@ -1,4 +1,4 @@
-"""`koordsched demo`: an embedded cluster, the scheduler, example workloads, and whether all went where it should."""
+"""`koordsched demo`: an embedded cluster, the scheduler, example workloads, and a check of the result."""
 
 from koordsched.cli.demo.command import demo
 

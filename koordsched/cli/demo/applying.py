@@ -1,4 +1,4 @@
-"""Creating objects over HTTP, the way kubectl does: the server says where each kind lives."""
+"""Creating objects over HTTP, the way kubectl does: the server's discovery gives the path of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us: asked to end, then made to; and if we are killed, the kernel sees to it."""
+"""Child processes that never outlive us: terminated, then killed; if we are killed, the kernel ends them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ChildFailed(Exception):
-    """A child ended, or did not get ready; the message has the end of its log."""
+    """A child exited, or did not become ready; the message has the end of its log."""
 
 
 class Child:
@@ -50,7 +50,7 @@ class Child:
 
 
 class Children:
-    """All of them; an asynchronous context manager that ends them, the last one started first."""
+    """All child processes; an asynchronous context manager that ends them, the last one started first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class Children:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C is for us; we tell them, in order.
+                # Ctrl-C goes to us only; we stop the children, in order.
                 start_new_session=True,
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
@@ -104,5 +104,5 @@ _libc = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    """In the child, before it becomes another program: its end comes with its parent's, however that ends."""
+    """In the child, before it executes another program: it ends with its parent, however that ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

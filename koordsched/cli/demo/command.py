@@ -38,7 +38,7 @@ EXAMPLES = Path(__file__).parents[1] / "data" / "examples"
 DEFINITIONS = EXAMPLES.parent / "crds"
 
 NOT_AS_EXPECTED = 4
-"""Exit code when everything worked but the outcome is another."""
+"""Exit code when everything worked but the result is not the expected one."""
 
 READY_WITHIN = 60.0
 SETTLED_AFTER = 3.0
@@ -59,15 +59,17 @@ class Options:
 
 @click.command(
     "demo",
-    epilog=f"Exit code: 0 the outcome is the expected one, {NOT_AS_EXPECTED} it is another, 1 something failed.",
+    epilog=f"Exit code: 0 the result is as expected, {NOT_AS_EXPECTED} it is not, 1 something failed.",
 )
 @click.option("--nodes", type=click.IntRange(1, 20_000), default=100, show_default=True, help="Size of the cluster.")
 @click.option("--burst", type=click.IntRange(0), default=1000, show_default=True, help="Pods in the speed measurement.")
-@click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C, to look around with kubectl.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="The API server's.")
-@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for the outcome.")
+@click.option("--keep", is_flag=True, help="Keep everything running until Ctrl-C, to explore with kubectl.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port of the API server."
+)
+@click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for the result.")
 def demo(**flags: object) -> None:
-    """Start a cluster of hollow nodes and the scheduler, apply example workloads, show the outcome.
+    """Start a cluster of hollow nodes and the scheduler, apply example workloads, and show the result.
 
     With 100 nodes the outcome is checked: how many pods of each workload run, where, and the exact reason of each one
     that must stay pending.
@@ -195,7 +197,8 @@ class _Demo:
             self._gpus = await asyncio.to_thread(gpus.ask, serving, str(self._kubeconfig))
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
-            # Until they run, so that the tables show a cluster at rest; what is measured ends with the last binding.
+            # Waits until they run, so that the tables show a settled cluster; the measurement ends with the last
+            # binding.
             await self._watch(
                 children,
                 progress,

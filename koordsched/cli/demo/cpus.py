@@ -1,4 +1,4 @@
-"""CPUs of pods' own: a node whose CPUs are given away one by one, until there are no whole cores left for a pod."""
+"""Exclusive CPUs: a node whose CPUs are allocated one by one, until there are no whole cores left for a pod."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from koordsched.cli.demo.children import ChildFailed
 from koordsched.cli.endpoint import Endpoint
 from koordsched.cli.output import table
 from koordsched.client.transport import Transport
-from koordsched.plugins.nodenumaresource import cpuset
 from koordsched.plugins.nodenumaresource.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordsched.plugins.nodenumaresource.reports.pages import UPSTREAM
+from koordsched.plugins.shared import cpuset
 
 NODE = "large-2"
 SHARING = "demo/statements"
 REFUSED = "demo/model"
-"""A pod that insists on whole cores."""
+"""A pod that requires whole cores."""
 _LOOK_EVERY = 0.1
 
 
@@ -36,7 +36,7 @@ class Topology(msgspec.Struct):
 
 
 class Holder(msgspec.Struct):
-    """A pod and the CPUs that it has for itself."""
+    """A pod and its exclusive CPUs."""
 
     namespace: str
     name: str
@@ -44,7 +44,7 @@ class Holder(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """What the plugin's page says of the node."""
+    """What the plugin's page says about the node."""
 
     topology: Topology = msgspec.field(name="cpuTopology")
     free: str = msgspec.field(name="availableCPUs")
@@ -52,14 +52,14 @@ class Node(msgspec.Struct):
 
     @property
     def in_whole_cores(self) -> int:
-        """How many of the free CPUs are of cores that are free as a whole."""
+        """How many of the free CPUs belong to cores that are entirely free."""
         of_core = Counter(cpu.core for cpu in self.topology.details.values())
         free = Counter(self.topology.details[str(cpu)].core for cpu in cpuset.ids(cpuset.parse(self.free)))
         return sum(count for core, count in free.items() if count == of_core[core])
 
 
 async def until_reported(transport: Transport, within: float) -> None:
-    """Waits until the node has reported its CPUs, for so many seconds at most. Raises ChildFailed."""
+    """Waits until the node has reported its CPUs, at most this many seconds. Raises ChildFailed."""
     path = NODE_RESOURCE_TOPOLOGIES.object_path("", NODE)
     try:
         async with asyncio.timeout(within):
@@ -78,7 +78,7 @@ def ask(server: str, kubeconfig: str) -> Node:
 
 
 def print_cpus(out: Console, node: Node, wanted: float) -> None:
-    """Which pods have which CPUs, and why one gets none, which requests so many."""
+    """Which pods have which CPUs, and why the pod that requests `wanted` CPUs gets none."""
     out.print(f"{NODE} gives pods CPUs of their own:")
     rows = table("POD", "CPUS")
     for holder in node.holders or ():

@@ -18,7 +18,7 @@ _LINE_EVERY = 1.0
 
 
 class Progress:
-    """Shows what goes on. A context manager: inside, `update` may be called as often as one likes."""
+    """Shows progress. A context manager: inside, `update` may be called at any rate."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -80,7 +80,7 @@ def placements(tallies: Mapping[str, Tally]) -> RenderableType:
 
 
 def print_pending(out: Console, tallies: Mapping[str, Tally]) -> None:
-    """What is pending, and why, in the words of the condition."""
+    """What is pending, and why, with the message of the condition."""
     for workload, tally in tallies.items():
         for (reason, message), count in tally.pending.items():
             out.print(f"pending: {workload}, {count} pod{'s' if count > 1 else ''}", style="bold")
@@ -90,7 +90,7 @@ def print_pending(out: Console, tallies: Mapping[str, Tally]) -> None:
 
 
 def print_differences(out: Console, found: Sequence[str]) -> None:
-    """What is not as it should be."""
+    """What is not as expected."""
     out.print("Not as expected:", style="bold red")
     for text in found:
         out.print(f"  {text}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the demonstration must end with, as data, and where reality differs."""
+"""The expected result of the demonstration, as data, and how the actual one differs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WorkloadExpectation(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The outcome on a cluster of so many nodes."""
+    """The outcome on a cluster of this many nodes."""
 
     nodes: int
     workloads: list[WorkloadExpectation]

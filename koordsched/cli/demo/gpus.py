@@ -35,7 +35,7 @@ class GPUs:
 
 
 async def until_reported(transport: Transport, within: float) -> None:
-    """Waits until the nodes have reported their devices, for so many seconds at most. Raises ChildFailed."""
+    """Waits until the nodes have reported their devices, at most this many seconds. Raises ChildFailed."""
     missing = list(NODES)
     try:
         async with asyncio.timeout(within):

@@ -1,4 +1,4 @@
-"""Scheduling by load: nodes report what they use, and one of them is busier than requests say."""
+"""Scheduling by load: nodes report their usage, and one of them uses more than pods request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loads:
 
 
 async def until_reported(transport: Transport, within: float) -> None:
-    """Waits for the first report of the busy node, for so many seconds at most. Raises ChildFailed."""
+    """Waits for the first report of the busy node, at most this many seconds. Raises ChildFailed."""
     path = NODE_METRICS.object_path("", BUSY)
     try:
         async with asyncio.timeout(within):

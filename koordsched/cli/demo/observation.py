@@ -1,4 +1,4 @@
-"""What is to be seen of the pods from outside: a watch, like any other client's."""
+"""What any client can see of the pods: a watch."""
 
 from __future__ import annotations
 
