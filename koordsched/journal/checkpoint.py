@@ -4,12 +4,14 @@ The objects are in the journal already, and its writer knows the newest version 
 recorded here: rows, order, assumed pods, nominations, evictions under way; and objects that are gone, if they still
 count for something.
 
-How often and when pods in the queue were tried is not recorded, so the order of later attempts has to be taken from the
-journal. What Reserve plugins hold for assumed pods is worked out anew, but for allocations, which are recorded.
+So is what plugins know that does not follow from objects (`framework.pluginstates`). How often and when pods in the
+queue were tried is not recorded, so the order of later attempts has to be taken from the journal. What Reserve plugins
+hold for assumed pods is worked out anew, but for allocations, which are recorded.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,11 +21,14 @@ from koordsched.api import core
 from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.client.sink import ObjectKey
 from koordsched.engine.attempt import Attempt
+from koordsched.framework.permit import MAX_WAIT
 from koordsched.journal.objects import NODES, PODS
-from koordsched.journal.records import Checkpoint, Upsert, encode
+from koordsched.journal.records import BadRecord, Checkpoint, Upsert, encode
 from koordsched.journal.redaction import redacted
 from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
+
+_log = logging.getLogger(__name__)
 
 
 def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
@@ -50,6 +55,8 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
             for store in cluster.objects.wanted()
             for thing in store.departed.values()
         ),
+        waiting=tuple((waiting.pod.uid, waiting.pending_plugins) for waiting in scheduler.waiting),
+        states={name: msgspec.Raw(data) for name, data in scheduler.plugin_states.encoded().items()},
     )
 
 
@@ -60,7 +67,7 @@ def restore(
     departed: Mapping[str, Iterable[HasMetadata]],
 ) -> dict[str, AssumedPod]:
     """Restores the state in a new scheduler. `objects`, `departed`: by path of their collection, what is there and what
-    is gone. Returns the bindings under way."""
+    is gone. Returns the bindings under way. Raises BadRecord."""
     sinks = scheduler.watches.sinks
     for path, reason in checkpoint.unreadable.items():
         scheduler.unreadable.refused(path, reason)
@@ -78,6 +85,14 @@ def restore(
     assigned = scheduler.cluster.assigned
     victims = [(assigned[victim], preemptor) for victim, preemptor in checkpoint.victims if victim in assigned]
     scheduler.evictions.resume(checkpoint.evicting, victims)
+    for uid, plugins in checkpoint.waiting:
+        if uid in assigned:
+            scheduler.waiting.add(assigned[uid], dict.fromkeys(plugins, MAX_WAIT))
+    for name, state in checkpoint.states.items():
+        try:
+            scheduler.plugin_states.restore(name, state)
+        except msgspec.MsgspecError as error:
+            raise BadRecord(f"a state of {name} that cannot be understood: {error}") from None
     return placements
 
 
@@ -138,7 +153,12 @@ def _assume(scheduler: Scheduler, uid: str, node: str, allocations: Mapping[str,
     attempt = Attempt(profile, scheduler.cluster, pod)
     attempt.filter(all_nodes=True)
     scheduler.cluster.assume(pod, row)
-    profile.run_reserve(attempt.cycle, pod, row)
+    # The node may have changed since: a plugin that would refuse the pod now must not keep others from their Reserve.
+    for plugin in profile.reserve_plugins:
+        try:
+            plugin.reserve(attempt.cycle, pod, row)
+        except Exception:
+            _log.exception("Reserve of %s failed for pod %s", plugin.name, pod.key)
     scheduler.cluster.allocate_all(pod, allocations)
     return AssumedPod(attempt.cycle, profile, queued, row, node, {}, 0.0, 0)
 

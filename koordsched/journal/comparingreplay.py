@@ -1,7 +1,7 @@
 """What another configuration would have decided, decision by decision, on the cluster as it was.
 
-History is followed as it was recorded: each pod goes where it went, so that every decision is judged on the state in
-which it was made, and a difference is one of this decision alone, not of all that a first difference would have led to.
+The recorded history is followed: each pod goes where it went, so every decision is judged on the state in which it was
+made, and a difference comes from that decision alone, not from an earlier difference.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Changed(msgspec.Struct, rename="camel"):
 
 
 class Comparison(msgspec.Struct, rename="camel"):
-    """How many decisions would have been which; those that differ."""
+    """How many decisions there would have been of each kind; those that differ."""
 
     tally: Tally
     kinds: dict[str, int]
@@ -77,7 +77,7 @@ class ComparingReplay(JournalReplay):
     def begin(self, header: Header) -> Follower:
         """A scheduler with the other configuration."""
         setting = setting_of(header, self.catalog)
-        # Extenders were asked about the nodes that the recorded configuration left; answers for others are unknown.
+        # Extenders were asked about the nodes that the recorded configuration accepted; answers for others are unknown.
         resolved = replace(self.resolved or setting.resolved, extenders=())
         setting = replace(setting, resolved=resolved)
         self._follower = Follower(setting, self.registry, self.clock, header)
@@ -102,7 +102,7 @@ class ComparingReplay(JournalReplay):
         elif not isinstance(record, Chosen | Refused):
             return
         elif verdict is None:
-            self._note(UNKNOWN, record, "none of its profiles is the pod's")
+            self._note(UNKNOWN, record, "no profile schedules the pod")
         elif isinstance(record, Chosen):
             if record.node in verdict.nodes:
                 self._kinds[SAME] += 1

@@ -28,20 +28,20 @@ _NAMED = 3
 
 
 def asked(question: Question) -> Asked:
-    """The question as a record."""
+    """The request as a record."""
     nodes = _rows(question.rows, len(question.table.names))
     victims = _digest(question.victims) if question.victims is not None else b""
     return Asked(question.verb, question.extenders, nodes, victims)
 
 
 def consulted(question: Question, answer: object) -> Consulted:
-    """The question and what came of it: what the verb is answered with, or the ExtenderError."""
+    """The request and its outcome: the answer to the verb, or the ExtenderError."""
     return Consulted(asked(question), _answer(question, answer))
 
 
 def _answer(question: Question, answer: object) -> Failed | Filtered | Scored | Agreed:
     if isinstance(answer, ExtenderError):
-        # No more of it goes into a message.
+        # Messages contain no more of it.
         return Failed(clipped(str(answer), MAX_MESSAGE))
     if isinstance(answer, FilterReply):
         return _filtered(question, answer)

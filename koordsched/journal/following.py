@@ -1,4 +1,4 @@
-"""A scheduler that is led through recorded history: it decides nothing, its state follows what was decided."""
+"""A scheduler that follows a recorded history: it decides nothing; its state follows the recorded decisions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 
 
 class _Onlooker(Recorder):
-    """Shows the time of the latest step, and takes all chance away: the first of several is as good as any."""
+    """Shows the time of the latest step, and draws no random numbers: of several it takes the first."""
 
     def __init__(self, header: Header) -> None:
         self._offset = header.wall - header.monotonic
         self.latest = header.monotonic
 
-    def clock(self, clock: Clock) -> Clock:
+    def clock(self, clock: Clock, *, of_queue: bool = False) -> Clock:
         return self
 
     def chance(self, rng: Random) -> Random:
@@ -45,7 +45,7 @@ class _Onlooker(Recorder):
 
 
 class Follower(ReplayedScheduler):
-    """Sees every attempt, and lets come of it what was recorded."""
+    """Intercepts every attempt, and gives it the recorded outcome."""
 
     def __init__(
         self, setting: Setting, registry: Mapping[str, PluginFactory], clock: clocks.Clock, header: Header
@@ -71,11 +71,11 @@ class Follower(ReplayedScheduler):
         return self._deciding and not (isinstance(record, Refused) and record.uid != self._uid)
 
     def step(self, record: Step | Chosen | Evicting | Refused) -> None:
-        """Lets happen what is recorded."""
+        """Carries out what is recorded."""
         self._steps[type(record)](record)
 
     def verdict(self, uid: str) -> Verdict | None:
-        """What this configuration makes of a pending pod now; None if there is none, or no profile for it."""
+        """This configuration's decision on a pending pod now; None if there is no such pod, or no profile for it."""
         pod = self.scheduler.pending_pod(uid)
         if pod is None:
             return None
@@ -93,7 +93,7 @@ class Follower(ReplayedScheduler):
         self._queued = self.scheduler.queue.pop_pod(pod) if pod is not None else None
 
     def _chosen(self, record: Chosen) -> None:
-        """Puts the pod where it was put then, whatever plugins here say of it."""
+        """Puts the pod on the recorded node, whatever the plugins here decide."""
         self._deciding = False
         cluster = self.scheduler.cluster
         row = cluster.table.row_of.get(record.node)

@@ -14,31 +14,31 @@ from typing import BinaryIO
 
 import msgspec
 
-FORMAT = 2
+FORMAT = 3
 _TITLE = b"koordsched journal "
 MAGIC = _TITLE + b"%d\n" % FORMAT
 
 _HEAD = struct.Struct("<II")
 _LONGEST = 1 << 30
-"""Bytes of a payload; more is no length but damage."""
+"""Maximum bytes of a payload; a greater length is damage."""
 
 _LEVEL = 1
-"""Of zlib: what repeats most in a journal are whole objects, which the fastest level finds as well."""
+"""The level of zlib: what repeats most in a journal are whole objects, which the fastest level finds, too."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class NotAJournal(ValueError):
-    """The file is something else, or of a format that is not understood."""
+    """The file is not a journal, or one of a format that is not supported."""
 
 
 class OtherFormat(NotAJournal):
-    """It is a journal, of a format that is not understood."""
+    """It is a journal of a format that is not supported."""
 
 
 class NotBegun(NotAJournal):
-    """There is nothing in the file, or not even all of its first line."""
+    """The file is empty, or its first line is incomplete."""
 
 
 class Damaged(Exception):

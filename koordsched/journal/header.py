@@ -1,4 +1,4 @@
-"""What a journal says about the process it is of, and back from that to a configuration to replay with."""
+"""What a journal says about its process, and the configuration for a replay from that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def software() -> dict[str, str]:
 
 
 def header_maker(setting: Setting, run: str, clock: Clock) -> Callable[[int, int], Header]:
-    """Makes the header of a segment of this number, before which there are so many records.
+    """Makes the header of a segment of this number, before which there are this many records.
 
     Segments from 1 on continue the one before.
     """

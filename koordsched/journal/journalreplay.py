@@ -35,7 +35,7 @@ from koordsched.scheduling.advice import Advised, with_advice
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where to stop: after so many decisions, or before the first step later than this (seconds since the epoch)."""
+    """Where to stop: after this many decisions, or before the first step later than this (seconds since the epoch)."""
 
     decisions: int | None = None
     time: float | None = None
@@ -93,7 +93,7 @@ class JournalReplay(ABC):
         return nullcontext()
 
     def explain(self, uid: str) -> Advised | None:
-        """What the scheduler makes of a pending pod at this moment; None if there is no such pod."""
+        """The scheduler's decision on a pending pod at this moment; None if there is no such pod."""
         if self.replayed is None or (pod := self.replayed.scheduler.pending_pod(uid)) is None:
             return None
         with self.unrecorded_questions():

@@ -55,7 +55,7 @@ class LiveJournal:
         self._writer.cut(encode(header), encode(checkpoint_of(scheduler)))
 
     def observe(self, metrics: MetricRegistry) -> None:
-        """Shows how recording fares."""
+        """Shows metrics of the recording."""
         writer = self._writer
         metrics.read(
             "koordsched_journal_recording",

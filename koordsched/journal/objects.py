@@ -10,7 +10,7 @@ NODES = "/api/v1/nodes"
 
 
 class Change(NamedTuple):
-    """What a record means for the objects of a collection: which one it is about, and whether that is gone."""
+    """What a record means for the objects of a collection: which one it is about, and whether that was deleted."""
 
     path: str
     identity: str = ""

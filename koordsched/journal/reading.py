@@ -16,7 +16,7 @@ from koordsched.journal.segments import all_segments_of
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What of a segment cannot be read. `truncated`: it just ends there, as after a crash, or while it is written."""
+    """What cannot be read of a segment. `truncated`: it just ends there, as after a crash, or while it is written."""
 
     path: Path
     text: str
@@ -33,7 +33,7 @@ class Journal:
             hint = f", but there is {', '.join(others)}" if others else ""
             raise FileNotFoundError(f"{path}: no such file{hint}")
         if not path.is_file():
-            # A pipe, for one: it can be read once only.
+            # For example a pipe, which can be read only once.
             raise OSError(f"{path} is not a regular file")
         self.paths = all_segments_of(path)[::-1]
         self.damages: list[Damage] = []
@@ -120,10 +120,18 @@ class Stream:
                 self._on_taken(taken)
         return taken
 
-    def answer(self, kind: type[Answer | Drawn]) -> Answer | Drawn | None:
-        """The next record, if it is an answer of this kind."""
+    def answer(self, about: int) -> Answer | None:
+        """The next record, if it is an answer about this (`scheduling.recording`)."""
         taken = self._next
-        if isinstance(taken, Answer | Drawn) and isinstance(taken, kind):
+        if isinstance(taken, Answer) and taken.about == about:
+            self.take()
+            return taken
+        return None
+
+    def drawn(self) -> Drawn | None:
+        """The next record, if it is a random number."""
+        taken = self._next
+        if isinstance(taken, Drawn):
             self.take()
             return taken
         return None

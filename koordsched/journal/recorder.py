@@ -1,7 +1,7 @@
 """Makes records of the inputs and decisions of a running scheduler.
 
-Everything is encoded on the spot, in a microsecond or so, and handed on as bytes: nothing of the scheduler's state is
-kept, and the writer needs no access to it.
+Everything is encoded at once, in about a microsecond, and passed on as bytes: no state of the scheduler is kept, and
+the writer needs no access to it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from koordsched.journal.records import (
     Leading,
     LetIn,
     OfPod,
+    Read,
     Record,
     Refused,
     Released,
@@ -49,7 +50,7 @@ from koordsched.journal.records import (
 from koordsched.journal.redaction import redacted
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import FailedAttempt
-from koordsched.scheduling.recording import Question, Recorder
+from koordsched.scheduling.recording import QUEUE, STATE, TIME, WALL, Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -77,10 +78,9 @@ def _noting(kind: Callable[[str], OfPod]) -> Callable[[JournalRecorder, str], No
 
 
 class JournalRecorder(Recorder):
-    """Makes records of what it hears. `monotonic`: seconds, of the scheduler's own clock.
-
-    `give_up` is called with the reason if something cannot be recorded: the scheduler must go on, and nothing that
-    comes after it is of use. `between` is called between steps, as often as something changes.
+    """Makes records of what is reported to it. `monotonic`: seconds, of the scheduler's own clock. `give_up` is called
+    with the reason if something cannot be recorded: the scheduler must continue, and later records are useless.
+    `between` is called between steps, as often as something changes.
     """
 
     def __init__(self, put: Put, give_up: Callable[[str], None], monotonic: Callable[[], float]) -> None:
@@ -127,10 +127,10 @@ class JournalRecorder(Recorder):
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
-    def ask(self, question: Callable[[], A]) -> A:
+    def ask(self, question: Callable[[], A], about: int = STATE) -> A:
         """Asks, and notes the answer."""
         answer = question()
-        self.note(Answer(answer))
+        self.note(Answer(answer, about))
         return answer
 
     def draw(self, chance: Callable[[], D]) -> D:
@@ -139,9 +139,9 @@ class JournalRecorder(Recorder):
         self.note(Drawn(drawn))
         return drawn
 
-    def clock(self, clock: Clock) -> Clock:
+    def clock(self, clock: Clock, *, of_queue: bool = False) -> Clock:
         """The same clock; its readings are noted."""
-        return _NotedClock(self, clock)
+        return _NotedClock(self, clock, QUEUE if of_queue else TIME)
 
     def chance(self, rng: Random) -> Random:
         """The same generator; what is drawn from it is noted."""
@@ -202,6 +202,10 @@ class JournalRecorder(Recorder):
         """The binding failed."""
         self.note(Undone(uid, status.code.name, tuple(status.reasons), status.plugin))
 
+    def read(self, plugin: str, /) -> None:
+        """State of a plugin is read from outside."""
+        self.note(Read(plugin))
+
     binding, bound, released = _noting(Binding), _noting(Bound), _noting(Released)
     evicted, activated = _noting(Evicted), _noting(Activated)
 
@@ -233,15 +237,16 @@ def refused_record(uid: str, failed: FailedAttempt) -> Refused:
 
 
 class _NotedClock:
-    def __init__(self, recorder: JournalRecorder, clock: Clock) -> None:
+    def __init__(self, recorder: JournalRecorder, clock: Clock, about: int) -> None:
         self._recorder = recorder
         self._clock = clock
+        self._about = about
 
     def monotonic(self) -> float:
-        return self._recorder.ask(self._clock.monotonic)
+        return self._recorder.ask(self._clock.monotonic, self._about)
 
     def wall(self) -> float:
-        return self._recorder.ask(self._clock.wall)
+        return self._recorder.ask(self._clock.wall, WALL)
 
 
 class _NotedChance(Random):

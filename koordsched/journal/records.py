@@ -1,6 +1,6 @@
-"""What a journal is made of, and its encoding: MessagePack arrays that begin with the number of the record's type.
+"""The records of a journal, and their encoding: MessagePack arrays that begin with the number of the record's type.
 
-Numbers and the order of fields are the format (`frames.FORMAT`): to change them is to make a new one.
+Numbers and the order of fields are the format (`frames.FORMAT`): changing them makes a new format.
 """
 
 from __future__ import annotations
@@ -94,13 +94,20 @@ class Leading(Record, frozen=True, tag=11):
     at: float
 
 
+class Read(Record, frozen=True, tag=27):
+    """State of this plugin, which is brought up to date when it is read, was read by what is no step."""
+
+    plugin: str
+
+
 # --- inputs: answers within a step -----------------------------------------------------------------
 
 
 class Answer(Record, frozen=True, tag=12):
-    """What a step read of a clock, or asked."""
+    """What a step read of a clock, or asked. `about`: see `scheduling.recording`."""
 
     value: int | float | bool
+    about: int
 
 
 class Drawn(Record, frozen=True, tag=26):
@@ -126,7 +133,7 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failed(Record, frozen=True, tag=22):
-    """The extender did not do what it was asked."""
+    """The request to the extender failed."""
 
     text: str
 
@@ -172,7 +179,7 @@ class LetIn(Record, frozen=True, tag=21):
 
 
 class Chosen(Record, frozen=True, tag=13):
-    """A node was chosen, out of so many feasible ones, with this total (None: it was the only one)."""
+    """A node was chosen, out of this many feasible ones, with this total (None: it was the only one)."""
 
     node: str
     feasible: int
@@ -201,7 +208,7 @@ class Refused(Record, frozen=True, tag=15):
 
 
 class Checkpoint(Record, frozen=True, tag=19):
-    """What the scheduler made of the objects, which come before it as `Upsert`s. Pods are given by uid.
+    """The scheduler's own state besides the objects, which come before it as `Upsert`s. Pods are given by uid.
 
     `rows`: names of nodes by row of the table, "" where there is none; `free`: rows to use again, the last first.
     `assigned`, `pending`: in the scheduler's order. `assumed`: (pod, node), not confirmed by the API server yet;
@@ -209,7 +216,8 @@ class Checkpoint(Record, frozen=True, tag=19):
     `nominated`: (pod, node), in the order in which they count.
     `evicting`: preemptors whose victims are being evicted; `victims`: (victim, preemptor). `unreadable`: paths of
     collections that may not be read, and why. `allocations`: of assumed pods, as annotations. `departed`: objects that
-    are gone and still count for something.
+    are gone and still count for something. `waiting`: (pod, plugins whose word is missing on Permit). `states`: of
+    plugins, by name (`framework.pluginstates`), as MessagePack.
     """
 
     rows: tuple[str, ...]
@@ -223,8 +231,10 @@ class Checkpoint(Record, frozen=True, tag=19):
     evicting: tuple[str, ...]
     victims: tuple[tuple[str, str], ...]
     unreadable: dict[str, str]
-    allocations: dict[str, dict[str, str]] = {}
-    departed: tuple[Upsert, ...] = ()
+    allocations: dict[str, dict[str, str]]
+    departed: tuple[Upsert, ...]
+    waiting: tuple[tuple[str, tuple[str, ...]], ...]
+    states: dict[str, msgspec.Raw]
 
 
 # --- the file --------------------------------------------------------------------------------------
@@ -255,7 +265,7 @@ class Header(Record, frozen=True, tag=0):
 
 
 class Closed(Record, frozen=True, tag=16):
-    """The scheduler ended in good order."""
+    """The scheduler stopped in an orderly way."""
 
 
 Step = (
@@ -271,10 +281,11 @@ Step = (
     | Evicted
     | Activated
     | Leading
+    | Read
 )
 Outcome = Chosen | Evicting | Refused
 Within = Answer | Drawn | Consulted | LetIn
-"""What comes from outside within a step."""
+"""Inputs from outside within a step."""
 
 AnyRecord = Step | Outcome | Within | Header | Checkpoint | Closed
 

@@ -1,7 +1,7 @@
 """What of an object goes into a journal: the fields that the scheduler decodes, and of its annotations those it reads.
 
-Environments, commands, Secrets and the like are never decoded in the first place (`koordsched.api`). Annotations are
-a map of arbitrary content, so they are chosen by their domain.
+Environments, commands, Secrets etc. are never decoded (`koordsched.api`). Annotations are a map of arbitrary content,
+so they are chosen by their domain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_DOMAINS = (
     "volume.kubernetes.io",
     "volume.beta.kubernetes.io",
 )
-"""Annotations of these domains, and of their subdomains, say something to plugins."""
+"""Annotations of these domains, and of their subdomains, may be read by plugins."""
 
 READ_KEYS = frozenset(("storage.alpha.kubernetes.io/migrated-plugins",))
 

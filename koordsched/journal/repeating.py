@@ -36,7 +36,7 @@ from koordsched.journal.records import (
     Refused,
 )
 from koordsched.scheduling.failure import FailedAttempt
-from koordsched.scheduling.recording import Question, Recorder
+from koordsched.scheduling.recording import QUEUE, STATE, TIME, WALL, Question, Recorder
 
 A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
@@ -97,30 +97,42 @@ class Repeater(Recorder):
 
     # --- questions -----------------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[], A]) -> A:
+    def ask(self, question: Callable[[], A], about: int = STATE) -> A:
         """What was answered then. Without an answer there, that is a difference, and the question is asked anew."""
-        return self._answered(Answer, question)
+        if self._unrecorded:
+            return question()
+        if self.lenient and about != QUEUE:
+            self._pass_over_queue()
+        answer = self._stream.answer(about)
+        if answer is not None:
+            return cast(A, answer.value)
+        self._ask_in_vain("the time")
+        return question()
 
     def draw(self, chance: Callable[[], D]) -> D:
         """What was drawn then; the same."""
+        if self._unrecorded:
+            return chance()
         if self.lenient:
-            # Readings that are not asked for now must not end up as chance.
-            while not self._unrecorded and self._stream.answer(Answer) is not None:
-                pass
-        return self._answered(Drawn, chance)
+            self._pass_over_queue()
+        drawn = self._stream.drawn()
+        if drawn is not None:
+            return cast(D, drawn.value)
+        self._ask_in_vain("chance")
+        return chance()
 
-    def _answered(self, kind: type[Answer | Drawn], question: Callable[[], A]) -> A:
-        if not self._unrecorded:
-            answer = self._stream.answer(kind)
-            if answer is not None:
-                return cast(A, answer.value)
-            if not self._at_end() and not self.lenient:
-                self.differ(text_of(self._stream.peek()), f"asks for {'the time' if kind is Answer else 'chance'}")
-        return question()
+    def _pass_over_queue(self) -> None:
+        """What the queue had asked and does not ask now must not answer others."""
+        while self._stream.answer(QUEUE) is not None:
+            pass
 
-    def clock(self, clock: Clock) -> Clock:
+    def _ask_in_vain(self, what: str) -> None:
+        if not self._at_end() and not self.lenient:
+            self.differ(text_of(self._stream.peek()), f"asks for {what}")
+
+    def clock(self, clock: Clock, *, of_queue: bool = False) -> Clock:
         """A clock that shows the recorded readings."""
-        return _RecordedClock(self)
+        return _RecordedClock(self, QUEUE if of_queue else TIME)
 
     def chance(self, rng: Random) -> Random:
         """A generator from which comes what was drawn then."""
@@ -251,14 +263,15 @@ def text_of(record: AnyRecord | None) -> str:
 
 
 class _RecordedClock:
-    def __init__(self, repeater: Repeater) -> None:
+    def __init__(self, repeater: Repeater, about: int) -> None:
         self._repeater = repeater
+        self._about = about
 
     def monotonic(self) -> float:
-        return self._repeater.ask(lambda: self._repeater.latest)
+        return self._repeater.ask(lambda: self._repeater.latest, self._about)
 
     def wall(self) -> float:
-        return self._repeater.ask(lambda: self._repeater.latest + self._repeater.wall_offset)
+        return self._repeater.ask(lambda: self._repeater.latest + self._repeater.wall_offset, WALL)
 
 
 class _RecordedChance(Random):

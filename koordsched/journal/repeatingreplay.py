@@ -6,24 +6,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from koordsched.config import Resolved
 from koordsched.journal.header import setting_of
 from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
 from koordsched.journal.records import Chosen, Evicting, Header, Outcome, Refused, Step
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replayedscheduler import RepeatingScheduler
 from koordsched.journal.tally import Tally
-from koordsched.plugins import DECLARED
-
-
-def _is_read_meanwhile(resolved: Resolved) -> bool:
-    """Whether reads from outside the recorded steps decide when pods are woken.
-
-    State that is brought up to date when it is read (the books of quotas) is also read by controllers and for metrics,
-    while an attempt waits for extenders. A replay has neither, so pods may be woken later there.
-    """
-    names = {declared.name for declared in DECLARED if declared.updates_when_read}
-    return bool(resolved.extenders) and any(names & set(profile.plugins.names()) for profile in resolved.profiles)
 
 
 class Divergence(msgspec.Struct, rename="camel"):
@@ -67,7 +55,7 @@ class RepeatingReplay(JournalReplay):
         self._repeater.wall_offset = header.wall - header.monotonic
         self._repeater.at(header.monotonic)
         setting = setting_of(header, self.catalog)
-        self._repeater.lenient = _is_read_meanwhile(setting.resolved)
+        self._repeater.lenient = False
         with self._repeater.unrecorded_questions() if header.continues else nullcontext():
             self._scheduler = RepeatingScheduler(setting, self.registry, self.clock, self._repeater)
         return self._scheduler

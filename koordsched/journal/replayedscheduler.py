@@ -37,6 +37,7 @@ from koordsched.journal.records import (
     Deleted,
     Evicted,
     Leading,
+    Read,
     Released,
     Step,
     Timers,
@@ -88,7 +89,7 @@ def _leave(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for."""
+    """The result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -139,6 +140,7 @@ class ReplayedScheduler:
             Released: self._released,
             Evicted: lambda record: self.scheduler.evictions.over(record.uid),
             Leading: lambda record: None,
+            Read: lambda record: self.scheduler.plugin_states.repeat(record.plugin),
         }
 
     def restore(self, checkpoint: Checkpoint, objects: Mapping[str, list[Upsert]]) -> None:
@@ -217,7 +219,7 @@ class RepeatingScheduler(ReplayedScheduler):
         self._repeater.lenient = True
 
     def step(self, record: Step) -> None:
-        """Does what the record says, and compares what comes of it."""
+        """Carries out the record, and compares the outcome."""
         self._steps[type(record)](record)
         self._repeater.step_over()
 

@@ -1,4 +1,4 @@
-"""The files of a journal. FILE is the newest segment, FILE.1 the one before, and so on; at most so many are kept."""
+"""The files of a journal. FILE is the newest segment, FILE.1 the one before, and so on; at most this many are kept."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_replaceable(path: Path) -> None:
         except (NotBegun, OtherFormat):
             return
         except NotAJournal as error:
-            raise NotAJournal(f"{path} is in the way: {error}") from None
+            raise NotAJournal(f"cannot replace {path}: {error}") from None
 
 
 def numbered(path: Path, number: int) -> Path:

@@ -33,7 +33,7 @@ class Tally(msgspec.Struct, rename="camel"):
 
     runs: int = 0
     resumed: bool = False
-    """Whether it does not begin at the beginning, but with a checkpoint."""
+    """Whether it starts with a checkpoint instead of the first record."""
     inputs: int = 0
     decisions: int = 0
     placed: int = 0
@@ -119,7 +119,7 @@ class JournalCounter:
                 if isinstance(record, Undone):
                     tally.unbound += 1
                     if record.uid == self._deciding:
-                        self._deciding = ""  # what is refused now is the binding
+                        self._deciding = ""  # this refusal is one of the binding
                 if isinstance(record, Timers | Leading):
                     self._seen(record.at)
 

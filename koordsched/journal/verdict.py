@@ -1,4 +1,4 @@
-"""What a configuration makes of a pod: read only, as far as comparing needs it."""
+"""A configuration's decision on a pod: read only, as far as the comparison needs it."""
 
 from __future__ import annotations
 

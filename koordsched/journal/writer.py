@@ -1,7 +1,7 @@
 """Writes a journal from a thread of its own, so that a slow disk does not block the scheduler.
 
-What waits to be written is bounded. Beyond that, or when the disk does not take it, recording ends, for a journal with
-a gap cannot be replayed: one warning in the log and a metric say so, and scheduling goes on.
+What waits to be written is bounded. Beyond that, or when writing fails, recording ends, because a journal with a gap
+cannot be replayed: one warning in the log and a metric say so, and scheduling goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH = 256 << 10
 """Bytes of records after which a frame is written at once."""
 
 PAUSE = 0.25
-"""Seconds after which whatever is there is written: what a crash may cost at most."""
+"""Seconds after which what is there is written: the most that a crash can lose."""
 
 
 class _Cut(NamedTuple):
@@ -60,7 +60,7 @@ class JournalWriter:
         self.records = 0
         """Put so far."""
         self.problem = ""
-        """Why recording ended before its time; empty as long as it did not."""
+        """Why recording ended early; empty as long as it did not."""
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -100,7 +100,7 @@ class JournalWriter:
         return self._segments.written
 
     def close(self, within: float = 5.0) -> None:
-        """Writes what waits, and a last record that says that this was all; takes at most so many seconds."""
+        """Writes what waits, and a final record; takes at most this many seconds."""
         if self._accepting:
             self.put(encode(Closed()))
         self._accepting = False

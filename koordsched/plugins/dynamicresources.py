@@ -1,9 +1,8 @@
 """DynamicResources without its function: dynamic resource allocation is not supported.
 
-A pod that uses resource claims is refused with a clear text instead of being placed without its devices, and one that
-finds no node is told which of the resources that it requests may be had through a DeviceClass.
-For all other pods it answers what upstream's plugin answers (default-plugins spec 3.12): score 0, and
-its name in the message when no node fits.
+A pod that uses resource claims is refused with a clear text instead of being placed without its devices, and the
+condition of one that finds no node names the requested resources that a DeviceClass provides. For all other pods it
+answers like upstream's plugin (default-plugins spec 3.12): score 0, and its name in the message when no node fits.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from koordsched.queue.hints import HintRegistration
 UNSUPPORTED = "pod uses resource claims, and dynamic resource allocation is not supported by this scheduler"
 NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 NO_STATE = "not found"
-OF_CLASS = "{} may be had through DeviceClass {}, but dynamic resource allocation is not supported by this scheduler"
+OF_CLASS = "{} is provided by DeviceClass {}, but this scheduler does not support dynamic resource allocation"
 GATE = "DRAExtendedResource"
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """In front of the name of a class: the resource that every class has (dra spec 3.10)."""
@@ -53,7 +52,7 @@ class DynamicResources(PreEnqueue, ShapePreFilter, ShapeFilter, PostFilter, Shap
         self._names = handle.cluster.table.resource_names
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Lets every pod in: one with claims gets its answer, and a condition to show, from the cycle."""
+        """Admits every pod to the queue: pods with claims are rejected in the cycle, with a condition."""
         return SUCCESS
 
     def pre_filter_shape(self, shape: PodShape) -> PreFilterResult | Status:

@@ -29,7 +29,7 @@ _DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 _MIDDLE = MAX_SCORE // 2
 
 _OFFSET = _MIDDLE + 2 * _MIDDLE
-"""The middle and, twice since it is halved with the rest, the middle that the score starts from."""
+"""The middle of the score and, doubled because it is halved with the rest, the middle that the score starts from."""
 
 _EXACT = 1 << 52
 """Below this, sums of two amounts are exact in floating point."""
@@ -102,7 +102,7 @@ class _Before:
         self._offset: npt.NDArray[np.int16] = np.zeros(0, dtype=np.int16)
 
     def score_all(self, table: NodeTable, balanced: Balanced) -> npt.NDArray[np.int16] | None:
-        """The scores of all rows; None where the general way has to be gone."""
+        """The scores of all rows; None where the general case applies."""
         utilization = self._utilization
         renewed = utilization.refresh(table)
         if not utilization.usable:

@@ -1,7 +1,7 @@
 """Plugins that other distributions bring: entry points of the group `koordsched.plugins`, each a `Declaration`.
 
-One that cannot be used is in the catalog all the same, and fails with the reason when a profile enables it; other
-profiles do not depend on it.
+One that cannot be used is still in the catalog, and fails with the reason when a profile enables it; other profiles are
+not affected.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _declaration(point: EntryPoint) -> Declaration:
         return _unusable(point.name, f"{point.module} was imported before koordsched.plugins; import that first")
     try:
         loaded = point.load()
-    except Exception as error:  # it is not our code: anything may come of it
+    except Exception as error:  # it is not our code: it may raise anything
         return _unusable(point.name, f"{source} cannot be loaded: {type(error).__name__}: {error}")
     if not isinstance(loaded, Declaration):
         return _unusable(point.name, f"{point.value} of {source} is not a Declaration")
@@ -68,7 +68,7 @@ def _source(point: EntryPoint) -> str:
 
 
 def _unusable(name: str, reason: str) -> Declaration:
-    """May be named with any arguments, and then says what is wrong."""
+    """Accepts any arguments, and fails with the reason."""
 
     def factory(args: Any, handle: Handle) -> Plugin:
         raise ValueError(f"it cannot be used: {reason}")

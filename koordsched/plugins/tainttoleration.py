@@ -1,4 +1,6 @@
-"""TaintToleration: taints that keep pods away, and taints that make a node less welcome (default-plugins spec 3.3)."""
+"""TaintToleration: taints that exclude pods from nodes, and taints that make a node less preferred (default-plugins
+spec 3.3).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ REASON = "node(s) had untolerated taint(s)"
 
 
 class _Judgements:
-    """What tolerations make of every distinct set of taints."""
+    """The verdict of some tolerations on every distinct set of taints."""
 
     __slots__ = ("__weakref__", "refuses", "unwelcome")
 
@@ -80,7 +82,7 @@ class TaintToleration(ShapeFilter, ShapeScore):
         return lookup.verdicts.take(table.taint_set.data[rows])
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Nodes whose taints become bearable, and the pod's own tolerations."""
+        """Nodes whose taints become tolerated, and the pod's own tolerations."""
         return [
             HintRegistration(
                 self.name,

@@ -65,7 +65,7 @@ class VolumeZone(PreFilter, DryRunFilter):
         return not named_claims(shape)
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
-        """SKIP without labelled volumes; UNRESOLVABLE if a claim's volume cannot be told."""
+        """SKIP without labelled volumes; UNRESOLVABLE if a claim's volume is unknown."""
         names = named_claims(pod.shape)
         if not names:
             return SKIP
@@ -76,7 +76,7 @@ class VolumeZone(PreFilter, DryRunFilter):
         return SUCCESS if self._topologies(pod) else SKIP
 
     def _problem_of(self, pod: Pod, name: str) -> str:
-        """Why it cannot be told where a claim's volume is; "" if it can, or if the claim waits to be bound."""
+        """Why it is unknown where a claim's volume is; "" if it is known, or if the claim waits to be bound."""
         if not name:
             return "PersistentVolumeClaim had no name"
         claim = self._claims.get(pod.namespace, name)

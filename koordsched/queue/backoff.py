@@ -29,7 +29,7 @@ class BackoffPolicy:
     maximum: float = 10.0
 
     def duration(self, failures: int) -> float:
-        """Seconds to wait after so many failures: initial * 2^(failures-1), at most `maximum`; 0 for none."""
+        """Seconds to wait after this many failures: initial * 2^(failures-1), at most `maximum`; 0 for none."""
         if failures <= 0:
             return 0.0
         return min(self.initial * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), self.maximum)
@@ -37,7 +37,8 @@ class BackoffPolicy:
     def expiry(self, queued: QueuedPod[Any]) -> float | None:
         """The whole second in which the wait ends, None if there is nothing to wait for.
 
-        Errors in a row count before rejections: an outage must not be hammered by pods that never failed before.
+        Errors in a row count before rejections: during an outage, pods that never failed before must not hammer the
+        server.
         """
         failures = queued.consecutive_errors or queued.unschedulable_count
         if self.maximum <= 0 or failures == 0:

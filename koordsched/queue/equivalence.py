@@ -1,10 +1,10 @@
 """Equivalent pods: pods that the scheduler cannot tell apart, and of which one is therefore tried for all.
 
-What refuses one of them at some state of the cluster refuses each of them, with the same words. So when something
-happens that may help, only one goes ahead as *probe*; the others rest. If the probe is refused once more, the rest
-need not move: the rejection holds for them, too. If the probe ends otherwise (a node, an error, a nomination, its
-deletion, a change that makes it differ from the others), the next one is tried at once. An event then costs no more for
-many equal pods than for one, and pods that could be scheduled are tried.
+What rejects one of them in some state of the cluster rejects each of them, with the same message. So when something
+happens that may help, only one goes ahead as *probe*; the others rest. If the probe is rejected again, the others need
+not move: the rejection holds for them, too. If the probe ends otherwise (a node, an error, a nomination, its deletion,
+a change that makes it differ from the others), the next one is tried at once. An event then costs no more for many
+equal pods than for one, and pods that could be scheduled are tried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Refusal:
     for each.
 
     `plugins` rejected the pod, `pending` of them wait for something they started; `message` is what its owner reads,
-    None if it speaks of this pod alone.
+    None if it is about this pod alone.
     """
 
     message: str | None
@@ -54,11 +54,11 @@ class EquivalentPods(Generic[P]):
     strategy: Strategy = Strategy.SKIP
     label: str = ""
     flushed: bool = False
-    # Length of back-off -> pods, those first that came first: their back-offs end in this order.
+    # Length of back-off -> pods, in order of arrival: their back-offs end in this order.
     _by_delay: dict[float, OrderedDict[str, QueuedPod[P]]] = field(default_factory=dict)
 
     def add(self, queued: QueuedPod[P], policy: BackoffPolicy) -> None:
-        """A equivalent pod comes to rest."""
+        """An equivalent pod comes to rest."""
         delay = policy.duration(queued.unschedulable_count)
         pods = self._by_delay.get(delay)
         if pods is None:
@@ -67,7 +67,7 @@ class EquivalentPods(Generic[P]):
         queued.equivalents = self
 
     def remove(self, queued: QueuedPod[P], policy: BackoffPolicy) -> None:
-        """It rests no more; what is known of the plugins it waits for stays with it."""
+        """It rests no more, and keeps what is known about the plugins it waits for."""
         delay = policy.duration(queued.unschedulable_count)
         pods = self._by_delay[delay]
         del pods[queued.key]
@@ -78,7 +78,7 @@ class EquivalentPods(Generic[P]):
         queued.waits_for = self.refusal.pending
 
     def send(self, probe: QueuedPod[P], strategy: Strategy, label: str) -> None:
-        """This one, which rests no more, is tried for all."""
+        """This pod, which rests no more, is tried for all."""
         self.probe = probe
         self.strategy = strategy
         self.label = label
@@ -86,7 +86,7 @@ class EquivalentPods(Generic[P]):
         probe.probes_for = self
 
     def renew(self, refusal: Refusal, now: float) -> None:
-        """One of them was evaluated and refused, and nothing happened since that would help: so it is with all."""
+        """One of them was evaluated and rejected, and nothing that would help happened since: this holds for all."""
         self.refusal = refusal
         self.proven_at = now
         self.probe = None

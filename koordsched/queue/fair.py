@@ -26,12 +26,12 @@ class FairActiveQueue(Generic[P]):
     def __init__(self, sort_key: SortKey) -> None:
         self._sort_key = sort_key
         self._count = 0
-        # Negated priority -> namespace -> its pods. The namespaces stand in the order of their turns; one without pods
-        # keeps its place, lest a pod lose its turn when it is taken out and put back in a new version.
+        # Negated priority -> namespace -> its pods. The namespaces are in the order of their turns; one without pods
+        # keeps its place, so that a pod does not lose its turn when it is taken out and put back in a new version.
         self._rounds: SortedDict = SortedDict()
 
     def add(self, queued: QueuedPod[P]) -> None:
-        """Put a pod in its place; a namespace that was not waiting has its turn after all that are."""
+        """Put a pod in its place; a namespace that had no pods comes after all that have."""
         queued.order = self._sort_key(queued)
         queued.place = Place.ACTIVE
         self._pods(queued.pod).add(queued)

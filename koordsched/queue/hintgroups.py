@@ -13,8 +13,7 @@ from koordsched.queue.item import P, QueuedPod
 
 
 class HintGroup(Generic[P]):
-    """Pods of one shape that wait for the same plugins: those that stand for themselves, and sets of equivalent
-    pods."""
+    """Pods of one shape that wait for the same plugins: single pods, and sets of equivalent pods."""
 
     __slots__ = ("equivalents", "gating_plugin", "identity", "pending_plugins", "plugins", "pods", "profile")
 

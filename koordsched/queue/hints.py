@@ -44,7 +44,7 @@ class Strategy(IntEnum):
 
 
 #: fn(pod, old, new): the objects of the event as the watch delivered them, None where there is none. An exception
-#: counts as QUEUE: better an attempt in vain than a pod that is stuck.
+#: counts as QUEUE: a useless attempt is better than a stuck pod.
 HintFn: TypeAlias = Callable[[P, Any, Any], QueueingHint]
 
 
@@ -123,7 +123,7 @@ def every_event(plugin: str) -> list[HintRegistration[Any]]:
 
 
 def _unrolled(registration: HintRegistration[P]) -> list[HintRegistration[P]]:
-    """A wildcard spelled out, lest a forced move be mistaken for an event that the plugin waits for."""
+    """A wildcard spelled out, so that a forced move is not mistaken for an event that the plugin waits for."""
     if registration.event.resource != WILDCARD:
         return [registration]
     action = registration.event.action
@@ -198,7 +198,7 @@ class HintTable(Generic[P]):
         return tuple(scope.key(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
 
     def index_keys(self, pod: P, plugins: Iterable[str]) -> tuple[tuple[ByKey[P], Hashable], ...]:
-        """Where the pod is to be found by the keyed hints of these plugins, each place once."""
+        """Where the keyed hints of these plugins find the pod, each place once."""
         indexes = dict.fromkeys(index for plugin in plugins for index in self._indexes.get(plugin, ()))
         return tuple((index, key) for index in indexes for key in dict.fromkeys(index.pod_keys(pod)))
 
@@ -237,7 +237,7 @@ class HintTable(Generic[P]):
             queue = fn(pod, old, new) is QueueingHint.QUEUE
             result = QueueingHint.QUEUE.value if queue else QueueingHint.SKIP.value
         except Exception:
-            # A broken hint must not strand the pod; what is wrong is in the log and in the metric.
+            # A broken hint must not leave the pod stuck; the log and the metric show what is wrong.
             _log.exception(
                 "queueing hint of %s failed for pod %s and event %s", registration.plugin, pod.key, event.label
             )

@@ -120,7 +120,7 @@ class QueuedPod(Generic[P]):
 
     @property
     def pending_plugins(self) -> frozenset[str]:
-        """Those of them that wait for something they started themselves."""
+        """Those of them that wait for something that they started."""
         equivalents = self.equivalents
         return self.waits_for if equivalents is None else equivalents.refusal.pending
 

@@ -42,8 +42,9 @@ REFUSAL_HOLDS = 1.0
 
 @dataclass(frozen=True)
 class QueueProfile(Generic[P]):
-    """What a profile brings: its hints, its PreEnqueue plugins by name in configured order, and who are equivalent
-    pods."""
+    """What a profile provides: its hints, its PreEnqueue plugins by name in configured order, and which pods are
+    equivalent.
+    """
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
@@ -219,7 +220,8 @@ class SchedulingQueue(Generic[P]):
                 self._queues.relieve(flight.queued)
 
     def refusal_of_equivalent(self, queued: QueuedPod[P]) -> Refusal | None:
-        """How a popped pod would be refused, if that is certain: an equivalent pod was, a moment ago, and rests.
+        """How a popped pod would be rejected, if that is certain: an equivalent pod was rejected a moment ago, and
+        rests.
 
         Events that may help would have woken the equivalent pod. Hints may still have missed something, so this
         holds for `REFUSAL_HOLDS` seconds, and never for a pod that is retried because it waited for too long. Nor
@@ -279,6 +281,9 @@ class SchedulingQueue(Generic[P]):
         queued.flushed = False
         self.counters.rejected(queued.profile, rejecting)
         strategy = self._replay(queued, flight)
+        if flight is not None:
+            # Of a pod that came anew after `done`, another attempt may be under way: this ends that one, too.
+            flight.queued.place = Place.NOWHERE
         self._in_flight.done(queued.pod.uid)
         place = self._queues.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, refusal)
         if place in (Place.UNSCHEDULABLE, Place.GATED):

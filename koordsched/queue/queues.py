@@ -18,7 +18,7 @@ from koordsched.queue.unschedulable import EquivalenceKey, UnschedulablePods
 
 
 class Queues(Generic[P]):
-    """activeQ, backoffQ and the unschedulable pods, with PreEnqueue and back-off at their doors.
+    """activeQ, backoffQ and the unschedulable pods; PreEnqueue and back-off decide where a pod goes.
 
     Every arrival is counted by queue and event label; `on_arrival` is called when a pod became poppable. `fair`: among
     pods of equal priority namespaces take turns.

@@ -1,4 +1,4 @@
-"""What time alone does to the queue: back-offs end, and no pod stays unschedulable for ever.
+"""What time alone changes in the queue: back-offs end, and no pod stays unschedulable for ever.
 
 No timers are started here: the owner of the queue calls `run` every second of the injected clock.
 """

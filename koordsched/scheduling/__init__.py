@@ -1,1 +1,1 @@
-"""The loop: watch events in, scheduling cycles, binding cycles, and what happens when they fail."""
+"""The loop: watch events in, scheduling cycles, binding cycles, and the handling of their failures."""

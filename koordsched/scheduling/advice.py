@@ -1,4 +1,5 @@
-"""What a user can do about a pending pod: does it wait for room, could it ever fit, and what would have to change.
+"""What a user can do about a pending pod: whether it waits for room, whether it could ever fit, and what would have to
+change.
 
 Every answer is an evaluation by the profile's own plugins: of the nodes as they are, plugin by plugin, and of nodes
 as they would be without the pods on them. Nothing is changed and nothing enters the caches.
@@ -38,7 +39,7 @@ class Change(msgspec.Struct, rename="camel"):
 
 
 class Remedy(msgspec.Struct, rename="camel"):
-    """All that stands between the pod and the nodes of one group: `nodes` of them, of which `node` is the closest."""
+    """Everything that keeps the pod off the nodes of one group: `nodes` of them, of which `node` is the closest."""
 
     node: str
     nodes: int
@@ -67,13 +68,13 @@ class Advised(Explanation, rename="camel"):
 
 
 def with_advice(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advised:
-    """The explanation and what it comes to, as one answer."""
+    """The explanation and the advice that follows from it, as one answer."""
     fields = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
     return Advised(**fields, advice=advise(profile, cluster, pod, explanation))
 
 
 def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advice:
-    """What the explanation of a pod comes to. The explanation must be of the cluster as it is."""
+    """The advice that follows from the explanation of a pod. The explanation must be of the cluster as it is."""
     if explanation.any_of:
         count = len(explanation.any_of)
         have = "has" if count == 1 else "have"

@@ -1,4 +1,4 @@
-"""What a running scheduler answers about a pod: what it would do now, and what it did and noted when."""
+"""What a running scheduler answers about a pod: what it would do now, and what it decided and when."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import orjson
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, Decoder
-from koordsched.api.meta import HasMetadata
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.client.errors import (
     Ambiguous,
     ApiError,
@@ -38,7 +38,13 @@ from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
 from koordsched.scheduling.virtualpods import VirtualPodWriters
-from koordsched.scheduling.writeretries import brief_pauses, evict_until_certain, pauses
+from koordsched.scheduling.writeretries import (
+    brief_pauses,
+    evict_until_certain,
+    merge_request,
+    pauses,
+    write_until_certain,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +89,7 @@ class ApiWrites:
                 await self.lanes.submit(Lane.BINDING, Request("POST", path, body))
                 return
             except Conflict as error:
-                # Perhaps our own earlier attempt got through; a conflict is worth a look in any case.
+                # Perhaps our own earlier attempt got through; a conflict is checked in any case.
                 if await self.is_bound(pod, node):
                     return
                 raise WriteFailed(str(error)) from error
@@ -93,8 +99,8 @@ class ApiWrites:
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
-                # A server in trouble may have carried it out all the same, and a refusal (a server that starts knows
-                # neither tokens nor roles yet) says nothing of the attempt before it that is in doubt.
+                # A failing server may still have carried it out, and a rejection (a server that starts knows neither
+                # tokens nor roles yet) says nothing about the attempt before it that is in doubt.
                 if (doubtful or error.status >= 500) and await self.is_bound(pod, node):
                     return
                 if not doubtful or (error.status < 500 and not isinstance(error, TooManyRequests)):
@@ -113,7 +119,7 @@ class ApiWrites:
                 seen = _decode_pod(response.body)
                 return seen.metadata.uid == pod.uid and seen.spec.node_name == node
             except (ClientError, DecodeError) as error:
-                # Without the reason it is not the API server's word, but that of one who has lost it.
+                # Without the reason the answer does not come from the API server's storage.
                 if isinstance(error, NotFound) and error.reason == "NotFound":
                     return False
                 _log.debug("cannot read %s back: %s", pod.key, error)
@@ -177,6 +183,25 @@ class ApiWrites:
             except (ClientError, DecodeError) as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(next(waits))
+
+    async def merge(
+        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
+        """Merge patch on condition of the uid. Raises WriteFailed."""
+        request = merge_request(kind, meta, changes, subresource)
+        waits = brief_pauses(self.rng)
+        while True:
+            try:
+                await write_until_certain(self.lanes, Lane.BINDING, request)
+                return
+            except (Conflict, TooManyRequests) as error:
+                is_another = isinstance(error, Conflict) and error.is_about_uid
+                pause = next(waits, None)
+                if is_another or pause is None:
+                    raise WriteFailed(str(error)) from error
+            except ClientError as error:
+                raise WriteFailed(str(error)) from error
+            await asyncio.sleep(pause)
 
     async def _read_if(self, path: str, changes: Mapping[str, Any]) -> bytes | None:
         """The object, if the changes are in it; one that cannot be read counts as without them."""

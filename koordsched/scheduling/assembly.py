@@ -27,6 +27,8 @@ def build_profiles(resolved: Resolved, registry: Mapping[str, PluginFactory], of
     profiles: dict[str, Profile] = {}
     for config in resolved.profiles:
         name = config.scheduler_name
-        handle = replace(offered, profile=name, features=resolved.features, topology_hint_providers=[])
+        handle = replace(
+            offered, profile=name, features=resolved.features, topology_hint_providers=[], reserved_allocations=[]
+        )
         profiles[name] = Profile(profile_spec(config), registry, handle)
     return profiles

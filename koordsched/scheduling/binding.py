@@ -42,9 +42,9 @@ PatchMetadata = Callable[[Pod, Mapping[str, Any]], Awaitable[None]]
 class BindingCycle:
     """Binds placed pods. `in_flight` is the number of bindings under way; `pressing` leaves out those that only wait.
 
-    Who waits, on Permit or in PreBind for what others have to do, asks nothing of the API server meanwhile. If such
-    pods held up others, a gang larger than the limit could never be complete, and volumes that are never provisioned
-    would end all scheduling.
+    A pod that waits, on Permit or in PreBind for something else, sends nothing to the API server meanwhile. If such
+    pods counted, a gang larger than the limit could never be complete, and volumes that are never provisioned would
+    stop all scheduling.
 
     `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
     `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
@@ -83,7 +83,7 @@ class BindingCycle:
 
     @property
     def pressing(self) -> int:
-        """Those of them that the API server has to answer before anything comes of them."""
+        """Those of them that wait for an answer of the API server."""
         return len(self._tasks) - self._idle
 
     @property
@@ -128,7 +128,7 @@ class BindingCycle:
     async def close(self) -> None:
         """Lets bindings that are on their way to the API server finish.
 
-        Pods that still wait, on Permit or in PreBind, are let go: the next scheduler takes them up where they are.
+        Pods that still wait, on Permit or in PreBind, are given up: the next scheduler tries them again.
         """
         self._closing = True
         for waiting in self.waiting:
@@ -212,7 +212,7 @@ class BindingCycle:
     async def _patch(self, placement: AssumedPod) -> Status:
         """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already.
 
-        After a binding in vain what it shows may be older than what was written then: all of it is written once more.
+        After a failed binding, what the pod shows may be older than what was written then: all of it is written again.
         """
         pod = self.failures.newest(placement.pod) or placement.pod
         shown = pod.wire.metadata if pod.wire is not None else None
@@ -304,8 +304,8 @@ class BindingCycle:
     def _keeps_nomination(self, placement: AssumedPod, status: Status) -> bool:
         """Whether a pod whose binding failed stays nominated to the node.
 
-        Nothing speaks against the node if it was only the binding that was refused. If others took the room that was
-        made for the pod there, it would make pods go elsewhere, over and over.
+        If only the binding was rejected, the node is still right. If other pods took the room that was made for the pod
+        there, it would preempt pods elsewhere, over and over.
         """
         newest = self.failures.newest(placement.pod)
         shown = newest is not None and newest.nominated_node == placement.node

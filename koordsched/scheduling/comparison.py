@@ -1,4 +1,4 @@
-"""The debug dump: what the scheduler believes, and where the API server says otherwise (core spec 2.4, SIGUSR2).
+"""The debug dump: the scheduler's state, and where the API server's differs (core spec 2.4, SIGUSR2).
 
 Source: upstream `backend/cache/debugger`. What is in the log here is read from the API server for the purpose, so
 differences that a watch has not delivered yet show, too; those that persist from one dump to the next are defects.
@@ -20,7 +20,7 @@ from koordsched.scheduling.watching import UNFINISHED
 
 _PAGE = 500
 _MOST_NAMES = 50
-"""Names written out per kind of difference; a cache that is wholly wrong must not flood the log."""
+"""Names written out per kind of difference; a cache that is completely wrong must not flood the log."""
 
 
 class _Meta(msgspec.Struct, gc=False):

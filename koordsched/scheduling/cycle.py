@@ -138,6 +138,7 @@ class SchedulingCycle:
         self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: ExtenderConsultation
     ) -> AssumedPod | None:
         attempt = Attempt(profile, self.cluster, queued.pod)
+        attempt.cycle.may_be_suspended = True
         outcome: AssumedPod | Failure
         try:
             outcome = await self._attempt(attempt, queued, started, consultation)
@@ -162,7 +163,7 @@ class SchedulingCycle:
         return False
 
     def _give_up(self, attempt: Attempt, queued: QueuedPod[Pod], started: float, error: Exception) -> None:
-        """An exception ended the attempt. A defect of a plugin costs one pod an attempt, not all pods the scheduler."""
+        """An exception ended the attempt. A bug of a plugin fails one attempt; it must not stop the scheduler."""
         profile, pod = attempt.profile, attempt.pod
         if isinstance(error, (ScoringFailed, ExtenderError)):
             self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
@@ -272,7 +273,7 @@ class SchedulingCycle:
     def _no_node(
         self, attempt: Attempt, queued: QueuedPod[Pod], started: float, outcome: PostFilterResult, *, shared: bool
     ) -> Failure:
-        """What the PostFilter plugins decided is set going; the pod goes back to the queue with the reason.
+        """What the PostFilter plugins decided is started; the pod goes back to the queue with the reason.
 
         `shared`: the refusal holds for equivalent pods as well.
         """
@@ -281,7 +282,7 @@ class SchedulingCycle:
         plugins = rejecting | outcome.refused_by
         message = clipped(attempt.message(outcome), MAX_MESSAGE)
         refusal = None
-        # Room that is being made for this pod leaves equivalent pods to look for their own.
+        # Equivalent pods must not use the room that is being made for this pod.
         if shared and not status.ok and not outcome.nominated_node:
             refusal = Refusal(message if queued.pod.name not in status.message else None, plugins, pending)
         failed = FailedAttempt(UNSCHEDULABLE, message, plugins, pending, outcome.nominated_node, refusal)

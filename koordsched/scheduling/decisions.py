@@ -1,10 +1,10 @@
 """The last decisions: which node a pod was placed on, out of how many, and what the best of them scored; or why not.
 
 Placements are kept in a ring, to answer later why a pod was placed where it is; of refusals the last of each pod is
-kept. Either costs about a microsecond to remember.
-What each plugin gave the best nodes is read from the scores behind the choice, no plugin is asked again. Going through
-all feasible nodes costs as much as a cycle, so that is done as long as it takes no more than a small share of the time:
-for every pod in a cluster at peace, for a sample of them when thousands arrive.
+kept. Either costs about a microsecond to remember. What each plugin gave the best nodes is read from the scores behind
+the choice, no plugin is asked again. Going through all feasible nodes costs as much as a cycle, so that is done as long
+as it takes no more than a small share of the time: for every pod in a quiet cluster, for a sample of them when
+thousands arrive.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Decisions:
         self._ring: deque[tuple[str, str, str, float, str, int, int | None, _Top | None]] = deque(maxlen=capacity)
         self._next_detail = 0.0
         self._refused: OrderedDict[str, _Refused] = OrderedDict()
-        """By uid, the one that was refused last at the end."""
+        """By uid, the latest refusal last."""
         self._most_refused = most_refused
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class Decisions:
             top = _best(table, choice, chains)
             after = self._monotonic()
             self._next_detail = after + (after - now) / DETAIL_SHARE
-        # Names only: a pod's wire object must not live on for the sake of the debug pages.
+        # Names only: the debug pages must not keep a pod's wire object in memory.
         self._ring.append(
             (
                 pod.namespace,

@@ -108,7 +108,7 @@ class PreemptionEvictions:
             return
         for other in list(self.queue.nominator.nominated_on(node)):
             if other.priority < preemptor.priority:
-                # The room they were waiting for goes to a more important pod.
+                # The room they were waiting for goes to a pod of higher priority.
                 self.queue.nominator.delete(other.uid)
                 self.reporter.nominate(other, "")
         counted_on = [self._evictions[victim.uid] for victim in remaining if self.evicting(victim.uid)]
@@ -186,7 +186,7 @@ class PreemptionEvictions:
         if self.placed(last.victim.uid) is not None:
             await self._evict(last, preemptor, node)
         else:
-            # It went by itself meanwhile, when the preemptor was not let in yet: nothing else would bring it in.
+            # It ended by itself before the preemptor could enter the queue: nothing else would bring the preemptor in.
             last.finish(None)
             self.activate(preemptor.uid, preemptor)
 

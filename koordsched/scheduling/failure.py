@@ -1,4 +1,4 @@
-"""What happens to a pod that could not be placed or bound: back to the queue, and a word to its owner.
+"""What happens to a pod that could not be placed or bound: it returns to the queue, and its status says why.
 
 Source: core spec 3.3 (failure return), 5.1 and 5.2.
 """

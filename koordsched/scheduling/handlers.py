@@ -1,7 +1,7 @@
 """Watch events to cluster state and queue (core spec 3.2).
 
-These are sinks: the watches call them, one object at a time, between scheduling cycles. Bad objects
-are reported where their owner looks and otherwise left alone.
+These are sinks: the watches call them, one object at a time, between scheduling cycles. Invalid objects are reported
+where their owner looks, and otherwise ignored.
 """
 
 from __future__ import annotations
@@ -183,13 +183,13 @@ class PodHandler:
         )
 
     def _foreign_pod(self, wire: core.Pod) -> None:
-        """A pod that another scheduler will place: nothing to us, but plugins that count all pods count it."""
+        """A pod that another scheduler will place: we only count it for plugins that count all pods."""
         if not self.cluster.observed:
             return
         try:
             pod = self.cluster.pods.build(wire)
         except QuantityError:
-            self.forget(wire.metadata.uid)  # its own scheduler says so where its owner looks
+            self.forget(wire.metadata.uid)  # its own scheduler reports it
             return
         self._foreign[pod.uid] = _key_of(pod)
         self.cluster.pod_seen(pod)

@@ -1,8 +1,8 @@
-"""Where changes wait while a scheduling cycle is cut at an HTTP call.
+"""Where changes wait while a scheduling cycle is suspended at an HTTP call.
 
-With extenders a cycle is a coroutine, and what it reads must stay one consistent state all the same: whatever would
-change the cluster state meanwhile (watch events, the end of a failed binding) is put here and applied, in order, when
-the cycle has come to its decision. The pod is still in flight then, so the queue records the events for it.
+With extenders a cycle is a coroutine, and what it reads must still be one consistent state: whatever would change the
+cluster state meanwhile (watch events, the end of a failed binding) is put here and applied, in order, when the cycle
+has come to its decision. The pod is still in flight then, so the queue records the events for it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Inbox:
             self.release_now()
 
     def release_now(self) -> None:
-        """The same without giving way: for the end of a cycle that is cancelled."""
+        """The same without yielding: for the end of a cycle that is cancelled."""
         while self._waiting:
             self._apply_first()
         self._held = False
@@ -76,7 +76,7 @@ class Inbox:
         try:
             change(*args)
         except Exception:
-            # One object that cannot be taken in must not keep the others out.
+            # One object that cannot be processed must not block the others.
             _log.exception("a change of the cluster could not be applied")
 
 
@@ -102,6 +102,7 @@ class InboxSink(Generic[T]):
         arriving = [ObjectKey(meta.namespace, meta.name, meta.uid) for meta in waiting]
         if not self._by_name:
             return chain(arriving, self._sink.known())
-        # What has the name now takes the place of what had it: to take that out afterwards would take out the new one.
+        # The object that has the name now replaces the earlier one: removing that one afterwards would remove the new
+        # one.
         newest = {(key.namespace, key.name): key for key in arriving}
         return chain(newest.values(), (key for key in self._sink.known() if (key.namespace, key.name) not in newest))

@@ -1,4 +1,4 @@
-"""Writes of objects on behalf of controllers. They are states, not commands: repeating one does no harm."""
+"""Writes of objects on behalf of controllers. They are desired states, not commands: repeating one is harmless."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.client.errors import AlreadyExists, ClientError
+from koordsched.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import MERGE_PATCH, Request
+from koordsched.client.transport import Request
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.virtualpods import VirtualPodWriters
-from koordsched.scheduling.writeretries import evict_until_certain, write_until_certain
+from koordsched.scheduling.writeretries import evict_until_certain, merge_request, write_until_certain
 
 
 class ObjectWrites:
@@ -36,14 +36,26 @@ class ObjectWrites:
             raise WriteFailed(str(error)) from error
         return True
 
-    async def merge(self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any]) -> None:
-        """Merges changes into the object of that name and uid, whatever its version."""
-        body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
-        path = kind.object_path(meta.namespace, meta.name)
+    async def merge(
+        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
+        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version."""
         try:
-            await write_until_certain(self._lanes, Lane.STATUS, Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+            await write_until_certain(self._lanes, Lane.STATUS, merge_request(kind, meta, changes, subresource))
         except ClientError as error:
             raise WriteFailed(str(error)) from error
+
+    async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
+        """Deletes the object of that name and uid; one that is gone is fine."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        request = Request("DELETE", kind.object_path(meta.namespace, meta.name), orjson.dumps(options))
+        try:
+            await write_until_certain(self._lanes, Lane.STATUS, request)
+        except NotFound:
+            return
+        except ClientError as error:
+            if not (isinstance(error, Conflict) and error.is_about_uid):
+                raise WriteFailed(str(error)) from error
 
     async def evict(self, pod: Pod) -> None:
         """Evicts the pod, disruption budgets permitting; one that is gone is fine."""

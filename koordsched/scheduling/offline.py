@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from koordsched.api import core
 from koordsched.api.decoding import DecodeError, convert
-from koordsched.api.meta import HasMetadata
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.api.quantity import QuantityError
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import TERMINAL, Pod
@@ -47,6 +47,11 @@ class _NoWrites:
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
         raise WriteFailed("nothing is written offline")
 
+    async def merge(
+        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> None:
+        raise WriteFailed("nothing is written offline")
+
 
 class _NoEvictions:
     def running_for(self, uid: str) -> bool:
@@ -80,7 +85,7 @@ class _OfflineVirtualPods:
 
 
 class Scheduled(NamedTuple):
-    """How scheduling a pending pod ended: on a node out of so many feasible ones, or with a message and no node.
+    """How scheduling a pending pod ended: on a node out of a number of feasible ones, or with a message and no node.
 
     `refused_by_reserve`: a node was chosen, and a Reserve plugin refused it.
     """

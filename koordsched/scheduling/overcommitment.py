@@ -1,7 +1,7 @@
 """Reports nodes that are over-committed: in the log, in metrics, and in an Event on the node.
 
 An episode begins when a node that was in order is not any more and ends when it is again. Only what lasts is reported:
-watches of pods and nodes are independent, so for a moment a node may seem to hold a pod that is gone already.
+watches of pods and nodes are independent, so for a moment a node may seem to hold a pod that is already gone.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class PendingPods:
         self.by_uid: dict[str, Pod] = {}
 
     def newest(self, pod: Pod) -> Pod | None:
-        """The newest version of the pod; None if it is gone or, by the API server's word, has a node."""
+        """The newest version of the pod; None if it is gone or, according to the API server, has a node."""
         return self.by_uid.get(pod.uid)
 
     def is_pending(self, pod: Pod) -> bool:

@@ -122,10 +122,10 @@ def _kind(pod: Pod, identity: Hashable | None) -> Hashable:
 
 
 def _found(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
-    """What the profile makes of the pod now."""
+    """The profile's evaluation of the pod now."""
     gate = gated_by(profile, pod)
     if not gate.ok:
-        let_in = Advice(GATED, f"until {gate.plugin} lets it into the queue")
+        let_in = Advice(GATED, f"until {gate.plugin} admits it to the queue")
         return _Finding(SCHEDULING_GATED, (gate.message,), gate.message, let_in)
     attempt = Attempt(profile, cluster, pod)
     if not attempt.has_nodes:
@@ -156,21 +156,21 @@ def _found(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
             UNSCHEDULABLE,
             causes,
             explanation.message,
-            Advice(WAITS, f"nothing: pods are evicted for it on {pod.nominated_node}"),
+            Advice(WAITS, f"nothing: pods are being evicted for it on {pod.nominated_node}"),
         )
     return _Finding(UNSCHEDULABLE, causes, explanation.message, advise(profile, cluster, pod, explanation))
 
 
 def _shown(pod: Pod) -> _Finding:
-    """What another scheduler says of the pod."""
+    """What another scheduler reports about the pod."""
     condition = pod.wire.status.condition(_CONDITION) if pod.wire is not None else None
     if condition is None or condition.status != "False":
-        return _Finding("", ("its scheduler has not looked at it",), "")
+        return _Finding("", ("its scheduler has not tried it yet",), "")
     return _Finding(condition.reason, _causes_in(condition.message), condition.message)
 
 
 def _remembered(rejection: Rejection | None) -> _Finding:
-    """What was noted when the pod was tried last."""
+    """What was recorded when the pod was tried last."""
     if rejection is None:
         return _Finding("", ("not evaluated",), "")
     return _Finding(rejection.reason, _causes_in(rejection.message), rejection.message)

@@ -14,7 +14,7 @@ from koordsched.observability.instruments import Histogram
 from koordsched.observability.metrics import Metrics
 
 EVERY = 10
-"""One cycle in so many is sampled."""
+"""One in this many cycles is sampled."""
 
 A = TypeVar("A")
 

@@ -1,7 +1,7 @@
 """Writes what users see in a pod's status: the PodScheduled condition and the nominated node.
 
-Best effort and coalesced: while one write of a pod is under way, newer wishes replace older ones; nothing is
-written that the pod already shows. Source: core spec 2.6, 5.1.
+Best effort and coalesced: while one write of a pod is under way, newer states replace older ones; nothing is written
+that the pod already shows. Source: core spec 2.6, 5.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAITING = "koordsched.io/Waiting"
 """Condition of a pod that waits without having been refused."""
 
 _LIMIT = 50_000
-"""Pods with unwritten wishes; beyond, the oldest wish is dropped (the next attempt renews it)."""
+"""Pods with pending writes; beyond that, the oldest is dropped (the next attempt repeats it)."""
 
 _IN_FLIGHT = 32
 _RETRIES = 4
@@ -48,7 +48,7 @@ class _Wish:
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
-        self.in_doubt = False  # sent, but the API server never said what came of it
+        self.in_doubt = False  # sent, but the API server never reported the outcome
         self.condition: tuple[str, str] | None = None  # reason, message
         self.nominated: str | None = None
         self.waits: tuple[str, str] | None = None  # reason, message; empty when the wait is over
@@ -63,7 +63,7 @@ def _shown(pod: Pod) -> tuple[str, str] | None:
 
 
 class PodStatusWriter:
-    """The writer. `dropped` counts wishes given up because there were too many.
+    """The writer. `dropped` counts writes given up because there were too many.
 
     `pending`: the uids of the pods that wait for a node; nothing is kept of others.
     """
@@ -74,7 +74,7 @@ class PodStatusWriter:
         self._pending = pending
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._held: dict[str, _Wish] = {}
-        """Wishes of pods that are being written right now."""
+        """States of pods that are being written right now."""
         self._written: dict[str, _Wish] = {}
         """What was sent last but may not have come back through the watch yet."""
         self._busy: set[str] = set()
@@ -106,7 +106,7 @@ class PodStatusWriter:
         self._pump()
 
     def forget(self, uid: str) -> None:
-        """The pod is gone or bound: what was wished for it is moot."""
+        """The pod is gone or bound: pending writes for it are dropped."""
         self._wishes.pop(uid, None)
         self._held.pop(uid, None)
         self._written.pop(uid, None)
@@ -120,7 +120,7 @@ class PodStatusWriter:
 
     @property
     def unwritten(self) -> int:
-        """Pods with wishes that are not written."""
+        """Pods with states that are not written yet."""
         return len(self._wishes) + len(self._held)
 
     @property
@@ -132,13 +132,13 @@ class PodStatusWriter:
         return self._wishes.get(uid) or self._held.get(uid)
 
     def _is_at_rest(self, uid: str) -> bool:
-        """Whether nothing is wished for the pod, and nothing on its way to it."""
+        """Whether nothing is to be written for the pod, and no write is in progress."""
         return uid not in self._busy and uid not in self._wishes
 
     def _shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
         """Whether the pod shows this (None: anything), and will go on showing it.
 
-        A version from before our last write may still come through the watch: it shows what will not last.
+        A version from before our last write may still come through the watch: what it shows will be replaced.
         """
         current = self._current(pod)
         return all(
@@ -210,7 +210,7 @@ class PodStatusWriter:
             self._pump()
 
     def _sent(self, uid: str, wish: _Wish) -> None:
-        """Notes what the pod shows from now on; what was wished for meanwhile may be just that."""
+        """Records what the pod shows from now on; that may be just what was to be written next."""
         if uid in self._moot or uid not in self._pending:
             return
         before = self._current(wish.pod)

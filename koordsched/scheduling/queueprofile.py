@@ -43,7 +43,7 @@ def _registrations(profile: Profile) -> list[HintRegistration[Pod]]:
 
 
 def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
-    """The plugin as the queue asks it; who is gated by another plugin than SchedulingGates gets to hear of it."""
+    """The plugin as the queue asks it; pods gated by a plugin other than SchedulingGates are reported."""
     tells = plugin.name != "SchedulingGates"
 
     def refusal(pod: Pod) -> str | None:

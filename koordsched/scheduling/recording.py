@@ -1,11 +1,11 @@
-"""What a journal hears of: everything that enters the state decisions rest on, and every decision.
+"""What a journal records: everything that changes the state on which decisions depend, and every decision.
 
-Between two scheduling cycles the state changes only by what is told here, in the order in which it takes effect:
-changes of objects, the timers of the queue, and the outcomes of bindings and evictions. Within a step the outside is
-asked for nothing but the time and chance, through `Recorder.clock` and `Recorder.chance`, and what HTTP extenders say,
-through `Recorder.consult`. An attempt that consults them is the one step within which others happen: while it waits for
-an answer, and while changes that had to wait for it are let in. So a reader of all of it can repeat every decision;
-`koordsched.journal` writes it down and does.
+Between two scheduling cycles the state changes only by what is recorded here, in the order in which it takes effect:
+changes of objects, the timers of the queue, and the outcomes of bindings and evictions. Within a step nothing is read
+from outside but the time and random numbers, through `Recorder.clock` and `Recorder.chance`, and what HTTP extenders
+say, through `Recorder.consult`. An attempt that consults them is the one step within which others happen: while it
+waits for an answer, and while changes that had to wait for it are let in. So all of it together allows every decision
+to be repeated; `koordsched.journal` records it and does that.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ C = TypeVar("C")
 T = TypeVar("T", bound=HasMetadata)
 
 
+STATE, QUEUE, TIME, WALL = range(4)
+"""What an answer is about: something that is no part of the recorded state; the monotonic clock, read by the queue, or
+by all else; the wall clock. What the queue asks depends on how often pods were tried, so it is told from the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What extenders are asked, in one go: about the nodes on these rows of the table.
+    """One request to extenders: about the nodes on these rows of the table.
 
     `extenders`: their URLs. `victims`: for "preempt", who would have to leave each of the nodes, in their order.
     """
@@ -52,12 +57,12 @@ class Recorder:
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
-    def ask(self, question: Callable[[], A]) -> A:
-        """The answer to a question that the state does not answer by itself."""
+    def ask(self, question: Callable[[], A], about: int = STATE) -> A:
+        """The answer to a question that the state does not answer by itself; `about`: one of the numbers above."""
         return question()
 
-    def clock(self, clock: Clock) -> Clock:
-        """The clock that decisions are to read."""
+    def clock(self, clock: Clock, *, of_queue: bool = False) -> Clock:
+        """The clock that decisions are to read, or the queue is."""
         return clock
 
     def chance(self, rng: Random) -> Random:
@@ -110,10 +115,13 @@ class Recorder:
         """The placement is taken back, and we do not try again."""
 
     def evicted(self, uid: str, /) -> None:
-        """All victims of this preemptor were told to go, or cannot be."""
+        """All victims of this preemptor were evicted, or cannot be."""
 
     def activated(self, uid: str, /) -> None:
         """The pod is to be tried at once."""
+
+    def read(self, plugin: str, /) -> None:
+        """State of a plugin that is brought up to date when it is read is read by what is no step."""
 
     # --- decisions -----------------------------------------------------------------------------------
 

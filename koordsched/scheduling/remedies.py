@@ -1,7 +1,7 @@
 """What would have to change on a node, or in the pod, for one plugin to accept them: a text per plugin.
 
-Plugins answer yes or no; here the facts they decide by are read once more and put into words. Plugins
-that are `ExplainsNodes` say it themselves. One without an entry is named, and its reason stands for itself.
+Plugins answer yes or no; here the facts that decide are read again and put into words. Plugins that are `ExplainsNodes`
+say it themselves. A plugin without an entry is named, with its reason.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from koordsched.scheduling.virtualpods import VirtualPodWriters
 class Reporter(handle.EventRecorder):
     """Events, and the status of pods. Never blocks, best effort.
 
-    This one drops everything: decisions that are repeated or only evaluated have no users.
+    This one drops everything: decisions that are repeated or only evaluated are shown to no users.
     """
 
     def scheduled(self, pod: Pod, node: str) -> None:
@@ -45,7 +45,7 @@ class Reporter(handle.EventRecorder):
         """The victim had to make room for the preemptor."""
 
     def invalid_pod(self, pod: core.Pod, message: str) -> None:
-        """The pod cannot be understood, hence not scheduled."""
+        """The pod cannot be decoded and is not scheduled."""
 
 
 class UserReporter(Reporter):

@@ -27,6 +27,7 @@ from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.controller import ControllerFactory, ControllerHandle
 from koordsched.framework.handle import WARNING, Handle
 from koordsched.framework.permit import WaitingPods
+from koordsched.framework.pluginstates import PluginStates
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.replicas import OwnReplicas
 from koordsched.framework.status import Code, ReasonTable
@@ -70,16 +71,17 @@ FUTILE_SLICE = 0.0005
 """The same for attempts that place nothing, where namespaces take turns: no placement waits for their outcome."""
 
 FUTILE_ROUNDS = 8
-"""How often the event loop goes round then: a pod's way from the watch to its binding takes several rounds, each of
-which would otherwise cost it a slice."""
+"""Rounds of the event loop in that case: a pod's way from the watch to its binding takes several rounds, each of which
+would otherwise cost it a slice."""
 
 MAX_BINDING = 256
-"""Placed pods whose binding is under way and does not just wait, at most: twice as many as are written at once. An API
-outage must not assume the whole queue, nor an important pod queue up behind a thousand that came before it."""
+"""Placed pods whose binding is under way and does not just wait, at most: twice as many as are written at once. During
+an API outage the whole queue must not be assumed, nor must an important pod wait behind a thousand earlier ones.
+"""
 
 
 class Scheduler:
-    """One scheduler. `start` begins to watch, `run` schedules until cancelled, `stop` leaves nothing in doubt."""
+    """One scheduler. `start` begins to watch, `run` schedules until cancelled, `stop` leaves no write in doubt."""
 
     def __init__(
         self,
@@ -128,12 +130,13 @@ class Scheduler:
         self._recorder = recorder
         decisive = recorder.clock(clock)
         self.timers = Timers(decisive.monotonic)
+        self.plugin_states = PluginStates(recorder.read)
 
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
         self.profiles: dict[str, Profile] = {}
         self.queue: SchedulingQueue[Pod] = SchedulingQueue(
             {},
-            clock=decisive.monotonic,
+            clock=recorder.clock(clock, of_queue=True).monotonic,
             sort_key=lambda queued: self.profiles[names[0]].queue_sort[0].sort_key(queued),
             is_pending=self._pending.is_pending,
             backoff=BackoffPolicy(resolved.pod_initial_backoff, resolved.pod_max_backoff),
@@ -174,10 +177,13 @@ class Scheduler:
             virtual_pods=VirtualPodHandler(virtual, self.pod_handler),
             own_replicas=replicas,
             count=metrics.count,
+            states=self.plugin_states,
         )
         self.profiles.update(build_profiles(resolved, registry, offered))
         writes = ObjectWrites(lanes, virtual)
-        given = ControllerHandle(self.cluster, writes, self.reporter, clock, metrics, replicas, self.profiles)
+        given = ControllerHandle(
+            self.cluster, writes, self.reporter, clock, metrics, replicas, self.profiles, resolved.features
+        )
         self._controllers = build_controllers(resolved, self.profiles, controllers, given)
         self._notices = WaitNotices(self.reporter, clock.monotonic, self._pending.by_uid)
         hint_times = HintTimes(metrics, clock.monotonic)
@@ -262,7 +268,7 @@ class Scheduler:
         self._overcommitment = OvercommitmentReports(self.cluster, self.reporter, metrics, clock.monotonic)
 
     def pending_pods(self) -> list[Pod]:
-        """The pods of our profiles that, by the API server's word, have no node; assumed ones included."""
+        """The pods of our profiles that, according to the API server, have no node; assumed ones included."""
         return list(self._pending.by_uid.values())
 
     def pending_pod(self, uid: str) -> Pod | None:
@@ -277,7 +283,7 @@ class Scheduler:
         self._event_writer = asyncio.get_running_loop().create_task(self.events.run(), name="events")
 
     async def wait_synced(self) -> None:
-        """Waits until everything that decisions rest on has been handled."""
+        """Waits until everything that decisions depend on has been handled."""
         while self.watches.missing():
             self._progress.clear()
             await self._progress.wait()
@@ -326,9 +332,8 @@ class Scheduler:
             await self._extenders.close()
 
     async def _schedule_for_a_while(self) -> bool:
-        """Scheduling cycles, one after the other, until the time slice is used up.
-
-        Or until attempts are in vain: then False, and others should get their turn before the next.
+        """Scheduling cycles, one after the other, until the time slice is used up, or until attempts place nothing:
+        then False, and other tasks should run before the next one.
         """
         now = self._clock.monotonic
         began = fruitful = now()
@@ -358,7 +363,7 @@ class Scheduler:
         return await self.cycle.schedule_one(queued)
 
     def _must_wait(self, queued: QueuedPod[Pod]) -> bool:
-        """Whether the pod needs what we are not allowed to read; then its owner has been told."""
+        """Whether the pod needs a resource that we are not allowed to read; if so, its condition says so."""
         refusal = self.unreadable.refusal(queued.pod)
         if refusal is None:
             return False
@@ -377,7 +382,7 @@ class Scheduler:
             self._overcommitment.tick()
 
     def run_timers(self) -> None:
-        """What time brings about by itself: a step."""
+        """What happens by time alone: a step."""
         self._recorder.timers()
         self.queue.timers.run()
         self.timers.run()

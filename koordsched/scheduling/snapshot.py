@@ -1,8 +1,8 @@
 """The cluster as the scheduler holds it, written back as Kubernetes objects: what `simulate` and `explain` accept.
 
-The scheduler keeps of an object what decisions rest on, so nothing else is shown either: no environment, no commands,
-no Secrets or ConfigMaps, and of the annotations only those of Kubernetes, Koordinator and our own (`kubectl apply`
-leaves a copy of the whole object in one, which is left out).
+The scheduler only keeps what decisions depend on, so nothing else is shown: no environment, no commands, no Secrets or
+ConfigMaps, and of the annotations only those of Kubernetes, Koordinator and our own (`kubectl apply` leaves a copy of
+the whole object in one, which is left out).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _is_shown(key: str) -> bool:
 def _other(kind: Kind[Any], thing: Any, read: Container[str]) -> dict[str, Any]:
     shown = _object(kind.api_version, kind.name, thing, read)
     if kind.name in _REPLICATED:
-        # Its pods are among the objects; a controller that reads this must make no more of them.
+        # Its pods are among the objects; a controller that reads this must not create more of them.
         shown.setdefault("spec", {})["replicas"] = 0
     return shown
 

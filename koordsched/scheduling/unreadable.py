@@ -1,14 +1,14 @@
 """Resources that the API server does not let us read (403): what must wait until it does, and what goes on.
 
-Empty is what we see then, but not what is so. So what rests on such a resource is not decided: pods that need it are
-not tried, and their owners are told why. A resource that the server does not have at all (404) is different: it is as
-empty as it looks.
+We then see an empty collection, which need not be true. So nothing that depends on such a resource is decided: pods
+that need it are not tried, and their conditions say why. A resource that the server does not have at all (404) is
+different: it is as empty as it looks.
 
 * Pods, nodes: nothing is scheduled.
 * Namespaces: pods whose own affinity terms select namespaces by labels wait; such terms of others count as matching.
 * Volumes, claims, storage classes, CSI objects, attachments: pods with volumes that may have to be attached wait.
 * Disruption budgets: no pod is preempted (`plugins.shared.preemption.visibility`).
-* Services, replica sets and the like: nothing waits; they matter to preferences.
+* Services, replica sets etc.: nothing waits; they only affect preferences.
 * Kinds of plugins, such as quotas: what their `Kind.need` says, as for all of these.
 """
 
@@ -59,7 +59,7 @@ class Unreadable:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Path of a collection -> why it must not be read."""
+        """Path of a collection -> why it may not be read."""
         return dict(self._reasons)
 
     def refused(self, path: str, reason: str) -> None:
@@ -72,7 +72,7 @@ class Unreadable:
         if not known:
             need = _need_of(path)
             _log.warning(
-                "not allowed to read %s: %s. The role of the scheduler lacks the rule %s; until it has it, %s",
+                "not allowed to read %s: %s. The role of the scheduler lacks the rule %s; until that is added, %s",
                 path,
                 reason,
                 missing_rule(path),
@@ -91,7 +91,7 @@ class Unreadable:
         self._queue.activate([pod for pod in waiting if need.holds_preemption or need.concerns(pod.shape.spec)])
 
     def refusal(self, pod: Pod) -> Refusal | None:
-        """Why the pod must not be tried now, if it must not."""
+        """Why the pod must not be tried now; None if it may."""
         enabled = self._plugins.get(pod.shape.scheduler_name, frozenset())
         for path in self._reasons:
             need = _need_of(path)

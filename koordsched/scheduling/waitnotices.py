@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.scheduling.reporter import Reporter
 
 AFTER = 5.0
-"""Seconds of waiting after which it is worth a word."""
+"""Seconds of waiting after which it is reported."""
 
 _FEW = 64
 
@@ -31,7 +31,7 @@ class _Wait:
 
 
 class WaitNotices:
-    """Who waits for what, since when. Times are seconds of `clock`; `pending` are the pods that still exist."""
+    """Which pods wait for what, since when. Times are seconds of `clock`; `pending` are the pods that still exist."""
 
     def __init__(self, reporter: Reporter, clock: Callable[[], float], pending: Container[str]) -> None:
         self._reporter = reporter

@@ -1,8 +1,8 @@
 """What is watched, and where it goes: one reflector per kind of object that a decision may rest on.
 
-Nothing is scheduled before the initial list of every one of them has been handled. A kind that the server
-does not have counts as empty; for one that it does not let us see, see `unreadable`. Readiness names both
-while they keep anything from going on.
+Nothing is scheduled before the initial list of every one of them has been handled. A kind that the server does not have
+counts as empty; for one that it does not let us see, see `unreadable`. Readiness names both while anything waits for
+them.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Watches:
         if not isinstance(error, ConnectionFailure):
             _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
         elif self.problems:
-            # One line tells that the server is away; that this goes for every resource needs no saying.
+            # One line says that the server is unreachable; one for every resource is not needed.
             _log.debug("%s cannot be watched: %s", path, error)
         else:
             _log.warning("cannot reach the API server, retrying: %s", error)
@@ -231,7 +231,7 @@ class Watches:
         ]
 
     async def hold(self) -> None:
-        """Raises what ended a watch, should one end by itself: decisions would go on resting on what it last said."""
+        """Raises what ended a watch, if one ends by itself: decisions would depend on its last state."""
         if self._tasks:
             ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -252,7 +252,9 @@ class Watches:
         return [path for path, reflector in self.reflectors.items() if not self._settled(path, reflector)]
 
     def obstacles(self) -> dict[str, str]:
-        """By path, what keeps us from resources: before the first list anything, later only what time does not cure."""
+        """By path, why resources cannot be read: before the first list any reason, later only those that do not pass by
+        themselves.
+        """
         return {
             path: problem
             for path, problem in self.problems.items()

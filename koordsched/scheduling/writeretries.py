@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any
 
+import orjson
+
+from koordsched.api.meta import ObjectMeta
 from koordsched.client.errors import Ambiguous, ClientError, Conflict, NotFound
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import Request, Response
+from koordsched.client.transport import MERGE_PATCH, Request, Response
+from koordsched.cluster.kinds import Kind
 from koordsched.framework.handle import WriteFailed
 
 _FIRST, _LONGEST = 0.1, 5.0
@@ -41,8 +46,15 @@ async def write_until_certain(lanes: Lanes, lane: Lane, request: Request) -> Res
             await asyncio.sleep(next(waits))
 
 
+def merge_request(kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], subresource: str = "") -> Request:
+    """Merges changes into the object of that name and uid, or a subresource of it."""
+    body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
+    path = kind.object_path(meta.namespace, meta.name)
+    return Request("PATCH", f"{path}/{subresource}" if subresource else path, orjson.dumps(body), MERGE_PATCH)
+
+
 async def evict_until_certain(lanes: Lanes, request: Request) -> None:
-    """The same for a part of an eviction, which a pod that is gone, or another one of its name, fulfils, too.
+    """The same for a part of an eviction, which has succeeded if the pod is gone, or another one has its name.
 
     Raises WriteFailed.
     """

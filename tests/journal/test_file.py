@@ -129,7 +129,11 @@ FOREIGN = {
     "something else": (b"apiVersion: v1\nkind: List\n", "this is not a journal of koordsched"),
     "a newer format": (
         b"koordsched journal 7\nabc",
-        "a journal of format 7; this version of koordsched reads format 2",
+        "a journal of format 7; this version of koordsched reads format 3",
+    ),
+    "the format before": (
+        b"koordsched journal 2\nabc",
+        "a journal of format 2; this version of koordsched reads format 3",
     ),
     "half a line": (MAGIC[:8], "the file ends within its first line"),
     "no header": (MAGIC + frame_of(BINDINGS), "the first record is no header"),
@@ -178,7 +182,7 @@ def test_journals_of_other_formats_move_on(tmp_path, data):
 def test_what_is_no_journal_is_left_alone(tmp_path):
     path = tmp_path / "notes"
     path.write_text("dear diary")
-    with pytest.raises(NotAJournal, match="is in the way"):
+    with pytest.raises(NotAJournal, match="cannot replace"):
         Segments(path, encode(HEADER))
     assert path.read_text() == "dear diary"
 

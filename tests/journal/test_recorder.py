@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from koordsched.journal.recorder import JournalRecorder
 from koordsched.journal.records import Answer, Attempt, Drawn, LetIn, Timers, Unreadable, decode
+from koordsched.scheduling.recording import STATE
 
 
 class Journal:
@@ -24,7 +25,7 @@ def test_answers_are_passed_on_and_noted():
     assert drawn == [plain.randrange(100), plain.random(), plain.choice("abc")]
     assert all(isinstance(record, Drawn) for record in journal.records)
     assert journal.recorder.ask(lambda: True) is True
-    assert journal.records[-1] == Answer(True)
+    assert journal.records[-1] == Answer(True, STATE)
     assert journal.problems == []
 
 

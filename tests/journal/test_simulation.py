@@ -13,7 +13,7 @@ from tests.simulation import replica, simulation
 from tests.simulation.configuration import CATALOG, PLUGINS
 from tests.virtualtime import VirtualClock
 
-SEEDS = 60
+SEEDS = 150
 CHUNK = 5
 SECONDS_PER_SEGMENT = 7.0
 

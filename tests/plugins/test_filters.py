@@ -377,7 +377,7 @@ def test_a_resource_of_a_device_class_is_named_as_such(requested, named):
     ]
     found = explain([node("n1"), node("n2"), *classes], pod("p", container(**{requested: "1"})))
     assert f"2 Insufficient {requested}. no new claims to deallocate" in found.message
-    said = f"{requested} may be had through DeviceClass {named}, but dynamic resource allocation is not supported"
+    said = f"{requested} is provided by DeviceClass {named}, but this scheduler does not support dynamic resource"
     assert (said in found.message) == (named is not None)
     assert ("DeviceClass" in found.message) == (named is not None)
 

@@ -57,6 +57,22 @@ def test_popping_starts_an_attempt() -> None:
     assert queue.in_flight_pods() == [queued.pod]
 
 
+def test_the_first_of_two_attempts_at_a_pod_ends_both() -> None:
+    """A pod that changes after `done` comes anew, and is tried; then the first attempt turns out to have failed.
+
+    When the pod is deleted meanwhile, what is left of the second must not come back.
+    """
+    queue = make_queue(HINTS)
+    old = Pod("p")
+    queue.add(old)
+    first = pop(queue)
+    queue.done(old.uid)
+    queue.update(old, Pod("p", labels="new"))
+    second = pop(queue)
+    assert queue.add_unschedulable_if_not_present(first, {"Fit"}) is Place.UNSCHEDULABLE
+    assert (second.place, queue.in_flight_pods()) == (Place.NOWHERE, [])
+
+
 @pytest.mark.parametrize(
     ("outcomes", "unschedulable", "errors"),
     [("r", 1, 0), ("rr", 2, 0), ("e", 0, 1), ("ee", 0, 2), ("re", 1, 1), ("ree", 1, 2), ("reer", 2, 0)],

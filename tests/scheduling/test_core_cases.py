@@ -366,7 +366,7 @@ def test_core_case_29_foreign_pods_are_in_no_queue():
         embedded = Embedded()
         embedded.insert(node("alder"))
         async with scheduler_on(embedded) as running:
-            embedded.insert(pod("p", container(cpu="1"), schedulerName="somebody-else"))
+            embedded.insert(pod("p", container(cpu="1"), schedulerName="other-scheduler"))
             await asyncio.sleep(5)
             assert len(running.scheduler.queue) == 0
             assert running.attempts == {}

@@ -352,7 +352,7 @@ async def test_what_was_decided_is_shown():
         # A pod that was on its node before this scheduler began.
         embedded.insert(pod("old", container(cpu="1"), on="alder"))
         await until(lambda: "uid-default-old" in running.scheduler.cluster.assigned, "the pod")
-        assert "\nIs on alder. There is no record of the decision: " in await shown("old")
+        assert "\nOn node alder. There is no record of the decision: " in await shown("old")
 
 
 async def written(get, directory):

@@ -89,7 +89,8 @@ def test_pods_with_volumes_wait_for_storage_and_others_do_not(resource, caplog):
     (line,) = [r.getMessage() for r in caplog.records if "not allowed to read" in r.getMessage()]
     group = resource.partition(".")[2] or '""'
     rule = f"{{apiGroups: [{group}], resources: [{resource.partition('.')[0]}], verbs: [list, watch]}}"
-    assert line.endswith(f"The role of the scheduler lacks the rule {rule}; until it has it, pods with volumes wait")
+    end = f"The role of the scheduler lacks the rule {rule}; until that is added, pods with volumes wait"
+    assert line.endswith(end)
 
 
 def path_of(scheduler, resource):

@@ -67,5 +67,4 @@ DECLARATION = Declaration(
     pages=PAGES,
     views=(VIEW,),
     show_refusal=refusal_table,
-    updates_when_read=True,
 )

@@ -96,9 +96,8 @@ class Admission:
         return Claimant(quota, self._books.requested(pod).counted_in(quota), not is_preemptible(pod))
 
     def admits_at_once(self, pod: Pod) -> bool:
-        """The usual case, told at little cost: all that is requested of the quota, the pod included, is granted.
-
-        It is within max, too, and so it is with the quotas above. False says nothing.
+        """The usual case, checked at little cost: everything requested of the quota, the pod included, is granted. It
+        is within max, too, also in the quotas above. False means unknown.
         """
         member = self._books.member(pod.uid)
         if member is None or member.assigned:

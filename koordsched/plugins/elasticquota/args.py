@@ -56,7 +56,7 @@ class ElasticQuotaArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 def with_defaults(given: ElasticQuotaArgs, gates: FeatureGates) -> ElasticQuotaArgs:
-    """The built-in quotas are as good as unbounded unless the file bounds them."""
+    """The built-in quotas are practically unbounded unless the file bounds them."""
     unbounded = Quantities({"cpu": UNBOUNDED, "memory": UNBOUNDED})
     return msgspec.structs.replace(
         given,

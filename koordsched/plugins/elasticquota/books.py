@@ -49,6 +49,9 @@ class QuotaBooks:
     def __init__(self, cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> None:
         self.settings = settings
         self.version = 0
+        """Grows with every change of a number."""
+        self.before_reading: Callable[[], None] = self.bring_up_to_date
+        """To be called before numbers are read by what is no step of the scheduler (`framework.pluginstates`)."""
         self._cluster = cluster
         self._wall = wall
         self.trees = QuotaTrees(
@@ -62,6 +65,7 @@ class QuotaBooks:
         self._objects: dict[str, list[ElasticQuota]] = {}
         self._readings: dict[str, Reading] = {}
         self._members: dict[str, Member] = {}
+        """By uid. Which of the pods that should be gone are there depends on when they were last seen."""
         self._groups: dict[GroupKey, Group] = {}
         self._parties: dict[Claim, _Party] = {}
         self._claims: dict[Quota, dict[Claim, None]] = {}
@@ -71,12 +75,20 @@ class QuotaBooks:
 
     @staticmethod
     def shared(cluster: ClusterState, settings: Settings, wall: Callable[[], float]) -> QuotaBooks:
-        """The books of a cluster, opened once, with the settings of the first profile.
+        """The books of a cluster, created once, with the settings of the first profile.
 
         Profiles place pods on the same nodes and in the same quotas: two answers to what a quota may use would both
         be wrong. Where the settings of profiles differ, `config.warnings` says so.
         """
         return cluster.shared(lambda cluster: QuotaBooks(cluster, settings, wall), QuotaBooks)
+
+    def bring_up_to_date(self) -> None:
+        """Counts what was tallied, and works out what each quota may use, so that reading changes nothing."""
+        for tree in self.trees.trees.values():
+            tree.settle()
+        for quota in self.trees.quotas.values():
+            if quota.takes_part and not quota.tree.is_calm_for(quota):
+                quota.tree.shares_of(quota)
 
     def time_steps(self, timed: Timed) -> None:
         """From now on the steps of keeping the books are measured."""
@@ -184,7 +196,7 @@ class QuotaBooks:
             self._changed(moved)
 
     def _withdraw(self, name: str) -> None:
-        """There is no quota of this name any more; its pods go where they belong without it."""
+        """There is no quota of this name any more; its pods move to the quota they belong to without it."""
         del self._readings[name]
         moved = self._redirect(self._names.remove(name))
         remaining = self.trees.quotas.get(name)
@@ -385,3 +397,22 @@ class QuotaBooks:
                 tree.shifted = False
                 shifted.append(tree)
         return frozenset(tree.id for tree in shifted)
+
+    # --- what journals record ---------------------------------------------------------------------------
+
+    state_type: type[frozenset[str]] = frozenset[str]
+
+    def recorded_state(self) -> frozenset[str]:
+        """The uids of pods that should be gone by now and count, because that was not so when they were last seen."""
+        if not self.settings.ignores_overdue:
+            return frozenset()
+        return frozenset(
+            uid for uid, member in self._members.items() if member.pod.deleting and self._is_ignored(member.pod)
+        )
+
+    def restore_state(self, state: frozenset[str]) -> None:
+        """See `framework.pluginstates.Keeper`."""
+        for uid in state:
+            pod = self._cluster.assigned.get(uid)
+            if pod is not None and uid not in self._members:
+                self._join(pod, True)

@@ -1,4 +1,4 @@
-"""A refusal in detail: which quota, how much is missing in each resource, and who holds it."""
+"""A refusal in detail: which quota, how much is missing of each resource, and which pods or quotas hold it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Holder(msgspec.Struct, rename="camel"):
 class Dimension(msgspec.Struct, rename="camel"):
     """A resource in which the pod does not fit; amounts as Kubernetes prints them.
 
-    `held_by`: the pods of the quota that use most of it, or the quotas below it if it has no such pods.
-    `lent_to`: sibling quotas that use more than their min, that is, what could have been this quota's.
+    `held_by`: the pods of the quota that use most of it, or the quotas below it if it has no such pods. `lent_to`:
+    sibling quotas that use more than their min, that is, what this quota could have used.
     """
 
     resource: str

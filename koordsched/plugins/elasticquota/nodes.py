@@ -28,7 +28,7 @@ class NodeTotals:
         before = self._on.get(row)
         if before is not None and before[0] == written:
             return
-        amounts, _ = parse(written)  # the node handler complains of what cannot be read
+        amounts, _ = parse(written)  # the node handler reports what cannot be read
         self._on[row] = (written, amounts)
         self._trees.nodes_changed(amounts, before[1] if before is not None else {})
         self._changed()

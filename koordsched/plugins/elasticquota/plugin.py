@@ -41,6 +41,9 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
     def __init__(self, args: ElasticQuotaArgs, handle: Handle) -> None:
         self.args = args
         self.books = QuotaBooks.shared(handle.cluster, settings_of(args, handle.features), handle.clock.wall)
+        books = self.books
+        books.before_reading = handle.states.updated_by(self.name, lambda: books.version, books.bring_up_to_date)
+        handle.states.keep(self.name, books)
         self.admission = Admission(
             self.books, by_runtime=args.enable_runtime_quota, checks_parents=args.enable_check_parent_quota
         )
@@ -66,7 +69,9 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         return Status(Code.UNSCHEDULABLE, (refusal.message,))
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
-        """Looks for pods of the same quota that can make room."""
+        """Looks for pods of the same quota that can make room. Virtual pods preempt through their own plugins alone."""
+        if pod.virtual:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE))
         result = self._preemption.post_filter(cycle, pod, codes)
         if not result.status.ok:
             self._prospects.in_vain(pod)
@@ -80,7 +85,7 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         """Nothing to undo: the books follow the cluster state."""
 
     def explain_refusal(self, pod: Pod) -> Details | None:
-        """Which quota lacks what, and who holds it."""
+        """Which quota lacks what, and what holds it."""
         return explain_refusal(self.books, self.admission, pod)
 
 

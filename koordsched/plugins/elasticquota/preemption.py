@@ -25,7 +25,7 @@ from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.plugins.shared.preemption.candidates import Candidate, best_of, by_importance, verdicts_of
 from koordsched.plugins.shared.preemption.dryrun import DryRun
 from koordsched.plugins.shared.preemption.lockstep import Lockstep
-from koordsched.plugins.shared.preemption.victims import Mask, VictimTable
+from koordsched.plugins.shared.preemption.victims import Mask, victim_table
 from koordsched.plugins.shared.preemption.visibility import why_not
 
 NODES_NAMED = 20
@@ -100,14 +100,14 @@ class QuotaPreemption:
         self._admission = admission
         self._victims = victims
         self._budgets = handle.cluster.shared(Budgets)
-        self._table = handle.cluster.shared(VictimTable)
+        self._table = victim_table(handle.cluster)
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """See `framework.interface.PostFilter`."""
         claimant = self._admission.claimant(pod)
         refusal = self._ineligible(pod, claimant, codes)
         if refusal:
-            # Upstream leaves it to the plugins that rejected the pod to say when its victims are gone.
+            # In upstream, only the plugins that rejected the pod decide when its victims are gone.
             waits = claimant is not None and refusal == messages.NOT_ELIGIBLE_TERMINATING
             refused_by = frozenset((self._plugin,)) if waits else frozenset()
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + refusal,)), refused_by=refused_by)
@@ -144,8 +144,8 @@ class QuotaPreemption:
     ) -> tuple[list[Candidate], Counter[str], frozenset[str]]:
         """Candidates among the nodes that refused in a way that fewer pods may cure; texts say why others are none.
 
-        Last come the plugins that refuse it with everybody evicted. None are named for a pod that its quota refuses:
-        that one is tried again at the quota's word (`prospects`).
+        Last come the plugins that refuse it with all potential victims evicted. None are named for a pod that its quota
+        refuses: that one is tried again when the quota's state allows it (`prospects`).
         """
         reasons = self._handle.reasons
         texts: Counter[str] = Counter()
@@ -155,7 +155,7 @@ class QuotaPreemption:
                 refusing.extend((codes == code).nonzero()[0].tolist())
             else:
                 texts[messages.NOT_HELPFUL] += count
-        victims = self._victims.by_row(cycle.pod, claimant.quota) if claimant is not None else {}
+        victims = self._victims_of(cycle, claimant)
         candidates_on = victims.keys() & set(refusing)
         self._count_others(texts, [row for row in refusing if row not in candidates_on], cycle.pod)
         if claimant is None or not candidates_on:
@@ -181,6 +181,18 @@ class QuotaPreemption:
         refused_by = frozenset() if cycle.beyond_nodes else frozenset(refusing_plugins)
         return self._candidates(results, texts), texts, refused_by
 
+    def _victims_of(self, cycle: CycleState, claimant: Claimant | None) -> dict[int, list[tuple[Pod, Amounts]]]:
+        """By row, pods of the quota that may leave for this one, and what they hold."""
+        if claimant is None:
+            return {}
+        found: dict[int, list[tuple[Pod, Amounts]]] = {}
+        for row, pods in self._victims.by_row(cycle.pod, claimant.quota).items():
+            away = cycle.overlay.away(row) if cycle.overlay else ()
+            leaving = [(pod, held) for pod, held in pods if self._table.may_leave(pod, away)]
+            if leaving:
+                found[row] = leaving
+        return found
+
     def _candidates(self, results: list[Candidate | int], texts: Counter[str]) -> list[Candidate]:
         found: list[Candidate] = []
         for result in results:
@@ -201,7 +213,7 @@ class QuotaPreemption:
         needed: Amounts,
         counted: Mapping[str, Amounts],
     ) -> list[Candidate | int]:
-        """The results for the rows, in lockstep but for those that have to be tried by themselves."""
+        """The results for the rows, in lockstep except for those that must be tried one by one."""
         lockstep = Lockstep(self._handle.cluster, self._handle.filtering, cycle)
         if lockstep.applies and not lockstep.any_one_by_one:
             return self._in_lockstep(lockstep, rows, lists, needed, counted)

@@ -19,7 +19,7 @@ from koordsched.plugins.elasticquota.members import Group
 from koordsched.plugins.elasticquota.victims import QuotaVictims
 
 _ANYTHING: Amounts = {"": 1}
-"""What a pod may lack of which nothing is known."""
+"""What a pod may lack if nothing is known about it."""
 
 
 class Prospects:

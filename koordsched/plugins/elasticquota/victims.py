@@ -1,7 +1,7 @@
-"""Which pods of a quota may be evicted for another one of it: placed, preemptible, less important, not our own.
+"""Which pods of a quota may be evicted for another one of it: placed, preemptible, of lower priority, not our own.
 
 Groups of pods that count alike have one priority, so those that are no less important cost nothing, however many pods
-they have. Nearly all pods of a full quota are as important as the one that waits.
+they have. Nearly all pods of a full quota have the priority of the one that waits.
 """
 
 from __future__ import annotations

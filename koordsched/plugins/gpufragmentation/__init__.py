@@ -1,7 +1,7 @@
 """GPUFragmentation: places pods with GPUs so that most of the GPUs stay usable (no plugin of upstream's).
 
 * `worth` what a part of a GPU is worth; `values` what the free part of a node is worth; `policy` scores and GPUs.
-* `fleet` the arrays that these read. None of the four knows anything of the cluster.
+* `fleet` the arrays that these read. None of the four depends on the cluster.
 * `seen` counts what pods ask for; `books` reads columns and decides when values are worked out anew; `plugin` scores.
 """
 

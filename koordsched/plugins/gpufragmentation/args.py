@@ -11,7 +11,7 @@ from koordsched.config.plugin_args import PluginArgs
 
 
 class GPUFragmentationArgs(PluginArgs, frozen=True, kw_only=True):
-    """`refresh_after`: after so many pods with GPUs have come or gone the values of GPUs are worked out anew. All
+    """`refresh_after`: after this many pods with GPUs have come or gone the values of GPUs are computed again. All
     profiles have the same values."""
 
     of_cluster: ClassVar[tuple[str, ...]] = ("refresh_after",)

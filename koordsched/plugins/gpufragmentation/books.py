@@ -5,7 +5,6 @@ Values are worked out between scheduling cycles, on a timer: that takes millisec
 
 from __future__ import annotations
 
-from heapq import nlargest
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +15,10 @@ from koordsched.cluster.resources import CPU
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
-from koordsched.framework.timers import Timer
+from koordsched.framework.timers import Timer, due_of
 from koordsched.plugins.gpufragmentation.fleet import Demand, Fleet, Task
 from koordsched.plugins.gpufragmentation.seen import SeenPods
+from koordsched.plugins.gpufragmentation.state import Table, ValueState
 from koordsched.plugins.gpufragmentation.values import Values, solve
 from koordsched.plugins.gpufragmentation.worth import WHOLE, Int
 from koordsched.plugins.shared.devices.nodes import DeviceNodes
@@ -62,6 +62,7 @@ class ValueBooks:
         self._columns.on_inventory(self._due)
         self.seen = SeenPods(cluster, self._changed)
         self.values = self._solved()
+        handle.states.keep("GPUFragmentation", self)
 
     # --- what the policy reads -------------------------------------------------------------------------
 
@@ -148,7 +149,8 @@ class ValueBooks:
                 allowed = tuple(found.tolist())
             key = self.task(shape), allowed
             counts[key] = counts.get(key, 0) + pods
-        classes = nlargest(_MOST_CLASSES, counts, key=counts.__getitem__)
+        # The order, in which floats are summed up, must not depend on which pods came first.
+        classes = sorted(counts, key=lambda key: (-counts[key], key))[:_MOST_CLASSES]
         tasks = np.array([task for task, _ in classes], dtype=np.int64).reshape(-1, 3)
         masks = np.array([allowed for _, allowed in classes], dtype=np.bool_).reshape(-1, self._kinds.number)
         amounts = np.array([counts[each] for each in classes], dtype=np.int64)
@@ -167,3 +169,39 @@ class ValueBooks:
         cores = self._table.allocatable[CPU].data[rows].sum() / 1000
         taken, used = cores - fleet.cpu.sum() / 1000, gpus - fleet.gpus.sum() / WHOLE
         return float((cores / gpus + (taken / used if used > 0 else cores / gpus)) / 2)
+
+    # --- what journals record ----------------------------------------------------------------------------
+
+    state_type = ValueState
+
+    def recorded_state(self) -> ValueState:
+        """See `framework.pluginstates.Keeper`. Inventories that no node has any more never come again."""
+        table, values, kinds = self._table, self.values, self._kinds
+        found, rows = np.unique(self._columns.number.data[: table.size], return_index=True)
+        at = kinds.inventories.searchsorted(found)
+        known = kinds.inventories[at] == found
+        return ValueState(
+            tuple(values.levels.tolist()),
+            Table.of(values.gpu),
+            Table.of(values.whole),
+            values.balance,
+            tuple(zip(rows[known].tolist(), kinds.kinds[at[known]].tolist(), strict=True)),
+            kinds.number,
+            self._memory,
+            self._changes,
+            self._counted,
+            due_of(self._timer),
+        )
+
+    def restore_state(self, state: ValueState) -> None:
+        """See `framework.pluginstates.Keeper`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timers.restore(state.timer, self._refresh) if state.timer is not None else None
+        by_inventory = {self._columns.number.data.item(row): kind for row, kind in state.kinds}
+        inventories = sorted(by_inventory)
+        kinds = [*(by_inventory[inventory] for inventory in inventories), state.number - 1]
+        self._kinds = _Kinds(np.array([*inventories, _NONE]), np.array(kinds, dtype=np.int64), state.number)
+        self._memory, self._changes, self._counted = state.memory, state.changes, state.counted
+        self.values = state.values()
+        self.number += 1

@@ -64,7 +64,7 @@ def _levels(values: Values, cpu: Int) -> Int:
 
 
 def _whole(values: Values, fleet: Fleet) -> Int:
-    """GPUs that are free as a whole; of more than a node had when values were worked out, so many."""
+    """GPUs that are free as a whole, at most as many as nodes had when values were computed."""
     found: Int = np.minimum(fleet.whole(), values.whole.shape[2] - 1)
     return found
 

@@ -1,4 +1,4 @@
-"""What pods on nodes ask for: the demand that is expected to go on."""
+"""What pods on nodes request: the demand that is expected to continue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Wanted:
             self.task = Task(cpu, max(asked.number, 1), min(share, WHOLE))
 
     def task_on(self, memory: int) -> Task:
-        """The task, on GPUs with so many bytes of memory."""
+        """The task, on GPUs with this many bytes of memory."""
         task = self.task
         if not task.number:
             return task

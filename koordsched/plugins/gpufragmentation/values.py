@@ -28,13 +28,13 @@ FRAGMENTATION = 0.05
 """The weight of fragmentation."""
 
 MOST_SCARCE = 20.0
-"""A class whose room is scarce counts at most so many times what another of its frequency does."""
+"""A class whose room is scarce counts at most this many times as much as another one of its frequency."""
 
 RESERVE = 0.25
 """The worth of the room for a task of several GPUs while it is reserved, per GPU."""
 
 SAFETY = 6.0
-"""Room is reserved for so many standard deviations more than the tasks that are expected (square-root staffing)."""
+"""Room is reserved for this many standard deviations more than the expected tasks (square-root staffing)."""
 
 _EPSILON = 1e-9
 

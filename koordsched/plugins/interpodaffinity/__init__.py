@@ -1,1 +1,1 @@
-"""InterPodAffinity: pods that want, or cannot stand, each other's company (default-plugins spec 3.10)."""
+"""InterPodAffinity: pods that attract or repel each other (default-plugins spec 3.10)."""

@@ -1,4 +1,4 @@
-"""Terms of existing pods, counted where those pods are, and found by the incoming pods they speak of.
+"""Terms of existing pods, counted where those pods are, and found by the incoming pods that they match.
 
 Equal terms are one object, however many pods have them; pods without terms cost nothing here.
 """
@@ -53,7 +53,7 @@ Matched = tuple[Applying, Applying, Applying]
 """The terms that match a pod, by TermKind."""
 
 _FEW_TERMS = 32
-"""Up to so many terms of a pod are counted one by one, and together with equal ones of other pods."""
+"""Up to this many terms of a pod are counted one by one, and together with equal ones of other pods."""
 _KEPT = 8192
 _NAMESPACES_KEPT = 64
 
@@ -235,7 +235,7 @@ class _TermsByNamespace(dict[str, tuple[TermCounts, ...]]):
     def __init__(self) -> None:
         super().__init__()
         self.look_at = _NAMESPACES_KEPT
-        """With so many, those of which no pod is left are forgotten."""
+        """With this many, those without pods are dropped."""
 
     def forget_unused(self) -> None:
         """Keeps the terms that some pod has. Others are found again for as long as their counts are looked at."""

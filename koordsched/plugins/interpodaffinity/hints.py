@@ -74,7 +74,7 @@ class AffinityHints:
 def _may_be_first(terms: IncomingTerms | None, pod: Pod, gone: Pod) -> bool:
     """Whether the pod may start a group of its own now, should this have been the last pod that attracted it.
 
-    Upstream misses this until the pod has sat unschedulable for too long.
+    Upstream misses this until the pod has been unschedulable for too long.
     """
     return terms is not None and terms.attracts(gone) and terms.attracts(pod)
 

@@ -1,4 +1,4 @@
-"""The terms of an incoming pod, with counters of the existing pods they speak of."""
+"""The terms of an incoming pod, with counters of the existing pods that they match."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CountedTerm:
 
 
 _FEW_TERMS = 32
-"""Up to so many terms are counted one by one, and for all pods with an equal one together."""
+"""Up to this many terms are counted one by one, and for all pods with an equal one together."""
 
 Weighted = tuple[int, CountedTerm]
 """What one pod is worth each time it counts."""

@@ -84,7 +84,7 @@ class InterPodAffinity(PreFilter, DryRunFilter, PodScore):
     # --- filter ----------------------------------------------------------------------------------
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
-        """SKIP if the pod requires nothing of other pods, and none of them objects to it."""
+        """SKIP if the pod has no required terms, and no existing pod has anti-affinity to it."""
         try:
             terms = self._state(cycle, pod).terms
         except SelectorError as error:
@@ -159,7 +159,7 @@ class InterPodAffinity(PreFilter, DryRunFilter, PodScore):
     # --- score -----------------------------------------------------------------------------------
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
-        """Pods without preferences, of which no existing pod's terms speak."""
+        """Pods without preferences that no existing pod's terms match."""
         try:
             return not self._preferences(self._state(cycle, pod), pod)
         except SelectorError:

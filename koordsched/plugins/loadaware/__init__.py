@@ -1,4 +1,4 @@
-"""LoadAwareScheduling: nodes by what they really use (loadaware spec).
+"""LoadAwareScheduling: filters and scores nodes by what they really use (loadaware spec).
 
 * `args` the plugin's arguments; `kinds` the custom resource NodeMetric, labels and annotations.
 * `measurements` reads a report, `thresholds` what a node may use at most, `estimation` what a pod is expected to use,

@@ -105,7 +105,7 @@ def _aggregated_errors(given: Aggregated) -> list[str]:
 
 
 def advise(given: LoadAwareSchedulingArgs) -> Iterator[str]:
-    """What upstream takes in silence and never uses."""
+    """What upstream accepts silently and never uses."""
     if given.estimator not in ("", "defaultEstimator"):
         yield f'estimator: "{given.estimator}" has no effect: there is no estimator but defaultEstimator'
     aggregated = given.aggregated

@@ -125,7 +125,7 @@ def _left(view: View, total: Vector) -> list[int]:
 
 
 def room_for(limits: Vector, total: Vector) -> list[int]:
-    """How much may be in use of each resource; without a limit, as good as endless."""
+    """How much may be in use of each resource; without a limit, practically unlimited."""
     return [
         _most(whole, limit) if limit > 0 and whole > 0 else _ENDLESS for whole, limit in zip(total, limits, strict=True)
     ]

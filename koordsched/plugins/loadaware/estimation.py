@@ -40,9 +40,9 @@ _SCALED_NAMES = {PriorityClass.BATCH: "kubernetes.io/batch-", PriorityClass.MID:
 
 
 class Estimate(NamedTuple):
-    """What is known of the load of pods of one shape.
+    """The expected load of pods of one shape.
 
-    `amounts`: what each is expected to use, None if that cannot be told. `prod`: whether they are production.
+    `amounts`: what each is expected to use, None if that cannot be estimated. `prod`: whether they are production.
     `counted`: whether they count on a node at all; `exempt`: whether no node is refused to them. `after_scheduled`,
     `after_initialized`: seconds for which the estimate is in force whatever is measured, 0 or less for none.
     """

@@ -26,7 +26,7 @@ class _Basis(NamedTuple):
 
 
 class Explainer:
-    """Speaks of nodes as pods of a shape see them. `scores_prod`: pods of production are scored by what such use."""
+    """Explains nodes for pods of one shape. `scores_prod`: pods of production are scored by what such use."""
 
     def __init__(self, loads: Loads, *, scores_prod: bool) -> None:
         self._loads = loads
@@ -111,13 +111,13 @@ def _basis(measurement: Measurement, sums: Sums, by_prod: bool, statistic: Stati
         if measured is not None:
             return _Basis(measured, f"measured ({kind})", sums.node_delta, "for recent pods")
         if statistic.duration:
-            return _Basis(None, "", sums.estimated, f"expected of all pods ({kind} is not reported)")
+            return _Basis(None, "", sums.estimated, f"estimated for all pods ({kind} is not reported)")
     return _Basis(measurement.usage, "measured", sums.node_delta, "for recent pods")
 
 
 def _expired(measurement: Measurement) -> str:
     if measurement.updated is None:
-        return "the NodeMetric does not say when it was made"
+        return "the NodeMetric has no update time"
     return f"the NodeMetric of {datetime.fromtimestamp(measurement.updated, UTC):%Y-%m-%dT%H:%M:%SZ} has expired"
 
 

@@ -89,6 +89,16 @@ class Easing(NamedTuple):
     after: list[list[int]]
 
 
+class LoadState(msgspec.Struct, frozen=True):
+    """See `Loads`. `made`: by node, when its report was made, in seconds since the epoch, as far as that is known;
+    `reports`: by node, whether its report is fresh."""
+
+    first_seen: dict[str, float]
+    made: dict[str, float]
+    reports: dict[str, str]
+    deadlines: list[tuple[int, float]]
+
+
 class Sums(NamedTuple):
     """Sums over the pods of a node, by resource."""
 
@@ -133,6 +143,7 @@ class Loads:
         cluster.add_observer(self)
         self._reports = cluster.objects.of(kinds.NODE_METRICS)
         self._reports.subscribe(self._reported)
+        handle.states.keep(f"LoadAwareScheduling {handle.profile}", self)
 
     # --- what others read --------------------------------------------------------------------------
 
@@ -166,7 +177,7 @@ class Loads:
         return seen, times.initialized if times is not None else 0
 
     def sums(self, load: NodeLoad) -> Sums:
-        """What the pods of a node add up to, worked out anew."""
+        """What the pods of a node add up to, computed again."""
         sums = self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
         if load.measurement is not None:
             load.measurement.settle()
@@ -245,7 +256,7 @@ class Loads:
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver. Pods that are confirmed mostly add what they added before."""
-        if not assigned or not pod.node:  # not placed, or placed by us: that version of the pod counts
+        if not assigned or not pod.node:  # not placed, or placed by us: the assumed version of the pod counts
             return
         times = self._times.of(pod)
         if times is not None and times.placed:
@@ -296,10 +307,13 @@ class Loads:
     # --- from these to the columns ---------------------------------------------------------------------
 
     def refresh(self, load: NodeLoad) -> None:
-        """Works out a node anew, and says so if that may admit pods."""
+        """Computes a node again, and announces it if that may admit pods."""
         if load.row < 0:
             return
         self._set_deadline(load)
+        self._work_out(load)
+
+    def _work_out(self, load: NodeLoad) -> None:
         before = load.shown
         rooms = self.columns.both_rooms(load.row)
         load.counts_all = load.measurement is not None and self._counts_all(load)
@@ -333,7 +347,7 @@ class Loads:
         return pod.uid not in load.young
 
     def _not_measured(self, load: NodeLoad, measurement: Measurement) -> dict[str, Contribution]:
-        """What the pods of a node add to its measured usage, by uid. Most are measured, which is quick to see."""
+        """What the pods of a node add to its measured usage, by uid. Most are measured, which is cheap to check."""
         added: dict[str, Contribution] = {}
         pods, since, windows = self._cluster.pods_on(load.row), measurement.since, self.estimator.has_windows
         if load.young is None or load.latest > since or windows:
@@ -450,6 +464,32 @@ class Loads:
         if load.counts_all:
             return added
         return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
+
+    # --- what journals record --------------------------------------------------------------------------
+
+    state_type = LoadState
+
+    def recorded_state(self) -> LoadState:
+        """See `framework.pluginstates.Keeper`."""
+        return LoadState(
+            self._first_seen,
+            {load.name: load.measurement.at for load in self if load.measurement is not None},
+            self.states.recorded_state(),
+            self._deadlines.state(),
+        )
+
+    def restore_state(self, state: LoadState) -> None:
+        """See `framework.pluginstates.Keeper`."""
+        self._first_seen = dict(state.first_seen)
+        self._deadlines.restore(state.deadlines)
+        self.states.restore_state(state.reports)
+        for load in self:
+            at = state.made.get(load.name)
+            if load.measurement is not None and at is not None:
+                load.measurement.make(at)
+            load.young = None
+            if load.row >= 0:
+                self._work_out(load)
 
 
 def _read_quantities(text: str) -> Quantities:

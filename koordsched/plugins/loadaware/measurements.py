@@ -1,6 +1,6 @@
 """A NodeMetric as numbers: what a node and its pods use, in the order of the plugin's resources.
 
-Amounts below zero or that cannot be read count as 0, absurd ones are clamped: they harm their own node alone.
+Negative or invalid amounts count as 0, absurd ones are clamped: they only affect their own node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEVER = float("-inf")
 
 
 class Statistic(NamedTuple):
-    """A statistic of the usage over a period of so many nanoseconds; 0 for the longest that is reported."""
+    """A statistic of the usage over a period of this many nanoseconds; 0 for the longest that is reported."""
 
     kind: str
     duration: int
@@ -59,6 +59,7 @@ class Measurement:
     """
 
     __slots__ = (
+        "_interval",
         "_keys",
         "_metadata",
         "_metric",
@@ -85,17 +86,22 @@ class Measurement:
         self._statistics: dict[Statistic, Vector | None] = {}
         self._usages: dict[str, Vector] = {}
         self.updated: float | None = read_time(metric.status.update_time)
-        self.at: float = self.updated if self.updated is not None else before.at if before is not None else _NEVER
         policy = metric.spec.metric_collect_policy
         interval = policy.report_interval_seconds if policy is not None else None
-        self.since = self.at - (max(0, min(_LONGEST, interval)) if interval is not None else _DEFAULT_INTERVAL)
+        self._interval = max(0, min(_LONGEST, interval)) if interval is not None else _DEFAULT_INTERVAL
+        self.make(self.updated if self.updated is not None else before.at if before is not None else _NEVER)
         node = metric.status.node_metric
         self.usage = read_vector(node.node_usage.resources, resources) if node is not None else None
         self._pods: dict[str, PodMetric] | None = _by_key(metric)
         self._keys: Set[str] = self._pods.keys()
 
+    def make(self, at: float) -> None:
+        """It was made at this time, in seconds since the epoch."""
+        self.at = at
+        self.since = at - self._interval
+
     def settle(self) -> None:
-        """Forgets what is seldom asked for and can be read again."""
+        """Drops what is rarely needed and can be read again."""
         if not isinstance(self._keys, frozenset):
             self._keys = frozenset(self._keys)
         self._pods = self._metric = None

@@ -16,4 +16,4 @@ def observe_reports(plugin: LoadAwareScheduling, metrics: MetricRegistry) -> Non
         ("state",),
         of_leader=True,
     )
-    metrics.read("koordsched_node_reports_taken_total", "NodeMetrics taken in.", lambda: states.taken)
+    metrics.read("koordsched_node_reports_taken_total", "NodeMetrics processed.", lambda: states.taken)

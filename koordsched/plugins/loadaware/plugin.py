@@ -98,7 +98,7 @@ class LoadAwareScheduling(ShapePreFilter, MeasuringFilter, ShapeScore, Reserve, 
         return codes
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Loads that ease: by a report, by a pod that is gone, by other thresholds, or because the node is new."""
+        """Loads that fall: by a report, by a deleted pod, by other thresholds, or because the node is new."""
         return [HintRegistration(self.name, LOAD_EASED, self._after_easing, Scope.SHAPE)]
 
     def _after_easing(self, pod: Pod, old: None, new: Easing) -> QueueingHint:
@@ -161,7 +161,7 @@ class LoadAwareScheduling(ShapePreFilter, MeasuringFilter, ShapeScore, Reserve, 
         return self._explainer.refuses_idle(shape, self._names[row])
 
     def remedy(self, shape: PodShape, row: int) -> str:
-        """How much less has to be in use."""
+        """How much less must be in use."""
         return self._explainer.remedy(shape, self._names[row])
 
 

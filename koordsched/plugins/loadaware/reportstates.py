@@ -31,6 +31,15 @@ class ReportStates:
             self._of[node] = state
             self._counts[state] += 1
 
+    def recorded_state(self) -> dict[str, str]:
+        """The states by node, for `restore_state`."""
+        return dict(self._of)
+
+    def restore_state(self, states: dict[str, str]) -> None:
+        """These and no others."""
+        self._of = dict(states)
+        self._counts = Counter({FRESH: 0, EXPIRED: 0, NONE: 0, **Counter(states.values())})
+
     def forget(self, node: str) -> None:
         """There is no such node any more."""
         before = self._of.pop(node, None)

@@ -1,4 +1,4 @@
-"""What a node may use at most: the plugin's arguments, or what the node's annotation says instead.
+"""The thresholds of a node: those of the plugin's arguments, or of the node's annotation instead.
 
 Source: koordinator `plugins/loadaware/helper.go`; loadaware spec 3.3, step 2.
 """
@@ -19,7 +19,7 @@ from koordsched.plugins.loadaware.kinds import USAGE_THRESHOLDS
 from koordsched.plugins.loadaware.measurements import Statistic
 
 _LARGEST = 1 << 31
-"""Larger percentages say no more than this one."""
+"""Larger percentages mean the same as this one."""
 
 
 class Thresholds(NamedTuple):

@@ -3,7 +3,7 @@
 A broken machine looks empty and attracts every retry. `DECLARATION`, at the end, is what the rest of the program reads.
 
 * `args` the plugin's arguments; `record` the annotation of nodes that the state is kept in.
-* `signs` reads from a pod's status what speaks against its node; `evidence` counts it, by node and workload.
+* `signs` reads failures from a pod's status that may be the node's; `evidence` counts them, by node and workload.
 * `breakers` decides; `plugin` is the plugin; `controller` writes the annotations while the scheduler leads.
 * `reports` has the pages of the HTTP server and the command `koordsched breaker nodes`.
 """

@@ -22,13 +22,15 @@ from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import NORMAL, WARNING, Handle
-from koordsched.framework.timers import Timer
+from koordsched.framework.timers import Timer, due_of
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
-from koordsched.plugins.nodecircuitbreaker.evidence import Case, Evidence
+from koordsched.plugins.nodecircuitbreaker.evidence import Case, Evidence, Key
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION, MOST_OPENINGS, Record, record_of
+from koordsched.plugins.nodecircuitbreaker.sightings import Sighting, sighting
 from koordsched.plugins.nodecircuitbreaker.signs import IMAGE, SANDBOX, Report, Sign, reader
+from koordsched.plugins.nodecircuitbreaker.state import BreakerState, ProbeState
 from koordsched.plugins.shared.moments import moment, moment_text
-from koordsched.plugins.shared.workloads import Workload, workload_of
+from koordsched.plugins.shared.workloads import Workload
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -49,8 +51,15 @@ class Probe:
     """A pod that is tried on a half-open node. `healthy_since`: monotonic seconds; None while it does not run."""
 
     row: int
-    timer: Timer
+    timer: Timer | None
     healthy_since: float | None = None
+    probation: Timer | None = None
+
+    def stop(self) -> None:
+        """Nothing is waited for any more."""
+        for timer in (self.timer, self.probation):
+            if timer is not None:
+                timer.cancel()
 
 
 class Breakers:
@@ -76,22 +85,23 @@ class Breakers:
         self._echoes: dict[int, deque[str]] = {}
         """By row, annotations that we wanted written and have not seen yet."""
         self._probes: dict[str, Probe] = {}
-        self._failing: dict[str, Pod] = {}
+        self._failing: dict[str, Sighting] = {}
         """By uid, pods to be looked at."""
-        self._gone: deque[tuple[Pod, float]] = deque(maxlen=_GONE_KEPT)
+        self._gone: deque[tuple[Sighting, float]] = deque(maxlen=_GONE_KEPT)
         """The same of pods that are gone since, and when they went."""
         self._starting: dict[str, Timer] = {}
         """By uid, pods without a sandbox, and when that is too long."""
         self._suspects: dict[str, None] = {}
         """Nodes to be judged."""
-        self._look_due = False
-        self._next_end = handle.timers.at(0.0, self._look)
+        self._next_look: Timer | None = None
+        self._next_end: Timer | None = handle.timers.at(0.0, self._look)
         self._cool_downs = handle.deadlines(self.facet, self._half_open)
         self._report = handle.cluster.pod_facts.declare_states("start-failures", reader(args.quick_crash.seconds))
         handle.cluster.read_annotations.add(ANNOTATION)
         handle.cluster.add_observer(self)
         table.on_node(self._node_changed)
         table.on_removal(self._node_removed)
+        handle.states.keep("NodeCircuitBreaker", self)
 
     @classmethod
     def shared(cls, args: NodeCircuitBreakerArgs, handle: Handle) -> Breakers:
@@ -121,7 +131,7 @@ class Breakers:
         uid, report = pod.uid, self._report.of(pod)
         is_telling = report is not None and (report.signs or report.no_sandbox)
         if is_telling or uid in self._probes or uid in self._starting:
-            self._failing[uid] = pod
+            self._failing[uid] = sighting(pod, report)
             self._look_soon()
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
@@ -138,13 +148,12 @@ class Breakers:
             self._look_soon()
 
     def _look_soon(self) -> None:
-        if not self._look_due:
-            self._look_due = True
-            self._timers.at(0.0, self._look)
+        if self._next_look is None:
+            self._next_look = self._timers.at(0.0, self._look)
 
     def _look(self) -> None:
         """Everything that happened since the last look, in the order in which it did."""
-        self._look_due = False
+        self._next_look = None
         now, wall = self._clock.monotonic(), self._clock.wall()
         for node in self.evidence.prune(now):
             if node in self.held:
@@ -157,14 +166,15 @@ class Breakers:
         for uid in [uid for uid in self._probes if uid not in self.cluster.assigned]:
             self._probe_gone(uid, now)
         self._judge(now, wall)
-        self._next_end.cancel()
+        if self._next_end is not None:
+            self._next_end.cancel()
         if self.held and (end := self.evidence.next_end) is not None:
             # From then on a node may have no reason to be held any more.
             self._next_end = self._timers.at(end, self._look)
 
-    def _read(self, pod: Pod, seen: float, now: float, wall: float) -> None:
+    def _read(self, pod: Sighting, seen: float, now: float, wall: float) -> None:
         """What the status of a pod says; `seen`: when it was so."""
-        report, probe, uid = self._report.of(pod), self._probes.get(pod.uid), pod.uid
+        report, probe, uid = pod.report, self._probes.get(pod.uid), pod.uid
         row = self._table.row_of.get(pod.node, -1)
         signs = [] if report is None else list(self._telling(report, row))
         if probe is not None and probe.row == row:
@@ -197,10 +207,10 @@ class Breakers:
                     continue
             yield sign
 
-    def _note(self, key: tuple[object, ...], pod: Pod, reason: str, at: float, now: float) -> None:
+    def _note(self, key: Key, pod: Sighting, reason: str, at: float, now: float) -> None:
         if at + self.args.window.seconds <= now:
             return
-        workload = workload_of(pod)
+        workload = pod.workload
         if self.evidence.add(key, pod.node, workload, reason, at):
             self._suspects[pod.node] = None
             if len(nodes := self.evidence.failed_on(workload)) > self.args.owner_nodes:
@@ -216,7 +226,7 @@ class Breakers:
         if uid in self._probes:
             self._probe_failed(uid, f"its probe {pod.key} got no sandbox", now, wall)
         else:
-            self._note((uid, SANDBOX), pod, "no sandbox", now, now)
+            self._note((uid, SANDBOX), sighting(pod, report), "no sandbox", now, now)
         self._judge(now, wall)
 
     # --- judging -------------------------------------------------------------------------------------
@@ -337,10 +347,9 @@ class Breakers:
         if before is not None and before.probe and (record is None or record.probe != before.probe):
             self._forget_probe(before.probe)
         self._cool_downs.clear(row)
-        state = CLOSED
+        state = state_of(record)
         if record is not None:
             self.records[row] = record
-            state = OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
             self.held.pop(self._table.names[row], None)
         else:
             self._judge_held()
@@ -389,19 +398,21 @@ class Breakers:
     def _forget_probe(self, uid: str) -> None:
         probe = self._probes.pop(uid, None)
         if probe is not None:
-            probe.timer.cancel()
+            probe.stop()
 
-    def _probe_runs(self, uid: str, probe: Probe, pod: Pod, now: float) -> None:
+    def _probe_runs(self, uid: str, probe: Probe, pod: Sighting, now: float) -> None:
         """Nothing speaks against the probe; once it has run for long enough, nothing speaks against the node."""
-        report = self._report.of(pod)
+        report = pod.report
         if not pod.start_time or (report is not None and not report.running):
             if probe.healthy_since is not None:
                 probe.healthy_since = None
-                probe.timer.cancel()
+                probe.stop()
                 probe.timer = self._probe_timer(uid)
         elif probe.healthy_since is None:
             probe.healthy_since = now
-            self._timers.at(now + self.args.probation.seconds, partial(self._probation_over, uid, now))
+            probe.probation = self._timers.at(
+                now + self.args.probation.seconds, partial(self._probation_over, uid, now)
+            )
 
     def _probation_over(self, uid: str, healthy_since: float) -> None:
         probe = self._probes.get(uid)
@@ -485,7 +496,7 @@ class Breakers:
             self._remember_probe(record.probe, row)
         pod = self.cluster.assigned.get(record.probe)
         if pod is not None:
-            self._failing[pod.uid] = pod
+            self._failing[pod.uid] = sighting(pod, self._report.of(pod))
         self._look_soon()
 
     def _node_removed(self, row: int) -> None:
@@ -500,6 +511,69 @@ class Breakers:
             del self.held[node]
         if record is not None:
             self._judge_held()
+
+    # --- what journals record --------------------------------------------------------------------------
+
+    state_type = BreakerState
+
+    def recorded_state(self) -> BreakerState:
+        """See `framework.pluginstates.Keeper`."""
+        return BreakerState(
+            self.records,
+            self.held,
+            self.evidence.recorded_state(),
+            {row: tuple(texts) for row, texts in self._echoes.items()},
+            tuple(
+                ProbeState(uid, probe.row, probe.healthy_since, due_of(probe.timer), due_of(probe.probation))
+                for uid, probe in self._probes.items()
+            ),
+            tuple(self._failing.values()),
+            tuple(self._gone),
+            {uid: timer.due for uid, timer in self._starting.items()},
+            tuple(self._suspects),
+            due_of(self._next_look),
+            due_of(self._next_end),
+            self._cool_downs.state(),
+        )
+
+    def restore_state(self, state: BreakerState) -> None:
+        """See `framework.pluginstates.Keeper`."""
+        for probe in self._probes.values():
+            probe.stop()
+        for timer in (self._next_look, self._next_end, *self._starting.values()):
+            if timer is not None:
+                timer.cancel()
+        for row in self.records.keys() | state.records.keys():
+            self.state.data[row] = state_of(state.records.get(row))
+            self._table.touch(row, self.facet)
+        self.records, self.held = dict(state.records), dict(state.held)
+        self.evidence.restore_state(state.evidence)
+        self._echoes = {row: deque(texts, _ECHOES_KEPT) for row, texts in state.echoes.items()}
+        self._probes = {each.uid: self._restored_probe(each) for each in state.probes}
+        self._failing = {each.uid: each for each in state.failing}
+        self._gone = deque(state.gone, _GONE_KEPT)
+        again = self._timers.restore
+        self._starting = {uid: again(due, partial(self._sandbox_overdue, uid)) for uid, due in state.starting.items()}
+        self._suspects = dict.fromkeys(state.suspects)
+        self._next_look = again(state.look, self._look) if state.look is not None else None
+        self._next_end = again(state.next_end, self._look) if state.next_end is not None else None
+        self._cool_downs.restore(state.cool_downs)
+
+    def _restored_probe(self, state: ProbeState) -> Probe:
+        uid, since = state.uid, state.healthy_since
+        probe = Probe(state.row, None, since)
+        if state.timer is not None:
+            probe.timer = self._timers.restore(state.timer, partial(self._probe_overdue, uid))
+        if state.probation is not None and since is not None:
+            probe.probation = self._timers.restore(state.probation, partial(self._probation_over, uid, since))
+        return probe
+
+
+def state_of(record: Record | None) -> int:
+    """The value of the column for a breaker; None for one that is closed."""
+    if record is None:
+        return CLOSED
+    return OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
 
 
 def _with_tag(name: str) -> str:

@@ -16,7 +16,7 @@ from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 _log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between looks."""
+"""Seconds between checks."""
 
 WRITES_PER_LOOK = 100
 
@@ -47,7 +47,7 @@ class CircuitBreakerController:
         return self._breakers
 
     async def run(self) -> None:
-        """Looks and writes until cancelled."""
+        """Checks and writes until cancelled."""
         # What was written before may be in doubt, or was never written.
         self._breakers.unwritten |= {self._table.names[row]: None for row in self._breakers.records}
         while True:
@@ -55,7 +55,7 @@ class CircuitBreakerController:
             await asyncio.sleep(INTERVAL)
 
     async def look(self) -> None:
-        """Writes what is not written yet; what fails is tried again with the next look."""
+        """Writes what is not written yet; what fails is tried again at the next check."""
         breakers = self._breakers
         for node in list(breakers.unwritten)[:WRITES_PER_LOOK]:
             row = self._table.row_of.get(node)

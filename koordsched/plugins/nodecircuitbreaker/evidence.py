@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from heapq import heappop, heappush
 from typing import NamedTuple
+
+import msgspec
 
 from koordsched.plugins.shared.workloads import Workload
 
@@ -12,8 +13,33 @@ MOST = 100_000
 """Failures that are kept; beyond, the oldest are forgotten."""
 
 
+Key = tuple[str | int | float, ...]
+"""What a failure is known by."""
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """One failure, as journals record it; `order` is that in which they came."""
+
+    at: float
+    order: int
+    key: Key
+    node: str
+    workload: Workload
+
+
+class EvidenceState(msgspec.Struct, frozen=True):
+    """All failures, and the positions of those that count: by node and workload, with the reason.
+
+    `nodes`: by workload, in the order in which it failed on them.
+    """
+
+    failures: tuple[Failure, ...]
+    counted: tuple[tuple[str, tuple[tuple[Workload, tuple[tuple[int, str], ...]], ...]], ...]
+    nodes: tuple[tuple[Workload, tuple[str, ...]], ...]
+
+
 class Case(NamedTuple):
-    """What speaks against a node: failures of workloads that tell of nodes."""
+    """The evidence against a node: failures of workloads that count."""
 
     failures: int
     workloads: tuple[Workload, ...]
@@ -21,18 +47,17 @@ class Case(NamedTuple):
 
 
 class Evidence:
-    """Who failed where, for `window` seconds each.
-
-    A workload that failed on more than `most_nodes` nodes tells nothing about any of them: it fails everywhere.
+    """Which workloads failed on which nodes, for `window` seconds each. A workload that failed on more than
+    `most_nodes` nodes does not count for any of them: it fails everywhere.
     """
 
     def __init__(self, window: float, most_nodes: int) -> None:
         self._window = window
         self._most_nodes = most_nodes
-        self._order: list[tuple[float, int, Hashable]] = []
+        self._order: list[tuple[float, int, Key]] = []
         self._sequence = 0
-        self._known: dict[Hashable, tuple[str, Workload]] = {}
-        self._on: dict[str, dict[Workload, dict[Hashable, str]]] = {}
+        self._known: dict[Key, tuple[str, Workload]] = {}
+        self._on: dict[str, dict[Workload, dict[Key, str]]] = {}
         """Node -> workload -> key of the failure -> its reason."""
         self._nodes: dict[Workload, dict[str, None]] = {}
 
@@ -52,7 +77,7 @@ class Evidence:
         """When the next failure leaves the window, if there is one."""
         return self._order[0][0] + self._window if self._order else None
 
-    def add(self, key: Hashable, node: str, workload: Workload, reason: str, at: float) -> bool:
+    def add(self, key: Key, node: str, workload: Workload, reason: str, at: float) -> bool:
         """Notes a failure, given by a key, once. `at`: monotonic seconds. False if it was known."""
         if key in self._known:
             return False
@@ -73,12 +98,12 @@ class Evidence:
         return list(concerned)
 
     def acquit(self, node: str) -> None:
-        """What was known of this node does not count any more; the same failures do not come again."""
+        """The failures on this node no longer count; the same ones are not counted again."""
         for workload in self._on.pop(node, {}):
             self._leave(workload, node)
 
     def case(self, node: str) -> Case:
-        """What speaks against a node now."""
+        """The evidence against a node now."""
         telling = {
             workload: failures
             for workload, failures in self._on.get(node, {}).items()
@@ -90,6 +115,37 @@ class Evidence:
     def failed_on(self, workload: Workload) -> tuple[str, ...]:
         """The nodes on which a workload failed, in the order in which it did."""
         return tuple(self._nodes.get(workload, ()))
+
+    def recorded_state(self) -> EvidenceState:
+        """All of it, for `restore_state`."""
+        order = sorted(self._order)
+        position = {key: at for at, (_, _, key) in enumerate(order)}
+        return EvidenceState(
+            tuple(Failure(at, number, key, *self._known[key]) for at, number, key in order),
+            tuple(
+                (
+                    node,
+                    tuple(
+                        (workload, tuple((position[key], reason) for key, reason in failures.items()))
+                        for workload, failures in workloads.items()
+                    ),
+                )
+                for node, workloads in self._on.items()
+            ),
+            tuple((workload, tuple(nodes)) for workload, nodes in self._nodes.items()),
+        )
+
+    def restore_state(self, state: EvidenceState) -> None:
+        """This and nothing else."""
+        failures = state.failures
+        self._order = [(each.at, each.order, each.key) for each in failures]
+        self._sequence = max((each.order for each in failures), default=0)
+        self._known = {each.key: (each.node, each.workload) for each in failures}
+        self._on = {
+            node: {workload: {failures[at].key: reason for at, reason in counted} for workload, counted in workloads}
+            for node, workloads in state.counted
+        }
+        self._nodes = {workload: dict.fromkeys(nodes) for workload, nodes in state.nodes}
 
     def _drop(self) -> str:
         _, _, key = heappop(self._order)

@@ -23,7 +23,7 @@ IS_PROBED = "node(s) had a half-open circuit breaker and a pod on trial"
 
 
 class NodeCircuitBreaker(ShapeFilter, Reserve):
-    """Refuses for good: evicting pods does not mend a node.
+    """Refuses with UNRESOLVABLE: evicting pods does not repair a node.
 
     Pods of DaemonSets pass, and are no probes: what a node lacks may be one of them, such as its network.
     """
@@ -51,7 +51,8 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """On a half-open node the pod is the probe."""
         if not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
-            # It changed while an extender was asked. The pod is tried again at once, because other nodes may do.
+            # The state changed while an extender was asked. The pod is tried again at once, because other nodes may
+            # fit.
             self._handle.activate((pod,))
             is_open = self.breakers.state.data.item(row) == OPEN
             return Status(Code.UNSCHEDULABLE, (IS_OPEN if is_open else IS_PROBED,))
@@ -62,7 +63,7 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         self.breakers.end_probe(pod.uid)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Nodes that come, and nodes that let pods pass again, if the pod could use them."""
+        """New nodes, and nodes that accept pods again, if the pod could use them."""
         return [
             HintRegistration(self.name, PASSABLE, self._after_passable, Scope.SHAPE),
             HintRegistration(
@@ -84,7 +85,7 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         (code,) = filtering.chain_on(CycleState(pod), np.array((row,), dtype=np.intp)).tolist()
         if code == PASS:
             return QueueingHint.QUEUE
-        # There may be pods that have to make room for this one.
+        # There may be pods to preempt for this one.
         is_final = self._handle.reasons[code].code is not Code.UNSCHEDULABLE
         if is_final or not any(other.priority < pod.priority for other in cluster.pods_on(row).values()):
             return QueueingHint.SKIP

@@ -1,10 +1,10 @@
-"""What is written on a node about its breaker: enough for the next scheduler to go on.
+"""The annotation of a node about its breaker: enough for the next scheduler to continue.
 
     koordsched.io/circuit-breaker: '{"state":"open","since":"...","until":"...","openings":2,"reason":"..."}'
     koordsched.io/circuit-breaker: '{"state":"half-open","since":"...","openings":2,"probe":"<uid of a pod>"}'
 
-No annotation means closed. What is written wins over what the scheduler had decided: an operator closes a breaker by
-removing the annotation, and opens one by writing `{"state":"open"}`.
+No annotation means closed. The annotation takes precedence over what the scheduler had decided: an operator closes a
+breaker by removing the annotation, and opens one by writing `{"state":"open"}`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Breakers(msgspec.Struct, frozen=True, rename="camel"):
-    """All breakers that are not closed, and those against whose nodes something speaks."""
+    """All breakers that are not closed, and those of nodes with failures."""
 
     nodes: tuple[BreakerReport, ...] = ()
 
@@ -65,7 +65,7 @@ def report_on(plugin: NodeCircuitBreaker, node: str) -> BreakerReport:
 
 
 def report(plugin: NodeCircuitBreaker) -> Breakers:
-    """All that is worth a line."""
+    """All breakers to show."""
     breakers = plugin.breakers
     table = breakers.cluster.table
     names = {*(table.names[row] for row in breakers.records), *breakers.held, *breakers.evidence.nodes}
@@ -97,7 +97,7 @@ PAGES = (Page(PATH, _all), Page(PATH + "/{name}", _one))
 
 VIEW = View(
     group="breaker",
-    group_help="Look at circuit breakers of nodes.",
+    group_help="Show circuit breakers of nodes.",
     name="nodes",
     help="""Show the nodes whose circuit breaker is not closed, and those on which pods fail.
 

@@ -25,14 +25,15 @@ START_REASONS = frozenset(
         "ConfigPodSandboxError",
     )
 )
-"""The runtime could not do it. Not among them: CreateContainerConfigError (a ConfigMap is missing) and the like, which
-are the pod's own fault."""
+"""The runtime could not do it. Not among them: CreateContainerConfigError (a ConfigMap is missing) etc., which are the
+pod's own fault.
+"""
 
 IMAGE_REASONS = frozenset(("ImagePullBackOff", "ErrImagePull", "RegistryUnavailable", "ImageInspectError"))
-"""Tells of the node only if another one has the image."""
+"""Points to the node only if another node has the image."""
 
 OWN_FAULTS = frozenset(("OOMKilled", "DeadlineExceeded", "Evicted"))
-"""Ends that a container brings about itself, however soon."""
+"""Ends that a container causes itself, however soon."""
 
 SANDBOX_READY = "PodReadyToStartContainers"
 
@@ -54,7 +55,7 @@ class Sign(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What is unusual about a pod. `running`: every container runs, or ended well.
+    """The failures of a pod, and whether it runs. `running`: every container runs, or ended well.
 
     `no_sandbox`: the node has the pod, and its sandbox is not there yet.
     """

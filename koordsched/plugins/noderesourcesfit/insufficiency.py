@@ -86,7 +86,7 @@ class Insufficiency:
     def _of_rows_wide(self, table: NodeTable, rows: Rows) -> Codes | None:
         """For patterns of any width, kept as bytes, resource by resource.
 
-        Such pods exist only to annoy, and should get neither far nor large with it.
+        Such pods only exist as attacks; they should cost little time and memory.
         """
         full = table.pods_count.data[rows] >= table.pods_allocatable.data[rows]
         last = len(self._texts)

@@ -25,7 +25,7 @@ from koordsched.queue.hints import HintRegistration, OtherNodeHint, QueueingHint
 
 
 class _Compiled:
-    """One shape's requests, ready to be held against rows."""
+    """One shape's requests, ready to be compared with rows."""
 
     __slots__ = ("insufficiency", "scored")
 
@@ -96,9 +96,8 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
     # --- queueing hints ----------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that go or shrink, nodes that come or grow.
-
-        Device classes are not among them: they matter only where dynamic allocation serves extended resources.
+        """Pods that are deleted or request less, nodes that are added or offer more. Device classes are not among them:
+        they matter only where dynamic allocation serves extended resources.
         """
         return [
             HintRegistration(
@@ -131,7 +130,7 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
         """Room on another node than the one that the pod is nominated to counts if it is enough.
 
         Not by what the event freed but by what is free now: if that is too little, whatever makes it more is an event
-        of its own. Nor would it help to preempt there: who waits for victims makes no others.
+        of its own. Nor would preemption there help: a pod that waits for victims selects no others.
         """
         return QueueingHint.QUEUE if self._has_room(pod, old.node) else QueueingHint.SKIP
 

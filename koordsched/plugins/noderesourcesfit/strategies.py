@@ -153,7 +153,7 @@ class Linear(Strategy):
 
 
 class LeastAllocated(Linear):
-    """The emptier the better."""
+    """Emptier nodes score higher."""
 
     def of_one(self, requested: int, capacity: int) -> int:
         return least_allocated(requested, capacity)
@@ -171,7 +171,7 @@ class LeastAllocated(Linear):
 
 
 class MostAllocated(Linear):
-    """The fuller the better."""
+    """Fuller nodes score higher."""
 
     def of_one(self, requested: int, capacity: int) -> int:
         return most_allocated(requested, capacity)

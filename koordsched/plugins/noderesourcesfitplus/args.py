@@ -48,7 +48,7 @@ def validate(given: NodeResourcesFitPlusArgs, path: str, gates: FeatureGates) ->
 
 
 def advise(given: NodeResourcesFitPlusArgs) -> Iterator[str]:
-    """Types that upstream takes in silence."""
+    """Types that upstream accepts silently."""
     for name, resource in sorted(given.resources.items()):
         if resource.type not in (LEAST_ALLOCATED, MOST_ALLOCATED):
             known = f"{LEAST_ALLOCATED} or {MOST_ALLOCATED}"

@@ -76,7 +76,7 @@ class _Claimed:
 
 
 class AttachedVolumes:
-    """The books; one per cluster."""
+    """The counts; one per cluster."""
 
     facets = 0
 

@@ -56,8 +56,8 @@ def _takes_part(shape: PodShape) -> bool:
 
 
 class _LimitDryRun(PodIndependent):
-    """A volume that stays attached when the last pod that uses it leaves counts twice, so that one more who leaves may
-    be one too many.
+    """A volume that stays attached when the last pod that uses it leaves counts twice, so that one more pod that leaves
+    may make a difference.
     """
 
     def __init__(self, plugin: NodeVolumeLimits, cycle: CycleState, pod: Pod, *, one_by_one_in_doubt: Tally) -> None:
@@ -162,7 +162,7 @@ class NodeVolumeLimits(PreFilter, DryRunFilter):
         return used[rows]
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Nodes that come, limits that grow or go, volumes that go, and claims that were missing.
+        """New nodes, limits that are raised or removed, volumes that are detached, and claims that were missing.
 
         Upstream leaves out the first, since a node's CSINode follows it, and limits that go. But until that comes, and
         on nodes that have none, there is no limit.

@@ -54,8 +54,8 @@ class SpreadHints:
         if not has_keys or old is None or new is None:
             return QueueingHint.SKIP
         moved = any(old.metadata.labels.get(c.key) != new.metadata.labels.get(c.key) for c in hard)
-        # A domain that begins to count, or does not any more, moves what the others are held against. Upstream misses
-        # this until the pod has sat unschedulable for too long.
+        # A domain that begins or ceases to count changes what the others are compared with. Upstream misses this until
+        # the pod has been unschedulable for too long.
         counts = any(nodes.selects(old) != nodes.selects(new) for nodes in {c.eligible for c in hard})
         return _queue_if(moved or counts or old.spec.taints != new.spec.taints)
 

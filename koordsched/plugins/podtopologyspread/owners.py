@@ -37,7 +37,7 @@ class OwnerSelectors:
         self._stateful_sets.subscribe(self._on_controller)
 
     def requirements(self, pod: Pod) -> Requirements:
-        """What pods like this one have in common; () if there is nothing to go by. Raises SelectorError."""
+        """What pods like this one have in common; () if there is nothing. Raises SelectorError."""
         owner = pod.owner
         by = (owner.api_version, owner.kind, owner.name) if owner is not None else ("", "", "")
         identity = (pod.namespace, pod.labels, *by)

@@ -158,7 +158,9 @@ class PodTopologySpread(PreFilter, DryRunFilter, PodScore):
             return Status(Code.ERROR, (str(error),))
 
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
-        """Pods of the kind nearby, each domain size weighing in with its logarithm; ignored nodes get 0."""
+        """The number of such pods in the node's domains, weighted by the logarithm of the number of domains; ignored
+        nodes get 0.
+        """
         self._index.topology.refresh()
         state = self._state(cycle, pod)
         spread = state.spread
@@ -210,7 +212,7 @@ class PodTopologySpread(PreFilter, DryRunFilter, PodScore):
         return np.asarray(part.take(values))
 
     def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
-        """The fewer the better: 100 for the lowest of two extremes mirrored; 0 for ignored nodes."""
+        """Higher for fewer pods: 100 for the lowest raw score; 0 for ignored nodes."""
         assert not isinstance(scores, int), "score returns an array"
         scored = self._state(cycle, pod).scored
         counted = scores if scored is None else scores[scored]

@@ -1,4 +1,4 @@
-"""Objects as we believe them to be: as the API server last showed them, or as we are about to make them.
+"""Objects as the scheduler assumes them: as the API server last showed them, or as we are about to write them.
 
 Source: upstream `util/assumecache/assume_cache.go`.
 """
@@ -27,13 +27,13 @@ class Assumed(Generic[T]):
         return self._assumptions.get((namespace, name)) or self.store.get(namespace, name)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Calls it for every object there is and for every later change of what we believe."""
+        """Calls it for every object there is and for every later change of the assumed state."""
         self._subscribers.append(subscriber)
         for thing in self.store:
             subscriber(None, self.get(thing.metadata.namespace, thing.metadata.name))
 
     def assume(self, thing: T) -> None:
-        """From now on the object, which must exist, is believed to be like this."""
+        """From now on the object, which must exist, is assumed to be this."""
         meta = thing.metadata
         before = self.get(meta.namespace, meta.name)
         self._assumptions[meta.namespace, meta.name] = thing

@@ -1,7 +1,7 @@
 """Writes a reservation to the API server, and waits until the binder and the provisioner have done their part.
 
-Source: upstream `volumebinding/binder.go` BindPodVolumes, bindAPIUpdate, checkBindings. Where upstream looks once a
-second, here a change of one of the claims, or of a volume for it, has it looked at right away.
+Source: upstream `volumebinding/binder.go` BindPodVolumes, bindAPIUpdate, checkBindings. Where upstream polls once a
+second, here a change of one of the claims, or of a volume for it, triggers a check at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from koordsched.plugins.volumebinding.claims import SELECTED_NODE
 from koordsched.plugins.volumebinding.volumes import Volumes
 
 POLL = 1.0
-"""Seconds between looks when nothing seems to happen: pods and nodes disappear without an event for us."""
+"""Seconds between checks when nothing seems to happen: pods and nodes disappear without an event for us."""
 
 
 class BindingFailed(Exception):
@@ -33,7 +33,7 @@ class BindingFailed(Exception):
 
 
 class ClaimChanges:
-    """Wakes those who wait for changes of claims and of the volumes meant for them."""
+    """Wakes tasks that wait for changes of claims and of the volumes meant for them."""
 
     def __init__(self, cluster: ClusterState) -> None:
         # In the order in which they came, which is the same in every run; that of a set is not.
@@ -91,9 +91,8 @@ class Binder:
         assumed_volumes: AssumedVolumes,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Raises WriteFailed if a write was refused, BindingFailed if it came to nothing afterwards.
-
-        `waiting` is entered when everything is written and the rest is up to others.
+        """Raises WriteFailed if a write was refused, BindingFailed if binding failed afterwards. `waiting` is entered
+        when everything is written and only others have work to do.
         """
         written = await self._write(assumed_volumes, node)
         claims = [binding.claim for binding in assumed_volumes.bindings]

@@ -22,7 +22,7 @@ ZONE_KEYS = {
     "kubernetes.io/gce-pd": "topology.gke.io/zone",
     "kubernetes.io/cinder": "topology.cinder.csi.openstack.org/zone",
 }
-"""In-tree plugin -> the zone label of the CSI driver. Drivers that go by the general labels are left out."""
+"""In-tree plugin -> the zone label of the CSI driver. Drivers that use the general labels are left out."""
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"

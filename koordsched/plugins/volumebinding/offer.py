@@ -57,7 +57,7 @@ def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def is_free(volume: PersistentVolume) -> bool:
-    """Whether it is there for the taking."""
+    """Whether the volume is free."""
     return (
         volume.spec.claim_ref is None
         and volume.status.phase == "Available"

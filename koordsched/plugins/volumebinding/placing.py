@@ -68,7 +68,7 @@ class Placing:
 
 
 class Placer:
-    """Decides, from what is believed of volumes, classes, drivers and capacities."""
+    """Decides, from the assumed state of volumes, classes, drivers and capacities."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         return SUCCESS
 
     def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
-        """All that is wrong with a node is said at once. Other pods do not matter, so what-ifs change nothing."""
+        """All problems of a node are reported at once. Other pods do not matter, so what-ifs change nothing."""
         state = self._state(cycle, pod)
         if state is None:
             return None
@@ -156,7 +156,7 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
     # --- reserve and bind --------------------------------------------------------------------------
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
-        """Promises the volumes of the node to the pod's claims."""
+        """Assumes the volumes of the node for the pod's claims."""
         state = self._state(cycle, pod)
         if state is not None and not state.claims.all_bound:
             state.assumed_volumes = self._books.reservations.make(self._placing(state), row, self._table.names[row])

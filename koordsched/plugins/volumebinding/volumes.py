@@ -24,7 +24,7 @@ def required_affinity(volume: PersistentVolume) -> NodeSelector | None:
 
 
 class Volumes:
-    """All persistent volumes as we believe them to be, by class and by claim."""
+    """All persistent volumes as assumed, by class and by claim."""
 
     def __init__(self, table: NodeTable, volumes: Assumed[PersistentVolume], migrated: MigratedPlugins) -> None:
         self._table = table

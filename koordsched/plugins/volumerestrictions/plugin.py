@@ -62,8 +62,7 @@ class ClaimsInUse:
 class VolumeRestrictions(PreFilter, DryRunFilter):
     """Refuses nodes where a disk of the pod is mounted, and all nodes while its single-pod claim is in use.
 
-    What is in use is read as it is now, so hypothetical pods need no state of their own: what-ifs tell the
-    books of them.
+    What is in use is read as it is now, so hypothetical pods need no state of their own: what-ifs update the counts.
     """
 
     name = "VolumeRestrictions"

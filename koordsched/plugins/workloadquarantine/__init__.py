@@ -1,9 +1,10 @@
-"""WorkloadQuarantine: holds back a workload whose pods bring down the nodes they come to.
+"""WorkloadQuarantine: holds back a workload whose pods bring down the nodes they are placed on.
 
 `DECLARATION`, at the end, is what the rest of the program reads.
 
 * `args` the plugin's arguments; `record` the annotation of namespaces that a quarantine is kept in.
-* `falls` knows which nodes went down and who had come there; `placements` counts who came where; `chance` is the test.
+* `falls` knows which nodes went down and which workloads had been placed there; `placements` counts placements;
+  `chance` is the test.
 * `quarantines` decides; `plugin` is the plugin; `controller` writes the annotations while the scheduler leads.
 * `reports` has the pages of the HTTP server, the command `koordsched quarantine workloads`, and the table of a refusal.
 """

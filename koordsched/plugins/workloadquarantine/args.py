@@ -12,7 +12,7 @@ from koordsched.config.plugin_args import PluginArgs
 
 
 class WorkloadQuarantineArgs(PluginArgs, frozen=True, kw_only=True):
-    """When a workload is taken to bring nodes down, and for how long it is held back. The same for all profiles."""
+    """When a workload counts as bringing nodes down, and for how long it is held back. The same for all profiles."""
 
     of_cluster: ClassVar[tuple[str, ...]] = ("window", "soon_after", "min_nodes", "significance", "cool_down")
 

@@ -1,11 +1,11 @@
-"""How likely it is that so many nodes went down by chance.
+"""The probability that this many nodes went down by chance.
 
 A binomial test. Each of the `n` nodes that got new pods of a workload goes down with the probability `q` that nodes
 have anyway; `q` is estimated by the other nodes in the same time, by the rule of succession (Laplace):
 
     q = (others that went down + 1) / (others + 2)        chance = P(X >= k), X ~ Binomial(n, q)
 
-So where a whole zone goes down no workload is to blame, and in a small cluster more is needed than in a large one.
+So if a whole zone goes down, no workload is quarantined, and in a small cluster more is needed than in a large one.
 """
 
 from __future__ import annotations

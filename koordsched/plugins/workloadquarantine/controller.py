@@ -15,7 +15,7 @@ from koordsched.plugins.workloadquarantine.record import key_of
 _log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between looks."""
+"""Seconds between checks."""
 
 
 class QuarantineController:
@@ -38,14 +38,14 @@ class QuarantineController:
         )
 
     async def run(self) -> None:
-        """Looks and writes until cancelled."""
+        """Checks and writes until cancelled."""
         self._quarantines.unwritten |= dict.fromkeys(self._quarantines.held)
         while True:
             await self.look()
             await asyncio.sleep(INTERVAL)
 
     async def look(self) -> None:
-        """Writes what is not written yet; what fails is tried again with the next look."""
+        """Writes what is not written yet; what fails is tried again at the next check."""
         quarantines = self._quarantines
         for workload in list(quarantines.unwritten):
             del quarantines.unwritten[workload]

@@ -1,6 +1,8 @@
-"""Nodes that go down, and the workloads that had come to them shortly before."""
+"""Nodes that go down, and the workloads that were placed on them shortly before."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from koordsched.api.core import Node
 from koordsched.cluster.pod import Pod
@@ -14,13 +16,27 @@ _EVERYWHERE = ("DaemonSet", "Node")
 """Controllers whose pods come with every start of a node."""
 
 
+class Fall(NamedTuple):
+    """A node went down. `at`: seconds since the epoch."""
+
+    node: str
+    at: float
+
+
+class Fallen(NamedTuple):
+    """When a node went down: `at` in monotonic seconds, `fell` in seconds since the epoch."""
+
+    at: float
+    fell: float
+
+
 def is_up(node: Node) -> bool:
     """Whether the node is ready; one that never said is."""
     return all(condition.type != "Ready" or condition.status == "True" for condition in node.status.conditions)
 
 
 def down_since(node: Node) -> float | None:
-    """When it stopped to be ready, in seconds since the epoch, as far as that is known."""
+    """When it stopped being ready, in seconds since the epoch, as far as that is known."""
     for condition in node.status.conditions:
         if condition.type == "Ready":
             return moment(condition.last_transition_time)
@@ -34,7 +50,7 @@ def was_up(node: Node) -> bool:
 
 
 def boot_of(node: Node) -> str:
-    """Which start of the machine this is; "" if it does not say."""
+    """The boot ID of the machine; "" if it is not reported."""
     return node.status.node_info.boot_id if node.status.node_info is not None else ""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from koordsched.framework.handle import Clock
-from koordsched.framework.timers import Timers
+from koordsched.framework.timers import Timer, Timers, due_of
 from koordsched.plugins.shared.workloads import Workload
+from koordsched.plugins.workloadquarantine.state import PlacementsState
 
 _PARTS = 6
 
@@ -17,7 +18,9 @@ class Placements:
         self._clock = clock
         self._timers = timers
         self._counts: dict[Workload, list[int]] = {}
-        self._turning = False
+        self._timer: Timer | None = None
+        """The next turn, or the beginning; None while nothing is counted."""
+        self._turns = False
         self._next = 0.0
 
     def add(self, workload: Workload) -> None:
@@ -25,10 +28,18 @@ class Placements:
         counts = self._counts.get(workload)
         if counts is None:
             counts = self._counts[workload] = [0] * (_PARTS + 1)
-            if not self._turning:
-                self._turning = True
-                self._timers.at(0.0, self._begin)
+            if self._timer is None:
+                self._turns = False
+                self._timer = self._timers.at(0.0, self._begin)
         counts[0] += 1
+
+    def take_back(self, workload: Workload) -> None:
+        """One of the last that were placed was not after all."""
+        counts = self._counts.get(workload, [])
+        for part, count in enumerate(counts):
+            if count:
+                counts[part] -= 1
+                return
 
     def of(self, workload: Workload) -> int:
         """How many were placed within the window, or a sixth of it longer ago."""
@@ -39,7 +50,11 @@ class Placements:
 
     def _begin(self) -> None:
         self._next = self._clock.monotonic() + self._part
-        self._timers.at(self._next, self._turn)
+        self._wait()
+
+    def _wait(self) -> None:
+        self._turns = True
+        self._timer = self._timers.at(self._next, self._turn)
 
     def _turn(self) -> None:
         turns = 1 + int(max(self._clock.monotonic() - self._next, 0.0) // self._part)
@@ -51,6 +66,20 @@ class Placements:
         for workload in gone:
             del self._counts[workload]
         self._next += turns * self._part
-        self._turning = bool(self._counts)
-        if self._turning:
-            self._timers.at(self._next, self._turn)
+        self._timer = None
+        if self._counts:
+            self._wait()
+
+    def recorded_state(self) -> PlacementsState:
+        """All of it, for `restore_state`."""
+        counts = tuple((workload, tuple(counts)) for workload, counts in self._counts.items())
+        return PlacementsState(counts, self._next, due_of(self._timer), self._turns)
+
+    def restore_state(self, state: PlacementsState) -> None:
+        """This and nothing else."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._counts = {workload: [*counts] for workload, counts in state.counts}
+        self._next, self._turns, self._timer = state.next, state.turns, None
+        if state.timer is not None:
+            self._timer = self._timers.restore(state.timer, self._turn if state.turns else self._begin)

@@ -33,7 +33,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadQuarantine(PreFilter, ExplainsRefusals):
-    """Refuses before any node is looked at: nothing that goes on nodes can help."""
+    """Rejects the pod before any node is checked: nothing that happens on nodes can help."""
 
     name = "WorkloadQuarantine"
 

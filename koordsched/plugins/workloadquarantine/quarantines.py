@@ -1,6 +1,6 @@
 """The quarantines of a cluster: one set per cluster state, whatever the number of profiles.
 
-What nodes and namespaces say is taken in by every replica. Decisions fall in the scheduler's timers alone, once a
+What nodes and namespaces say is taken in by every replica. Decisions are made in the scheduler's timers only, once a
 second, which run only while it leads and after everything watched has been seen.
 """
 
@@ -10,25 +10,34 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from koordsched.api.core import Namespace, Node
-from koordsched.api.meta import ObjectMeta
+from koordsched.api.meta import ObjectMeta, OwnerReference
 from koordsched.cluster.builtinkinds import NAMESPACES, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import NORMAL, WARNING, Handle
-from koordsched.framework.timers import Timer
+from koordsched.framework.timers import Timer, due_of
 from koordsched.plugins.shared.moments import moment, moment_text
 from koordsched.plugins.shared.workloads import Workload, workload_of
 from koordsched.plugins.workloadquarantine.args import WorkloadQuarantineArgs
 from koordsched.plugins.workloadquarantine.chance import base_rate, tail
-from koordsched.plugins.workloadquarantine.falls import SLACK, boot_of, down_since, is_up, newcomer, was_up
+from koordsched.plugins.workloadquarantine.falls import (
+    SLACK,
+    Fall,
+    Fallen,
+    boot_of,
+    down_since,
+    is_up,
+    newcomer,
+    was_up,
+)
 from koordsched.plugins.workloadquarantine.placements import Placements
 from koordsched.plugins.workloadquarantine.record import PREFIX, Record, key_of, record_of
+from koordsched.plugins.workloadquarantine.state import Held, QuarantineState, SuspicionState
 
 RELEASED = ClusterEvent(EventResource("quarantines.koordsched.io"), ActionType.UPDATE, "WorkloadReleased")
 """Announced when a quarantine ends; comes with the workload."""
@@ -39,18 +48,11 @@ _FALLS_KEPT = 10_000
 """Nodes that went down and were not looked at; a standby never looks."""
 
 
-class Fall(NamedTuple):
-    """A node went down. `at`: seconds since the epoch."""
-
-    node: str
-    at: float
-
-
 @dataclass(slots=True)
 class Suspicion:
-    """What speaks against a workload. `nodes` -> when they went down, in monotonic seconds; `pod`: one of it."""
+    """What speaks against a workload. `nodes` -> when they went down, in monotonic seconds; `owner`: of a pod of it."""
 
-    pod: Pod
+    owner: OwnerReference | None
     nodes: dict[str, float] = field(default_factory=dict)
 
 
@@ -75,15 +77,16 @@ class Quarantines:
         self._was = table.column(np.int8, fill=_UNSEEN)
         self._boots: dict[int, str] = {}
         """By row, of nodes that say it."""
-        self._fallen: dict[str, float] = {}
-        """Nodes that went down within the window, and when, in monotonic seconds."""
+        self._fallen: dict[str, Fallen] = {}
+        """Nodes that went down within the window."""
         self._falls: deque[Fall] = deque(maxlen=_FALLS_KEPT)
-        self._look_due = False
-        self._next_end = handle.timers.at(0.0, self._look)
+        self._next_look: Timer | None = None
+        self._next_end: Timer | None = handle.timers.at(0.0, self._look)
         handle.cluster.add_observer(self)
         table.on_node(self._node_changed)
         table.on_removal(self._node_removed)
         self.namespaces.subscribe(self._namespace_changed)
+        handle.states.keep("WorkloadQuarantine", self)
 
     @classmethod
     def shared(cls, args: WorkloadQuarantineArgs, handle: Handle) -> Quarantines:
@@ -93,12 +96,24 @@ class Quarantines:
     # --- what happens ---------------------------------------------------------------------------------
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
-        """See PodObserver."""
+        """See PodObserver. Pods are watched apart from nodes: one may be seen when the fall of its node was judged."""
+        fallen = self._fallen.get(pod.node) if self._fallen and assigned else None
+        if fallen is None:
+            return
+        workload = newcomer(pod, fallen.fell, self.args.soon_after.seconds)
+        suspicion = self.suspicions.get(workload) if workload is not None else None
+        known = suspicion is not None and pod.node in suspicion.nodes
+        # One that started later came when the node was up again.
+        if workload is not None and not known and (moment(pod.start_time) or 0.0) <= fallen.fell:
+            self._judge(Fall(pod.node, fallen.fell))
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
-        """See PodObserver."""
-        if assigned:
+        """See PodObserver. Only what we place counts, and not what is taken back, nor pods away in a transaction."""
+        is_assumed = self.cluster.is_assumed(pod.uid)
+        if assigned and is_assumed:
             self._placements.add(workload_of(pod))
+        elif not assigned and (is_assumed or not pod.node):
+            self._placements.take_back(workload_of(pod))
 
     def pod_gone(self, uid: str) -> None:
         """See PodObserver."""
@@ -123,15 +138,17 @@ class Quarantines:
     def _fell(self, node: str, at: float | None) -> None:
         """`at`: seconds since the epoch, if that is known; a time that is yet to come says nothing."""
         wall = self._clock.wall()
-        self._falls.append(Fall(node, wall if at is None or at > wall + SLACK else min(at, wall)))
-        if not self._look_due:
-            self._look_due = True
-            self._timers.at(0.0, self._look)
+        self._judge(Fall(node, wall if at is None or at > wall + SLACK else min(at, wall)))
+
+    def _judge(self, fall: Fall) -> None:
+        self._falls.append(fall)
+        if self._next_look is None:
+            self._next_look = self._timers.at(0.0, self._look)
 
     # --- judging ----------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        self._look_due = False
+        self._next_look = None
         now, wall = self._clock.monotonic(), self._clock.wall()
         self._prune(now)
         suspects: dict[Workload, None] = {}
@@ -139,9 +156,11 @@ class Quarantines:
             if wall - at < self.args.window.seconds:
                 self._blame(node, at, now - (wall - at), suspects)
         self._falls.clear()
-        self._next_end.cancel()
+        if self._next_end is not None:
+            self._next_end.cancel()
         if self._fallen:
-            self._next_end = self._timers.at(min(self._fallen.values()) + self.args.window.seconds, self._look)
+            first = min(fallen.at for fallen in self._fallen.values())
+            self._next_end = self._timers.at(first + self.args.window.seconds, self._look)
         enough = [
             workload
             for workload in suspects
@@ -160,7 +179,7 @@ class Quarantines:
     def _prune(self, now: float) -> None:
         """Forgets what is older than the window."""
         since = now - self.args.window.seconds
-        self._fallen = {node: at for node, at in self._fallen.items() if at > since}
+        self._fallen = {node: fallen for node, fallen in self._fallen.items() if fallen.at > since}
         for workload, suspicion in list(self.suspicions.items()):
             suspicion.nodes = {node: at for node, at in suspicion.nodes.items() if at > since}
             if not suspicion.nodes:
@@ -168,15 +187,15 @@ class Quarantines:
 
     def _blame(self, node: str, fell: float, at: float, suspects: dict[Workload, None]) -> None:
         """Notes who had come to the node shortly before. `fell`: seconds since the epoch, `at`: monotonic."""
-        self._fallen[node] = at
+        self._fallen[node] = Fallen(at, fell)
         row = self._table.row_of.get(node)
         for pod in self.cluster.pods_on(row).values() if row is not None else ():
             workload = newcomer(pod, fell, self.args.soon_after.seconds)
             if workload is not None:
                 suspicion = self.suspicions.get(workload)
                 if suspicion is None:
-                    suspicion = self.suspicions[workload] = Suspicion(pod)
-                suspicion.pod = pod
+                    suspicion = self.suspicions[workload] = Suspicion(pod.owner)
+                suspicion.owner = pod.owner
                 suspicion.nodes[node] = at
                 suspects[workload] = None
 
@@ -226,7 +245,7 @@ class Quarantines:
         self.ends["quarantined"] += 1
         text = self.text(workload)
         self._tell(workload, WARNING, "WorkloadQuarantined", text)
-        owner = suspicion.pod.owner
+        owner = suspicion.owner
         if owner is not None and (kind := _OWNERS.get(owner.kind)) is not None:
             meta = ObjectMeta(name=owner.name, namespace=workload.namespace, uid=owner.uid)
             self._events.event(kind, meta, WARNING, "WorkloadQuarantined", text, once=True)
@@ -324,3 +343,38 @@ class Quarantines:
     def _write_again(self, namespace: str, key: str) -> None:
         """An annotation says nothing any more: if a quarantine is in force, it has to, for the next scheduler."""
         self.unwritten |= {held: None for held in self.held if held.namespace == namespace and key_of(held) == key}
+
+    # --- what journals record -------------------------------------------------------------------------------
+
+    state_type = QuarantineState
+
+    def recorded_state(self) -> QuarantineState:
+        """See `framework.pluginstates.Keeper`."""
+        return QuarantineState(
+            tuple(Held(workload, record, self._cool_downs[workload].due) for workload, record in self.held.items()),
+            tuple(SuspicionState(workload, each.owner, each.nodes) for workload, each in self.suspicions.items()),
+            self._placements.recorded_state(),
+            self._boots,
+            self._fallen,
+            tuple(self._falls),
+            due_of(self._next_look),
+            due_of(self._next_end),
+        )
+
+    def restore_state(self, state: QuarantineState) -> None:
+        """See `framework.pluginstates.Keeper`."""
+        for timer in (self._next_look, self._next_end, *self._cool_downs.values()):
+            if timer is not None:
+                timer.cancel()
+        again = self._timers.restore
+        self.held = {each.workload: each.record for each in state.held}
+        self._cool_downs = {
+            each.workload: again(each.end, partial(self._expired, each.workload)) for each in state.held
+        }
+        self.suspicions = {each.workload: Suspicion(each.owner, dict(each.nodes)) for each in state.suspicions}
+        self._placements.restore_state(state.placements)
+        self._boots = dict(state.boots)
+        self._fallen = dict(state.fallen)
+        self._falls = deque(state.falls, _FALLS_KEPT)
+        self._next_look = again(state.look, self._look) if state.look is not None else None
+        self._next_end = again(state.next_end, self._look) if state.next_end is not None else None

@@ -20,9 +20,9 @@ _LONGEST = 63
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A quarantine. `since`, `until`: RFC 3339. `nodes`: those that went down, of so many `placed`.
+    """A quarantine. `since`, `until`: RFC 3339. `nodes`: those that went down, out of `placed`.
 
-    `chance`: the probability that this was none of the workload's doing, as text.
+    `chance`: the probability that the workload did not cause this, as text.
     """
 
     kind: str

@@ -32,7 +32,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def report(plugin: WorkloadQuarantine) -> Report:
-    """All quarantines, and who is suspected of what."""
+    """All quarantines, and suspected workloads."""
     quarantines = plugin.quarantines
     return Report(
         tuple(found for workload in sorted(quarantines.held) if (found := plugin.details(workload)) is not None),
@@ -56,7 +56,7 @@ def tables(shown: Report) -> Iterator[Line | Table]:
         yield Table(("NAMESPACE", "WORKLOAD", "UNTIL", "NODES THAT WENT DOWN", "CHANCE"), rows)
     for suspect in shown.suspects:
         nodes = ", ".join(suspect.nodes)
-        yield Line(f"{suspect.kind} {suspect.namespace}/{suspect.name} had come shortly before to {nodes}.")
+        yield Line(f"{suspect.kind} {suspect.namespace}/{suspect.name} had new pods on {nodes} shortly before.")
 
 
 def refusal_table(values: Any) -> list[Line | Table]:
@@ -88,9 +88,9 @@ PAGES = (Page(PATH, _all), Page(PATH + "/{namespace}/{kind}/{name}", _one))
 
 VIEW = View(
     group="quarantine",
-    group_help="Look at quarantined workloads.",
+    group_help="Show quarantined workloads.",
     name="workloads",
-    help="""Show the workloads whose pods are held back because nodes went down under them.
+    help="""Show the workloads whose pods are held back because they bring nodes down.
 
     Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,

@@ -17,6 +17,7 @@ from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, amounts
+from tests.plugins.states import carry_over
 
 DEFAULT = "koordinator-default-quota"
 GUARANTEES = ("ElasticQuotaGuaranteeUsage",)
@@ -483,6 +484,24 @@ def test_elasticquota_case_23_terminating_pods(gate, counted):
         assert world.shown("q", "used") == world.shown("q", "request")
         found.append(world.shown("q", "used"))
     assert found == counted
+
+
+def test_a_replay_counts_the_pods_that_were_overdue_unseen():
+    """They count until something changes them; a scheduler that starts does not count them at all."""
+    gates = ("ElasticQuotaIgnoreTerminatingPod",)
+    thing = pod("p", {"cpu": 10}, "q", on="n")
+    meta = {"deletionTimestamp": "2025-12-31T23:59:50Z", "deletionGracePeriodSeconds": 30}
+    state = [node("n", cpu=100), quota("q", {"cpu": 100}), {**thing, "metadata": {**thing["metadata"], **meta}}]
+    world, again = World(gates=gates), World(gates=gates)
+    world.clock.now = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+    again.clock.now = world.clock.now + 60
+    for each in (world, again):
+        for one in state:
+            each.put(one)
+    world.clock.now += 60
+    assert (world.shown("q", "used"), again.shown("q", "used")) == ({"cpu": "10"}, {})
+    carry_over(*(each.offline.profiles["default-scheduler"].handle for each in (world, again)))
+    assert again.shown("q", "used") == again.shown("q", "request") == {"cpu": "10"}
 
 
 # --- defects not repeated ---------------------------------------------------------------------------

@@ -94,12 +94,12 @@ def test_pods_of_other_schedulers_count():
     async def scenario():
         async with cluster(SMALL_NODE, quota("mine", ROOMY)) as (embedded, running):
             books = running.scheduler.profiles["default-scheduler"].plugins["ElasticQuota"].books
-            foreign = pod("foreign", {"cpu": 3}, "mine", scheduler="somebody-else")
+            foreign = pod("foreign", {"cpu": 3}, "mine", scheduler="other-scheduler")
             embedded.insert(foreign)
             await asyncio.sleep(1)
             waiting = dict(books.quota("mine").request), dict(books.quota("mine").used)
             remove(embedded, foreign)
-            embedded.insert(pod("placed", {"cpu": 5}, "mine", scheduler="somebody-else", on="n"))
+            embedded.insert(pod("placed", {"cpu": 5}, "mine", scheduler="other-scheduler", on="n"))
             await asyncio.sleep(1)
             return waiting, (books.quota("mine").request, books.quota("mine").used)
 

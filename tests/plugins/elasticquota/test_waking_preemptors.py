@@ -87,7 +87,7 @@ CASES = {
 @pytest.mark.parametrize(
     ("others", "size", "change", "helps"), [pytest.param(*case, id=name) for name, case in CASES.items()]
 )
-def test_tried_again_when_somebody_can_go_and_only_then(others, size, change, helps):
+def test_tried_again_when_a_pod_can_be_evicted_and_only_then(others, size, change, helps):
     async def scenario():
         args = {"enableRuntimeQuota": False}
         async with cluster(NODE, mine(10), KEPT, *others, args=args) as (embedded, running):

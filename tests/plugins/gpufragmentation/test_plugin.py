@@ -12,6 +12,7 @@ from koordsched.plugins.shared.devices.columns import DeviceColumns
 from tests.plugins.deviceshare.machines import device, gpu
 from tests.plugins.harness import resolved, scheduler
 from tests.plugins.objects import container, node, pod
+from tests.plugins.states import carry_over
 
 NAME = "GPUFragmentation"
 CORE, RATIO, MEMORY = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-memory"
@@ -213,3 +214,33 @@ def test_several_parts_are_left_to_devices():
 def test_arguments():
     with pytest.raises(ConfigError, match="refreshAfter: Invalid value: 0: must be greater than zero"):
         resolved({"profiles": [profile({"refreshAfter": 0})]})
+
+
+def test_a_replay_goes_on_with_the_values_that_were_worked_out():
+    """They are those of pods and nodes that were there then."""
+    state = [*machine("one", *gpus(4), model="a"), *machine("two", *gpus(4), model="b")]
+    offline = scheduler([*state, runs("a", "one", 0, 50)], profile({"refreshAfter": 3}))
+    offline.timers.run()
+    later = [runs("b", "two", 0, 20), *machine("new", *gpus(4), model="c")]
+    for thing in later[:1]:
+        offline.add(thing)
+    again = scheduler([*state, runs("a", "one", 0, 50), *later[:1]], profile({"refreshAfter": 3}))
+    waiting = wants("p", 30)
+
+    def scores(of):
+        table, plugin = of.cluster.table, of.profiles["default-scheduler"].plugins[NAME]
+        return plugin.score_rows(of.add(waiting).shape, table, table.all_rows).tolist()
+
+    assert scores(again) != scores(offline)
+    epoch = values_of(again).number
+    carry_over(offline.profiles["default-scheduler"].handle, again.profiles["default-scheduler"].handle)
+    assert values_of(again).number != epoch, "scores of before must not be used"
+    assert scores(again) == scores(offline)
+    # The timer that is due, and the nodes that come, count there as well.
+    for thing in later[1:]:
+        offline.add(thing)
+        again.add(thing)
+    assert scores(again) == scores(offline)
+    for each in (offline, again):
+        each.timers.run()
+    assert scores(again) == scores(offline)

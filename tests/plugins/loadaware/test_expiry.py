@@ -7,6 +7,7 @@ import pytest
 from tests.plugins.loadaware.objects import metric, node, pod
 from tests.plugins.loadaware.running import cluster, replace, where
 from tests.plugins.loadaware.world import NOW, World
+from tests.plugins.states import carry_over
 from tests.virtualtime import WALL_EPOCH, run
 
 EMPTY = pod("empty")
@@ -94,3 +95,33 @@ def test_expiry_is_noticed_without_any_event():
             return where(embedded, "first"), where(embedded, "second"), running.attempts
 
     assert run(scenario()) == ("n", None, {"default/first": 1, "default/second": 1})
+
+
+def test_a_replay_goes_on_with_the_times_that_no_object_says():
+    """When a pod was first seen, when a report without a time was made, which reports have expired, and when."""
+    state = [
+        node(),
+        metric(of_node=("1", "1Gi"), at=NOW),
+        node("silent"),
+        metric("silent", of_node=("40", "1Gi"), at=NOW),
+        node("old"),
+        metric("old", of_node=("1", "1Gi"), at=NOW - 100),
+    ]
+    world = World(*state)
+    world.put(metric("silent", of_node=("40", "1Gi"), at=None))
+    world.put(pod("early", on="silent", requests={"cpu": "16", "memory": "32Gi"}))
+    world.pass_time(79.5)
+    # The wall clock is past the end of the old report, and nothing has looked yet.
+    world.clock.now += 0.5
+    again = World(
+        *state[:2], *state[2:3], metric("silent", of_node=("40", "1Gi"), at=None), *state[4:], clock=world.clock
+    )
+    again.put(pod("early", on="silent", requests={"cpu": "16", "memory": "32Gi"}))
+    carry_over(world.profile.handle, again.profile.handle)
+    for seconds in (0, 0, 99, 1, 80):
+        assert again.refusals(EMPTY) == world.refusals(EMPTY)
+        assert again.readings() == world.readings()
+        world.offline.timers.run()
+        again.pass_time(seconds)
+        world.offline.timers.run()
+    assert world.refusal(EMPTY) == EXPIRED

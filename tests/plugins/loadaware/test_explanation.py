@@ -95,7 +95,7 @@ def test_measured_estimated_and_allowed(tmp_path: Path) -> None:
         ([], {}, True, ["there is no NodeMetric: the load of the node is unknown, and it scores 0"]),
         ([metric("n", None)], {}, True, ["nothing is measured yet: the node scores 0"]),
         ([metric("n", "1", at=PAST)], {}, False, [f"the NodeMetric of {PAST} has expired"]),
-        ([metric("n", "1", at=None)], {}, False, ["the NodeMetric does not say when it was made"]),
+        ([metric("n", "1", at=None)], {}, False, ["the NodeMetric has no update time"]),
         (
             [metric("n", "1", at=PAST)],
             {"enableScheduleWhenNodeMetricsExpired": True},
@@ -155,8 +155,8 @@ def test_statistics(tmp_path: Path) -> None:
         [
             "cpu 45% of 96 (threshold 30%): 40 measured (p95 of 5m0s) + 3.4 for recent pods + 0.25 for this pod",
             "memory 51% of 512Gi: 256Gi measured (p95 of 5m0s) + 5.6Gi for recent pods + 0.2Gi for this pod",
-            "scored by cpu 4% of 96: 3.4 expected of all pods (p95 of 10m0s is not reported) + 0.25 for this pod",
-            "scored by memory 1% of 512Gi: 5.6Gi expected of all pods (p95 of 10m0s is not reported) + "
+            "scored by cpu 4% of 96: 3.4 estimated for all pods (p95 of 10m0s is not reported) + 0.25 for this pod",
+            "scored by memory 1% of 512Gi: 5.6Gi estimated for all pods (p95 of 10m0s is not reported) + "
             "0.2Gi for this pod",
         ],
     )
@@ -204,7 +204,7 @@ def test_in_an_old_dump_reports_are_as_old_as_they_were(tmp_path: Path) -> None:
     things = [big("n"), big("m"), metric("n", "20", at="2020-01-01T00:10:00Z"), metric("m", "20", at=PAST), NEW]
     (tmp_path / "cluster.yaml").write_text("\n---\n".join(map(json.dumps, things)))
     shown = run("explain", "new", "-f", str(tmp_path / "cluster.yaml"), "--config", config(tmp_path))
-    assert shown.stderr == "note: reports are judged as of 2020-01-01T00:10:00Z, the newest time in the input\n"
+    assert shown.stderr == "note: the age of reports is as of 2020-01-01T00:10:00Z, the newest time in the input\n"
     assert "Goes to n: 1 of 2 nodes feasible." in shown.stdout
     assert "m, LoadAwareScheduling:\n  the NodeMetric of 2020-01-01T00:00:00Z has expired" in shown.stdout
 

@@ -14,6 +14,7 @@ from koordsched.plugins.nodecircuitbreaker.breakers import Breakers
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 from koordsched.plugins.shared.moments import moment_text
 from tests.plugins.objects import node, pod
+from tests.plugins.states import carry_over
 from tests.virtualtime import WALL_EPOCH
 
 
@@ -47,11 +48,14 @@ class Machine:
     """A cluster state and its breakers."""
 
     def __init__(self, args=None, clock=None):
+        self.args = args
         self.clock = clock or Clock()
         self.cluster = ClusterState()
         self.timers = Timers(self.clock.monotonic)
         self.reporter = Reporter()
         self.announced, self.activated = [], []
+        self.wires = {}
+        """By uid, the pods as they were last built."""
         self.cluster.on_event(lambda event, old, new: self.announced.append(new))
         self.handle = Handle(
             profile="default-scheduler",
@@ -69,6 +73,31 @@ class Machine:
             virtual_pods=None,
         )
         self.breakers = Breakers.shared(args or NodeCircuitBreakerArgs(), self.handle)
+
+    def resumed(self):
+        """Another one, in the state that a journal has of this one: the objects, and what checkpoints keep."""
+        other = type(self)(self.args, self.clock)
+        for known in self.cluster.table.nodes:
+            other.cluster.upsert_node(known)
+        for kind in (store.kind for store in self.cluster.objects.wanted()):
+            for thing in self.cluster.objects.of(kind):
+                other.cluster.objects.of(kind).upsert(thing)
+        for placed in self.cluster.assigned.values():
+            wire = self.wires[placed.uid]
+            again = other.cluster.pods.build(wire)
+            other.wires[placed.uid] = wire
+            if self.cluster.is_assumed(placed.uid):
+                other.cluster.assume(again, placed.row)
+            else:
+                other.cluster.set_pod(again)
+        carry_over(self.handle, other.handle)
+        return other
+
+    def build(self, thing, kind):
+        """The pod as the scheduler reads it."""
+        wire = convert(thing, kind)
+        self.wires[wire.metadata.uid] = wire
+        return self.cluster.pods.build(wire)
 
     def wait(self, seconds=0.0):
         """Time passes, then the scheduler looks."""
@@ -98,7 +127,7 @@ class Machine:
                 {"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
             ]
         thing["status"] = status
-        return self.cluster.pods.build(convert(thing, podstates.Pod))
+        return self.build(thing, podstates.Pod)
 
     def pod(self, name, on, owner="", namespace="default", **status):
         """A pod on a node, with this status."""

@@ -1,4 +1,4 @@
-"""The state machine decides the same as a naive one, whatever happens."""
+"""The state machine decides the same as a naive one, whatever happens, also from a checkpoint of a journal on."""
 
 import os
 from random import Random
@@ -73,13 +73,15 @@ def test_like_a_naive_one(number):
                 machine.take_back(pod)
                 reference.free(pod)
             machine.wait()
+        if rng.random() < 0.05:
+            machine = machine.resumed()
         machine.wait()
         compare(machine, reference)
     assert steps > 0
 
 
 def compare(machine, reference):
-    while machine.breakers._look_due:
+    while machine.breakers._next_look is not None:
         machine.wait()
     found = {name: machine.state(name) for name in reference.zones}
     assert found == {name: reference.state(name) for name in reference.zones}

@@ -102,7 +102,7 @@ def test_volume_limits(state, wanted, full):
 
 
 def test_limits_with_claims_that_cannot_be_looked_up():
-    objects = [node("n"), claim("p-e", owner="somebody")]
+    objects = [node("n"), claim("p-e", owner="other")]
     assert refused("NodeVolumeLimits", objects, pod("p", "x")) == {
         "n": ('looking up PVC default/x: persistentvolumeclaim "x" not found',)
     }

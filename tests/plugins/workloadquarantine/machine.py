@@ -14,8 +14,9 @@ from tests.plugins.objects import node, pod
 class Machine(machine.Machine):
     """A cluster state and its quarantines."""
 
-    def __init__(self, args=None):
-        super().__init__()
+    def __init__(self, args=None, clock=None):
+        super().__init__(None, clock)
+        self.args = args
         self.quarantines = Quarantines.shared(args or WorkloadQuarantineArgs(), self.handle)
 
     def moment(self, ago=0.0):
@@ -44,7 +45,7 @@ class Machine(machine.Machine):
             {"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
         ]
         thing["status"] = {"phase": "Running", "startTime": self.moment() if started is None else started}
-        self.cluster.set_pod(self.cluster.pods.build(convert(thing, core.Pod)))
+        self.cluster.set_pod(self.build(thing, core.Pod))
 
     def namespace(self, name="default", **annotations):
         """A namespace comes, or changes."""

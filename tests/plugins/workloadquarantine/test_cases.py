@@ -282,6 +282,55 @@ def test_placements_are_counted_by_the_window():
     assert len(counts) == 0
 
 
+def test_pods_that_are_seen_after_the_fall_of_their_nodes():
+    """Nodes and pods are watched apart from each other."""
+    machine = Machine()
+    machine.nodes(100)
+    machine.namespace()
+    started = machine.moment(10)
+    for name in ("n0", "n1"):
+        machine.node(name, "False")
+    machine.wait(1)
+    for number in (0, 1):
+        machine.pod(f"bomb-{number}", f"n{number}", "bomb", started)
+    assert machine.held() == []
+    machine.wait()
+    assert machine.held() == ["bomb"]
+    # Those that start when the nodes are up again have nothing to do with it.
+    for name in ("n0", "n1"):
+        machine.node(name)
+    machine.wait(30)
+    for number in (0, 1):
+        machine.pod(f"web-{number}", f"n{number}", "web")
+    machine.wait()
+    assert machine.held() == ["bomb"]
+    assert {workload.name for workload in machine.quarantines.suspicions} == {"bomb"}
+
+
+def test_what_is_tried_in_vain_is_no_placement():
+    """Retries, and victims that are away for the length of a question, must not make a workload look harmless."""
+    machine = Machine()
+    machine.nodes(100)
+    machine.namespace()
+    again = machine.built("bomb-again", owner="bomb")
+    for _ in range(50):
+        machine.cluster.assume(again, 90)
+        machine.cluster.forget(again)
+    machine.pod("bomb-there", "n80", "bomb")
+    waiting = machine.built("bomb-waiting", owner="bomb")
+    machine.cluster.assume(waiting, 81)
+    for placed in (machine.cluster.assigned["uid-default-bomb-there"], waiting):
+        for _ in range(50):
+            machine.cluster.begin()
+            order = machine.cluster.evict(placed)
+            machine.cluster.restore(placed, machine.cluster.table.row_of[placed.node], order)
+            machine.cluster.end()
+    assert machine.quarantines._placements.of(BOMB) == 1
+    felled(machine, 2)
+    assert machine.held() == ["bomb"]
+    assert machine.quarantines.held[BOMB].placed == 4
+
+
 def test_the_verdict_and_what_is_shown():
     machine = Machine()
     plugin = WorkloadQuarantine(machine.quarantines.args, machine.handle)

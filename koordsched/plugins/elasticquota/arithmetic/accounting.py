@@ -287,7 +287,7 @@ def _unsettled_by(level: Quota, passed: Amounts) -> list[str]:
 
 
 def _recheck(parent: Quota, names: list[str]) -> None:
-    """A child wants more or less than before, and was or will be satisfied: do the others notice?"""
+    """Whether other children are affected when a child wants more or less than before and was or will be satisfied."""
     tree = parent.tree
     if not parent.fresh:
         tree.shifted = True
@@ -321,7 +321,7 @@ def _allocate(quota: Quota, delta: Amounts) -> None:
 
 
 def _reshaped(tree: QuotaTree) -> None:
-    """More changed than requests: nothing that was worked out holds for certain."""
+    """More than requests changed: no computed result is certain to hold."""
     tree.settle()
     tree.epoch += 1
     tree.unmarked = True
@@ -340,7 +340,7 @@ def _look_for_overdraft(quota: Quota) -> None:
 
 
 def _is_irregular(quota: Quota) -> bool:
-    """Whether shares cannot be told from sums of requests (`QuotaTree.irregular`) because of this quota.
+    """Whether shares cannot be derived from sums of requests (`QuotaTree.irregular`) because of this quota.
 
     Then it may request something for which it has no weight, or it has a bound that is no whole number of steps. What
     it requests is mostly bounded by max; not so what its children do and, if it does not lend, its min.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koordsched.api.quantity import NANO, QuantityError, format_bytes, format_nano, nano_value
+from koordsched.api.quantity import NANO, QuantityError, format_amount, nano_value
 
 Amounts = dict[str, int]
 """Resource name -> nano-units."""
 
 EMPTY: Amounts = {}
-"""Nothing; not to be written to."""
+"""No amounts; not to be written to."""
 
 _MILLI = NANO // 1000
 _RENAMED = {
@@ -128,9 +128,7 @@ def exceeded(used: Mapping[str, int], more: Mapping[str, int], limit: Mapping[st
 
 def text(name: str, amount: int, *, binary: bool | None = None) -> str:
     """An amount as Kubernetes prints it; memory in powers of 1024, others in powers of 1000, unless told."""
-    if (name == "memory" if binary is None else binary) and amount % NANO == 0:
-        return format_bytes(amount // NANO)
-    return format_nano(amount)
+    return format_amount(amount, binary=name == "memory" if binary is None else binary)
 
 
 def texts(amounts: Mapping[str, int]) -> dict[str, str]:

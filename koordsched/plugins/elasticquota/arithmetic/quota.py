@@ -48,7 +48,7 @@ class _Settled:
 
 @dataclass(slots=True, eq=False)
 class Quota:
-    """A node of a quota tree; all amounts in nano-units. Read only for everybody outside of this computation.
+    """A node of a quota tree; all amounts in nano-units. Read only outside of this computation.
 
     `self_*` is of pods attached directly, the others of those below, too (spec 3.1, 3.3). `takes_part`: shares what
     its parent has with its siblings; root, default and system quotas do not.
@@ -71,7 +71,7 @@ class Quota:
     is_parent: bool = False
     is_tree_root: bool = False
     binary: frozenset[str] = frozenset()
-    # Counted, as far as the tree is settled; `accounting` changes these, everybody else reads the properties.
+    # Counted, as far as the tree is settled; only `accounting` changes these, others read the properties.
     _self_request: Amounts = field(default_factory=dict)
     _self_used: Amounts = field(default_factory=dict)
     _self_non_preemptible_request: Amounts = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Quota:
     fresh: bool = False
     """If not, nothing below is fresh either."""
     contended: bool = False
-    """Whether its children could not all have what they want."""
+    """Whether not all of its children get what they want."""
     shares: Amounts = field(default_factory=dict)
     """What it may use, in steps of runtime arithmetic (`amounts.unit`)."""
     _limit: Amounts | None = None
@@ -222,7 +222,7 @@ class Quota:
         return self._ordered
 
     def forget_order(self) -> None:
-        """The children are not the same any more."""
+        """The children have changed."""
         self._ordered = None
 
     def moved(self) -> None:
@@ -248,7 +248,7 @@ class Quota:
             stack.extend(child for child in quota.children.values() if child.fresh)
 
     def mark_children_stale(self) -> None:
-        """What its children may use is to be worked out anew."""
+        """What its children may use must be computed again."""
         self.tree.shifted = True
         for child in self.children.values():
             child.mark_stale()

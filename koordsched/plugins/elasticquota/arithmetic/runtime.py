@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Stake(NamedTuple):
-    """One sibling's stake to a resource.
+    """One sibling's claim to a resource.
 
     `floor` is guaranteed: with a request above it, the sibling takes part in the distribution of the rest by its
     `weight`; with one below it, what is not requested is free for the others, if it lends.

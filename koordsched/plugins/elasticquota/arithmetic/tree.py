@@ -62,7 +62,7 @@ class QuotaTree:
         """Sums of requests alone do not decide: floors that guarantee more, weights of zero, fractions of
         a step. Once set it stays, which costs time and nothing else."""
         self.unmarked = False
-        """Requests changed without a look at what that makes stale."""
+        """Requests changed, and what depends on them was not invalidated yet."""
         self.unsettled: dict[Tally, None] = {}
         """Tallies that the numbers of the quotas do not contain in full."""
         self.arrived: Amounts = {}
@@ -70,8 +70,8 @@ class QuotaTree:
         self.unvetted = False
         """Pods came that have a node without an admission here, and the settled numbers do not contain them."""
         self.overdrawn = False
-        """Some quota used more than its max, because that was lowered or pods came with a node: of what these request,
-        only as much as max counts above, and more requests may mean more room there. Once set it stays."""
+        """Some quota used more than its max, because that was lowered or pods were added with a node: of what these
+        request, only as much as max counts above, and more requests may mean more room there. Once set it stays."""
         self.epoch = 0
         """Grows when the settled numbers change."""
         self.root = Quota(ROOT_QUOTA, self, takes_part=False)

@@ -39,7 +39,7 @@ def built_in_objects(
 
 
 async def ensure_built_in(objects: list[dict[str, Any]], store: Store[Any], writes: ObjectWrites) -> None:
-    """Makes those of the objects that are missing, and does not give up. One that is there stays as it is."""
+    """Creates the missing objects, retrying until it succeeds. Existing ones are not changed."""
     pause = FIRST_PAUSE
     for thing in objects:
         namespace, name = thing["metadata"]["namespace"], thing["metadata"]["name"]

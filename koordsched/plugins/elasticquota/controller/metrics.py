@@ -41,7 +41,7 @@ class _Span:
 
 
 class TimedBooks:
-    """Passes the news of pods on to the books and measures how long that and the steps of it take. A `PodObserver`.
+    """Passes changes of pods on to the books and measures how long that and its steps take. A `PodObserver`.
 
     A step that several operations cause together is measured once: requests of many pods go up a tree in one.
     """
@@ -81,7 +81,7 @@ class TimedBooks:
 
 
 def observe_quotas(metrics: MetricRegistry, books: QuotaBooks, *, by_runtime: bool) -> Callable[[float], None]:
-    """Shows the quotas; returns what is to be told the seconds that writing a status took."""
+    """Shows the quotas; returns the callable that gets the seconds that writing a status took."""
     metrics.read_groups(
         "scheduler_elastic_quota_status",
         "What a quota may use, requests and uses: cpu in milli, other resources in their unit.",
@@ -111,6 +111,7 @@ def observe_revocation(metrics: MetricRegistry, books: QuotaBooks, revoked: Mapp
 
 
 def _series(books: QuotaBooks, quota: Quota, by_runtime: bool) -> Iterator[tuple[LabelValues, float]]:
+    books.before_reading()
     parent = quota.parent.name if quota.parent is not None else ""
     is_parent = "true" if quota.is_parent else "false"
     for field, amounts in _fields(books, quota, by_runtime):

@@ -36,7 +36,7 @@ from koordsched.plugins.elasticquota.kinds import (
 _log = logging.getLogger(__name__)
 
 INTERVAL = 10.0
-"""Seconds between looks at the nodes; a changed profile is looked at at once."""
+"""Seconds between checks of the nodes; a changed profile is processed at once."""
 
 RETRY = 2.0
 """Seconds after a write that failed."""

@@ -27,9 +27,9 @@ REASON = "QuotaRevoked"
 def picked(members: Iterable[Member], used: Mapping[str, int], runtime: Amounts, own: Container[Pod]) -> list[Member]:
     """The pods to evict, in order, so that what the others use fits the runtime.
 
-    The least important are taken away until it fits; what of it still fits is put back, the most important first. If
-    it does not fit without all of them, all are evicted. Pods on their way out count as gone; non-preemptible ones
-    and our own replicas stay. Every resource counts all the time, not only those of the pod handled last.
+    The least important are taken away until it fits; what of it still fits is put back, the most important first. If it
+    does not fit without all of them, all are evicted. Terminating pods count as gone; non-preemptible ones and our own
+    replicas stay. Every resource counts all the time, not only those of the pod handled last.
     """
     remaining = dict(used)
     candidates: list[Member] = []
@@ -76,7 +76,7 @@ class OveruseMonitor:
         self._delay = delay
         self._looked = 0.0
         self._last_under: dict[str, float] = {}
-        """When those that use too much were last seen not to."""
+        """When those that use too much were last seen not to exceed."""
         self._version = -1
         self._names: frozenset[str] = frozenset()
         self._over: list[Quota] = []
@@ -126,7 +126,7 @@ class Revocation:
         self.revoked: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Watches until cancelled."""
+        """Checks until cancelled."""
         try:
             while True:
                 self.look()
@@ -137,6 +137,7 @@ class Revocation:
 
     def look(self) -> None:
         """Starts the evictions that are due."""
+        self.books.before_reading()
         for quota in self._monitor.due(self.clock.monotonic()):
             limit = quota.limit
             victims = picked(self.books.members(quota), quota.used, limit, self.own)

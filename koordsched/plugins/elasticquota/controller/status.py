@@ -39,18 +39,18 @@ from koordsched.plugins.elasticquota.kinds import (
 _log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between looks."""
+"""Seconds between checks."""
 
 LONGEST_PAUSE = 30.0
 """Seconds between looks while nothing can be written."""
 
 WRITES_PER_LOOK = 100
-"""With more to write than this the rest waits for the next look, and goes first then."""
+"""With more to write than this the rest waits for the next check, and goes first then."""
 
 WRITES_AT_ONCE = 8
 
 _QUOTAS_AT_ONCE = 10
-"""Quotas looked at between two turns of the loop."""
+"""Quotas compared between two turns of the loop."""
 
 _ANNOTATIONS = (RUNTIME, REQUEST, CHILD_REQUEST, GUARANTEED, ALLOCATED, NON_PREEMPTIBLE_REQUEST, NON_PREEMPTIBLE_USED)
 
@@ -138,7 +138,7 @@ class StatusWriter:
         self._looked: object = None
 
     async def run(self) -> None:
-        """Looks and writes until cancelled."""
+        """Checks and writes until cancelled."""
         pause = INTERVAL
         while True:
             written, failed = await self.look()
@@ -168,6 +168,7 @@ class StatusWriter:
             if len(wishes) >= WRITES_PER_LOOK:
                 self._next = quota.name
                 break
+            self.books.before_reading()
             for obj in self.books.objects(quota.name):
                 patch, after = changes(quota, self._on(obj), by_runtime=self.by_runtime)
                 if patch:
@@ -201,7 +202,7 @@ class StatusWriter:
             return True
 
     def _forget(self, quotas: list[Quota]) -> None:
-        """Objects that are no more."""
+        """Objects that were deleted."""
         names = {quota.name for quota in quotas}
         self._shown = {key: shown for key, shown in self._shown.items() if key[1] in names}
 

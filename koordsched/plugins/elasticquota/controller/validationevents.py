@@ -12,10 +12,10 @@ from koordsched.plugins.elasticquota.books import QuotaBooks
 from koordsched.plugins.elasticquota.kinds import DEFAULT_QUOTA, ELASTIC_QUOTAS, ElasticQuota
 
 INTERVAL = 2.0
-"""Seconds between looks: what is wrong for a shorter time needs no event."""
+"""Seconds between checks: what is wrong for a shorter time needs no event."""
 
 _MOST_GONE = 1000
-"""Deleted quotas that are remembered until the next look; a replica that does not lead never looks."""
+"""Deleted quotas that are remembered until the next check; a standby never checks."""
 
 INVALID = "InvalidQuota"
 IN_USE = "QuotaInUse"
@@ -34,7 +34,7 @@ class ValidationEvents:
         store.subscribe(self._changed)
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Checks until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(INTERVAL)

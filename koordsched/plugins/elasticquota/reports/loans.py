@@ -1,8 +1,8 @@
 """Which quotas use what is guaranteed to their siblings.
 
-Resources are not marked: what a quota uses beyond its min comes from what is no quota's min, and when that is
-not enough, from unused parts of mins. Which of several lends is a convention: all borrowers take from all lenders, in
-proportion to what they take and leave.
+Resources are not marked: what a quota uses beyond its min comes from what is no quota's min, and when that is not
+enough, from unused parts of mins. Which of several lends is a convention: all borrowers borrow from all lenders, in
+proportion to what they borrow and leave unused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 UNCLAIMED = ""
-"""In the place of a lender: what is guaranteed to no sibling."""
+"""Instead of a lender: what is guaranteed to no sibling."""
 
 
 class Position(NamedTuple):

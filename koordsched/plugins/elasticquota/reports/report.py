@@ -19,11 +19,11 @@ from koordsched.plugins.elasticquota.reports.loans import Position, loans
 T = TypeVar("T")
 
 UNBOUNDED = 10**15 * 10**9
-"""A max of so many units or more counts as no bound."""
+"""A max of this many units or more counts as no bound."""
 
 
 class LoanReport(msgspec.Struct, rename="camel"):
-    """So much of a resource is another quota's min; `quota` is "" for what is no quota's min."""
+    """So much of a resource is another quota's min; `quota` is "" for what belongs to no quota's min."""
 
     quota: str
     amount: str
@@ -89,7 +89,7 @@ Steps = Generator[None, None, T]
 
 
 def reporting(books: QuotaBooks) -> Steps[Report]:
-    """The report in steps, so that others get their turn; what is reported last may be newer than what came first."""
+    """The report in steps, so that other tasks run; what is reported last may be newer than what came first."""
     problems = books.validation_errors()
     trees = []
     for _, tree in sorted(books.trees.trees.items()):

@@ -136,9 +136,9 @@ def _report(plugin: ElasticQuota) -> Report:
 
 VIEW = View(
     group="quota",
-    group_help="Look at elastic quotas.",
+    group_help="Show elastic quotas.",
     name="tree",
-    help="""Show the trees of quotas: min, max, runtime, request and usage of each, and loans between them.
+    help="""Show the quota trees: min, max, runtime, requests and usage of each quota, and loans between quotas.
 
     Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,

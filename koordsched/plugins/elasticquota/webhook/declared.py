@@ -1,4 +1,4 @@
-"""ElasticQuota objects as the webhooks see them: exact amounts, negative ones included, and who is whose child."""
+"""ElasticQuota objects as the webhooks see them: exact amounts, negative ones included, and parents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new quota gets filled in (elasticquota spec 3.18, mutating)."""
+"""The defaults of a new quota (elasticquota spec 3.18, mutating)."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class QuotaRules:
 
 
 def check_self(quota: ElasticQuota) -> None:
-    """What can be said of a quota alone. Raises Refused."""
+    """Checks of a quota by itself. Raises Refused."""
     name, spec = quota.metadata.name, quota.spec
     maximum = amounts_of(spec.max, f"{name} quota.Spec.Max")
     minimum = amounts_of(spec.min, f"{name} quota.Spec.Min")

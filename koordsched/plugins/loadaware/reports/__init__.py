@@ -1,1 +1,1 @@
-"""What is shown of loads: the page of a node as upstream has it, a list of all nodes, and the command for it."""
+"""How loads are shown: the page of a node as in upstream, a list of all nodes, and the command for it."""

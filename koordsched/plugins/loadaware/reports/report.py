@@ -55,7 +55,7 @@ def report(plugin: LoadAwareScheduling) -> Report:
 
 
 def reporting(plugin: LoadAwareScheduling) -> Generator[None, None, Report]:
-    """The same in steps, so that others get their turn."""
+    """The same in steps, so that other tasks run."""
     loads, nodes = iter(_sorted(plugin.loads)), []
     while some := list(islice(loads, _NODES_AT_ONCE)):
         nodes += [_node(plugin.loads, load) for load in some]

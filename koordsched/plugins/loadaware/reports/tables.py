@@ -45,9 +45,9 @@ def _amount(resource: str, amount: int) -> str:
 
 VIEW = View(
     group="load",
-    group_help="Look at what nodes use.",
+    group_help="Show the load of nodes.",
     name="nodes",
-    help="""Show what each node uses by its newest NodeMetric, and by estimate for pods that it cannot contain yet.
+    help="""Show the usage of each node: as measured in its newest NodeMetric, and as estimated for pods placed since.
 
     Reads the cluster of the kubeconfig, or files (-f), or asks a running scheduler (--live).
     """,

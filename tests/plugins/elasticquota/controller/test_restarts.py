@@ -153,8 +153,8 @@ def books_of(profiles):
 
 def from_scratch(cluster, resolved):
     """The books of what the API server holds."""
-    reports = ("NodeMetric", "NodeResourceTopology", "Device")
-    served = [cluster.resource(kind, version) for version, kind in KINDS if kind not in reports]
+    others = ("NodeMetric", "NodeResourceTopology", "Device", "Reservation")
+    served = [cluster.resource(kind, version) for version, kind in KINDS if kind not in others]
     objects = [thing for resource in served for thing in cluster.registry.list(resource)]
     return books_of(OfflineScheduler(resolved, IN_TREE, objects, clock=cluster.clock, rng=Random(1)).profiles)
 

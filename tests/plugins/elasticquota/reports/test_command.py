@@ -191,7 +191,7 @@ def test_bad_input(tmp_path: Path, arguments: list[str], complaint: str) -> None
     assert complaint in result.stderr
 
 
-def test_nobody_there() -> None:
+def test_no_server_there() -> None:
     result = run("quota", "tree", "--server", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: http://127.0.0.1:1")
