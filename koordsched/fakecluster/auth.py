@@ -1,4 +1,4 @@
-"""Who is asking: bearer tokens."""
+"""Authentication by bearer tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
 class Authenticator:
-    """Knows tokens and whose they are."""
+    """Tokens and their users."""
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = {token.encode(): user for token, user in tokens.items()}
@@ -39,7 +39,7 @@ class Authenticator:
         self._tokens[token.encode()] = user
 
     def user(self, token: str) -> User | None:
-        """Whose token this is, or None."""
+        """The user of this token, or None."""
         given = token.encode()
         found = None
         for known, user in self._tokens.items():

@@ -131,7 +131,7 @@ def _check_metadata(obj: Object, resource: Resource, validation: str, warnings: 
 
 
 def report_unknown(resource: Resource, unknown: list[str], validation: str, warnings: list[str]) -> None:
-    """Tell of unknown fields as the request wants it: not at all, as warnings, or (Strict) as a 400."""
+    """Reports unknown fields as the request wants it: not at all, as warnings, or (Strict) as a 400."""
     texts = [f'unknown field "{path}"' for path in unknown]
     if validation == "Strict":
         raise _not_handled(resource, "strict decoding error: " + ", ".join(texts))
@@ -146,7 +146,7 @@ def _not_handled(resource: Resource, text: str) -> errors.ApiStatusError:
 
 
 def check_kind(obj: Object, resource: Resource) -> None:
-    """400 unless the body says what the path says, or nothing."""
+    """400 unless the body agrees with the path, or does not say."""
     kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
     if kind != resource.kind or version != resource.api_version:
         group = f"{resource.group}/" if resource.group else ""

@@ -203,8 +203,8 @@ class CrdStrategy(Strategy):
                 custom=True,
             )
             registry.serve(resource)
-        # As the real server, whose handler of custom resources makes a new storage for every spec: the streams of the
-        # old one end, and the watch cache of the new one knows nothing of the past.
+        # Like the real server, whose handler of custom resources creates a new storage for every spec: the streams of
+        # the old one end, and the watch cache of the new one has no history.
         registry.store.collection(storage).begin_anew(registry.store.rv)
 
     def _withdraw(self, group: str, version: str, plural: str) -> None:

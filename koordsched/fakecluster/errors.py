@@ -194,7 +194,7 @@ def too_old(requested: int, oldest: int) -> ApiStatusError:
 
 
 def too_large(requested: int, current: int) -> ApiStatusError:
-    """504: the client has seen a future that this server has not."""
+    """504: the client has seen a newer state than this server."""
     return ApiStatusError(
         504,
         "Timeout",

@@ -369,7 +369,7 @@ def install(registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
 
 
 def bootstrap(registry: Registry) -> None:
-    """Create what a cluster has before anyone uses it; what exists already is left alone."""
+    """Creates what every new cluster has; existing objects are not changed."""
     namespaces = registry.resource("", "v1", "namespaces")
     for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
         if registry.peek(namespaces, None, name) is None:

@@ -1,4 +1,4 @@
-"""The columns of pods: the one kind whose status line has to be told from many places (upstream: printPod)."""
+"""The columns of pods: the one kind whose status is derived from many fields (upstream: printPod)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _waiting_or_terminated(status: Object, prefix: str = "") -> str:
 
 
 def _init_reason(spec: Object, status: Object) -> tuple[str, bool]:
-    """What init containers say, and whether they hold the pod up."""
+    """The state of init containers, and whether the pod waits for them."""
     initial = spec.get("initContainers") or ()
     sidecars = {c.get("name") for c in initial if c.get("restartPolicy") == "Always"}
     for i, container in enumerate(status.get("initContainerStatuses") or ()):
@@ -44,7 +44,7 @@ def _init_reason(spec: Object, status: Object) -> tuple[str, bool]:
 
 
 def pod_status(pod: Object) -> str:
-    """The word of the STATUS column."""
+    """The text of the STATUS column."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     reason = str(status.get("reason") or status.get("phase") or "")
     for condition in status.get("conditions") or ():

@@ -110,7 +110,7 @@ def _message(obj: Object, definition: str) -> bytes:
     try:
         return encode(obj)
     except (AttributeError, TypeError, ValueError):
-        # What was put in past admission may be anything. It stays as unreadable as it is in JSON, and no more.
+        # An object that bypassed admission may contain anything. In protobuf it is as unreadable as in JSON.
         return b"".join([_part(obj, field, encode) for field in messages()[definition] if field.name in obj])
 
 

@@ -1,4 +1,4 @@
-"""What the client wants to see: whole objects, their metadata alone, or a table."""
+"""The representation that the client wants: whole objects, their metadata alone, or a table."""
 
 from __future__ import annotations
 

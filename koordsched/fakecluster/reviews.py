@@ -1,7 +1,7 @@
 """Token reviews and access reviews: what components with delegated authentication and authorization ask.
 
 Tokens are authenticated by the server's own list. Authorization follows the stored RBAC objects for users outside
-system:masters, when the server has tokens at all; without tokens everyone may do everything.
+system:masters, when the server has tokens at all; without tokens everything is allowed.
 """
 
 from __future__ import annotations

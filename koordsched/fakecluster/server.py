@@ -31,7 +31,7 @@ _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 class ApiServer:
     """Serves a registry.
 
-    `authenticator` None means that everyone is let in; `emulation` gives writes a real server's service times;
+    `authenticator` None means that all requests are allowed; `emulation` gives writes a real server's service times;
     `rng` spreads watch time-outs.
     """
 

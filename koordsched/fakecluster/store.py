@@ -173,7 +173,7 @@ class Collection:
         self._history_size = 0
 
     def end(self) -> None:
-        """Tell the observers that this was all."""
+        """Tells the observers that no more changes will come."""
         for observer in self.observers:
             observer.end()
 
@@ -217,7 +217,7 @@ class Store:
             dropped.end()
 
     def begin_anew(self) -> None:
-        """Keep all objects and forget what was before: every watch ends, and who would resume one has to list."""
+        """Keeps all objects and forgets the history: every watch ends, and clients that resume one have to list."""
         rv = self.next_rv()
         for collection in self._collections.values():
             collection.begin_anew(rv)

@@ -1,4 +1,4 @@
-"""What a kind adds to the generic verbs: defaults, admission, validation, and how gracefully it dies."""
+"""What a kind adds to the generic verbs: defaults, admission, validation, and how gracefully it is deleted."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Subscriptions:
             self._draining = False
 
     def add(self, storage: str, callback: ChangeCallback, present: Iterable[Record]) -> Unsubscribe:
-        """Subscribe; `present` objects are told first, as ADDED."""
+        """Subscribe; `present` objects are delivered first, as ADDED."""
         self._pending.extend([((callback,), ChangeView(Change(ADDED, None, r))) for r in present])
         self._subscribers[storage] = (*self._subscribers.get(storage, ()), callback)
         if not self._draining:

@@ -17,55 +17,28 @@ from tests.plugins.deviceshare.naive.request import (
     counted,
     selected,
 )
-from tests.simulation.deviceusers import API_VERSION, KIND
-from tests.simulation.history import History
-from tests.simulation.invariants import PODS, is_finished
+from tests.simulation.allocationinvariants import AllocationInvariants
 
 REPORTS = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 PERCENT = (CORE, RDMA, FPGA)
 """Of which every device that is simulated has 100."""
 
 
-class DeviceInvariants:
-    """A replica may be behind; what it gives must be right by a node, a Device and a pod that it can have known."""
+class DeviceInvariants(AllocationInvariants):
+    """See AllocationInvariants."""
 
-    def __init__(self, invariants, server, users):
-        self._invariants = invariants
-        self._server = server
-        self._users = users
-        self._reports = History().follow(server, server.resource(KIND, API_VERSION))
-        self._judged = set()
+    REPORTS = REPORTS
 
-    def placed(self, uid, decision, assumed):
-        """Nothing: what counts is what is bound."""
-
-    def bound(self, pod, decision):
-        """A pod was bound, or one was that was decided earlier."""
-        self._check_shared(decision.node)
-        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        if uid in self._judged or uid in self._users.moved:
-            return
-        self._judged.add(uid)
+    def _problems(self, pod, decision, reports):
         given = entries_of(pod)
         others = [other for other in self._invariants.known_others(pod, decision) if self._holds(other, decision)]
-        reports = self._reports.states_since(("", decision.node), decision.versions[REPORTS])
-        problems = [] if self._ids_are_right(given, reports) else ["the ids are others"]
-        if not problems:
-            for state in self._pod_states(pod, decision):
-                for node in self._invariants.node_states(decision):
-                    for report in reports:
-                        problem = wrong(state, given, node, report, others)
-                        if problem is None:
-                            return
-                        problems.append(problem)
-        text = (pod["metadata"].get("annotations") or {}).get(ALLOCATED)
-        why = "; ".join(dict.fromkeys(problems))
-        self._invariants.fail(f"{decision.writer} binds pod {name} to {decision.node} with {text}: {why}")
-
-    def _pod_states(self, pod, decision):
-        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        states = self._invariants.pods.states_since(key, decision.versions[PODS])
-        return [state for state in states if state and state["metadata"]["uid"] == pod["metadata"]["uid"]]
+        if not self._ids_are_right(given, reports):
+            yield "the ids are others"
+            return
+        for state in self._pod_states(pod, decision):
+            for node in self._invariants.node_states(decision):
+                for report in reports:
+                    yield wrong(state, given, node, report, others)
 
     def _holds(self, other, decision):
         """Whether another pod is on the node, and what it says was so when it came there."""
@@ -78,7 +51,7 @@ class DeviceInvariants:
         known = self._invariants.bound.get(uid)
         if known is None or known.decision is not None:
             return True
-        # A replica that tries a pod may annotate it after somebody else has bound it.
+        # A replica that tries a pod may annotate it after another client has bound it.
         return not any(tried == uid for _, tried in self._invariants.decisions)
 
     @staticmethod
@@ -99,20 +72,14 @@ class DeviceInvariants:
         """What is there once is given once: no device is given out to more than 100 per cent, no virtual function
         twice."""
         amounts, functions = {}, {}
-        for pod in self._server.objects("Pod"):
-            meta = pod["metadata"]
-            known = self._invariants.bound.get(meta["uid"])
-            if known is None or known.decision is None or is_finished(pod) or meta["uid"] in self._users.moved:
-                continue
-            if pod["spec"]["nodeName"] != node:
-                continue
+        for pod in self._decided_on(node):
             for kind, entries in held_by(pod).items():
                 for entry in entries:
                     for name in PERCENT:
                         what = kind, entry["minor"], name
                         amounts[what] = amounts.get(what, 0) + entry["resources"].get(name, 0)
                     for function in entry["vfs"]:
-                        functions.setdefault((kind, entry["minor"], function), []).append(meta["name"])
+                        functions.setdefault((kind, entry["minor"], function), []).append(pod["metadata"]["name"])
         over = {what: amount for what, amount in amounts.items() if amount > 100}
         twice = {what: names for what, names in functions.items() if len(names) > 1}
         if over or twice:
@@ -131,7 +98,7 @@ def wrong(pod, given, node, report, others):
     except Refused as refused:
         return f"it cannot be placed at all: {refused.verdict.reasons}"
     if asked.skip or report is None:
-        return "it is given what nobody can have known" if given else None
+        return "it is given what no replica can have known" if given else None
     books = Books()
     books.put_device(report)
     for other in others:

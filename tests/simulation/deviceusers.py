@@ -1,9 +1,6 @@
 """The agents of nodes, which report GPUs, NICs and FPGAs, those devices, which fail and heal, users who want some."""
 
 import json
-from random import Random
-
-import yaml
 
 from tests.plugins.deviceshare.columns import row_state
 from tests.plugins.deviceshare.machines import GIB, fpga, gpu, nic
@@ -22,12 +19,12 @@ from tests.plugins.deviceshare.naive.request import (
     SCHEDULING_HINTS,
     SHARED,
 )
+from tests.simulation import agentusers
+from tests.simulation.agentusers import AgentUsers
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import MANIFESTS, device_args
-from tests.simulation.invariants import is_gone
+from tests.simulation.configuration import device_args
 
 API_VERSION, KIND = "scheduling.koordinator.sh/v1alpha1", "Device"
-DEVICE = {"api_version": API_VERSION}
 WHOLE = "nvidia.com/gpu"
 WELL_PLANNED = f"{NODE}secondary-device-well-planned"
 
@@ -58,33 +55,25 @@ FOREIGN = (
     "{}",
     "{",
 )
-"""What pods say that come with their node, or are made from the manifest of one that ran elsewhere."""
 
 
-class DeviceUsers:
+class DeviceUsers(AgentUsers):
     """Acts on the objects."""
 
+    API_VERSION, KIND, ALLOCATION, FOREIGN = API_VERSION, KIND, ALLOCATED, FOREIGN
+    STREAM = "device users"
+
     def __init__(self, simulation):
-        self._simulation = simulation
-        self.server = simulation.server
-        self.args = device_args(simulation.plan)
-        self.rng = Random(f"{simulation.plan.seed} device users")
+        super().__init__(simulation, device_args(simulation.plan), "devices.yaml")
         self._is_generous = self.rng.random() < 0.5
-        self.moved = set()
-        """uids of pods whose devices were written by another hand than the scheduler's."""
-        self._machines = {}
         self._sick = {}
         """Node -> (type, minor) of what failed."""
         self._ever = set()
         """Nodes that have reported: they do so again in the end."""
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "devices.yaml").read_text()):
-            self.server.insert(json.loads(json.dumps(thing)))
 
     def settle_in(self):
-        """What exists before any scheduler starts: some Devices are late, one is of a node that is not there."""
-        for node in self.server.objects("Node"):
-            if self.rng.random() < 0.6:
-                self._report(node["metadata"]["name"])
+        """Besides, a Device may be of a node that is not there."""
+        super().settle_in()
         if self.rng.random() < 0.3:
             self._report("nowhere")
 
@@ -94,9 +83,9 @@ class DeviceUsers:
             (4, self._report_some),
             (3, self._fail_some),
             (3, self._heal_some),
-            (0.7, self._lose_device),
+            (0.7, self._lose_report),
             (0.4, self._rebuild_machine),
-            (0.6, self._move_devices),
+            (0.6, self._move),
         ]
 
     def tidy_up(self):
@@ -116,8 +105,7 @@ class DeviceUsers:
                 call_later(self.rng.uniform(10, 20), self._report, name)
         for _ in range(self.rng.choice([0, 8, 16])):
             self._ask_for_devices()
-        for _ in range(self.rng.randint(0, 6)):
-            call_later(self.rng.uniform(22, 40), self._end_one)
+        self._end_some()
         if self._simulation.faults is None and self.rng.random() < 0.5:
             self._report("late")
             call_later(self.rng.uniform(20, 40), self._simulation.users.add_node, "late")
@@ -133,20 +121,8 @@ class DeviceUsers:
             pod["metadata"]["annotations"] = {HINT: json.dumps({"rdma": {"vfSelector": {}}})}
         users.insert(pod)
 
-    def _end_one(self):
-        pods = [pod for pod in self._holding() if not is_gone(pod) and held_by(pod)]
-        if pods:
-            meta = self.rng.choice(pods)["metadata"]
-            self.server.remove("Pod", meta["name"], meta["namespace"])
-
-    def _holding(self):
-        """The pods on nodes that say what they were given."""
-        pods = [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
-        return [pod for pod in pods if ALLOCATED in (pod["metadata"].get("annotations") or {})]
-
-    def objects(self):
-        """The Devices."""
-        return self.server.objects(KIND, API_VERSION)
+    def _has_some(self, pod):
+        return bool(held_by(pod))
 
     # --- nodes ---------------------------------------------------------------------------------------
 
@@ -174,16 +150,7 @@ class DeviceUsers:
             self._machines[name] = {**machine, "memory": memory, "label": self.rng.choice(["fast", "slow"])}
         return self._machines[name]
 
-    def _some_node(self):
-        names = sorted(node["metadata"]["name"] for node in self.server.objects("Node"))
-        return self.rng.choice(names) if names else None
-
     # --- Devices -------------------------------------------------------------------------------------
-
-    def _report_some(self):
-        name = self._some_node()
-        if name is not None:
-            self._report(name)
 
     def _report(self, name):
         machine, rng, sick = self._machine(name), self.rng, self._sick.get(name, ())
@@ -211,32 +178,14 @@ class DeviceUsers:
                 labels[POLICY] = rng.choice(["Honor", "Prefer"])
         if rng.random() < 0.05:
             labels[WELL_PLANNED] = rng.choice(["true", "false"])
-        self._write(name, entries, labels, annotations)
-
-    def _write(self, name, entries, labels, annotations):
-        meta = {"name": name, "labels": labels, "annotations": annotations}
-        if self.server.get(KIND, name, **DEVICE) is None:
-            self.server.insert(
-                {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": {"devices": entries}}
-            )
-            return
-
-        def make(thing):
-            thing["spec"] = {"devices": entries}
-            thing["metadata"] |= meta
-
-        self.server.change(KIND, name, make, **DEVICE)
-
-    def _some_device(self):
-        names = sorted(thing["metadata"]["name"] for thing in self.objects())
-        return self.rng.choice(names) if names else None
+        self._write(name, {"labels": labels, "annotations": annotations}, {"spec": {"devices": entries}})
 
     def _fail_some(self):
         """Devices of a node are not healthy any more."""
-        name = self._some_device()
+        name = self._some_report()
         if name is None:
             return
-        entries = self.server.get(KIND, name, **DEVICE)["spec"]["devices"]
+        entries = self.server.get(KIND, name, api_version=API_VERSION)["spec"]["devices"]
         if entries:
             entry = self.rng.choice(entries)
             self._sick.setdefault(name, set()).add((entry["type"], entry["minor"]))
@@ -257,19 +206,7 @@ class DeviceUsers:
             for entry in thing["spec"]["devices"]:
                 entry["health"] = (entry["type"], entry["minor"]) not in sick
 
-        self.server.change(KIND, name, make, **DEVICE)
-
-    def _lose_device(self):
-        name = self._some_device()
-        if name is not None:
-            self.server.remove(KIND, name, **DEVICE)
-
-    def _rebuild_machine(self):
-        """Another machine reports by the name of a node."""
-        name = self._some_node()
-        if name is not None:
-            self._machines.pop(name, None)
-            self._report(name)
+        self._change_report(name, make)
 
     # --- pods ----------------------------------------------------------------------------------------
 
@@ -317,28 +254,10 @@ class DeviceUsers:
         _want(pod, amounts)
         meta["annotations"] = {**meta.get("annotations", {}), **annotations}
 
-    def _move_devices(self):
-        """An administrator gives a running pod other devices, or takes its word away."""
-        if pods := self._holding():
-            meta, text = self.rng.choice(pods)["metadata"], self.rng.choice([*FOREIGN, None])
-            self.moved.add(meta["uid"])
-
-            def make(pod):
-                annotations = {**(pod["metadata"].get("annotations") or {}), ALLOCATED: text}
-                pod["metadata"]["annotations"] = {key: each for key, each in annotations.items() if each is not None}
-
-            self.server.change("Pod", meta["name"], make, meta["namespace"])
-
 
 def believed(scheduler):
     """Node -> what the columns say about its devices."""
-    found = {}
-    for profile in scheduler.profiles.values():
-        plugin = profile.plugins.get("DeviceShare")
-        if plugin is not None:
-            rows = scheduler.cluster.table.row_of.items()
-            found |= {name: row_state(plugin.columns, row) for name, row in rows}
-    return found
+    return agentusers.believed(scheduler, "DeviceShare", row_state)
 
 
 def _want(pod, amounts):

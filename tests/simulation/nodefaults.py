@@ -240,13 +240,28 @@ class NodeFaults:
         await asyncio.sleep(4)
         for node in targets:
             self._fell(node, boots=False, back=10)
+        struck = self._with_bombs(targets)
         await asyncio.sleep(3)
+        # Pods that were evicted meanwhile, by their quota or for more important ones, speak against nothing.
+        struck = [node for node in struck if node in self._with_bombs(targets)]
         self.server.insert(own(_small_pod("bomb-next"), *BOMB[1:]))
         await asyncio.sleep(18)
         if self.lasting is not None:
             checks.is_refused(self.lasting)
         if leader is not None and self.simulation.leader() is leader:
-            checks.must_be_quarantined(BOMB, targets, leader)
+            checks.must_be_quarantined(BOMB, struck, leader)
+
+    def _with_bombs(self, nodes):
+        """Those with a pod of the workload that fells nodes, which has started."""
+        there = {
+            thing["spec"]["nodeName"]
+            for thing in self.server.objects("Pod")
+            if thing["metadata"]["name"].startswith("bomb-")
+            and not is_finished(thing)
+            and thing["status"].get("startTime")
+            and thing["spec"].get("nodeName")
+        }
+        return [node for node in nodes if node in there]
 
     def _may_fall(self, thing):
         ready = [each["status"] for each in thing["status"].get("conditions") or () if each["type"] == "Ready"]

@@ -3,9 +3,7 @@
 from tests.plugins.nodenumaresource.naive import Attempt, Naive
 from tests.plugins.nodenumaresource.naivemachine import SINGLE, Machine, holding
 from tests.plugins.nodenumaresource.naivepick import keeps_policy
-from tests.simulation.history import History
-from tests.simulation.invariants import PODS, is_finished
-from tests.simulation.numausers import API_VERSION, KIND, STATUS
+from tests.simulation.allocationinvariants import AllocationInvariants
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
@@ -16,46 +14,23 @@ class KnownMachine(Machine):
     counts_without_cpus = True
 
 
-class NumaInvariants:
-    """A replica may be behind; what it gives must be right by a node, a report and a pod that it can have known."""
+class NumaInvariants(AllocationInvariants):
+    """See AllocationInvariants."""
+
+    REPORTS = TOPOLOGIES
 
     def __init__(self, invariants, server, users):
-        self._invariants = invariants
-        self._server = server
-        self._users = users
+        super().__init__(invariants, server, users)
         self._model = Naive(users.args)
-        self._reports = History().follow(server, server.resource(KIND, API_VERSION))
-        self._judged = set()
 
-    def placed(self, uid, decision, assumed):
-        """Nothing: what counts is what is bound."""
-
-    def bound(self, pod, decision):
-        """A pod was bound, or one was that was decided earlier."""
-        self._check_shared(decision.node)
-        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        if uid in self._judged or uid in self._users.moved:
-            return
-        self._judged.add(uid)
+    def _problems(self, pod, decision, reports):
         given = holding(pod)
         others = [self._as_known(other, decision) for other in self._invariants.known_others(pod, decision)]
         others = [other for other in others if other["spec"].get("nodeName") == decision.node]
-        problems = []
         for state in self._pod_states(pod, decision):
             for node in self._invariants.node_states(decision):
-                for report in self._reports.states_since(("", decision.node), decision.versions[TOPOLOGIES]):
-                    problem = self._problem(state, given, KnownMachine(node, report, others))
-                    if problem is None:
-                        return
-                    problems.append(problem)
-        text = (pod["metadata"].get("annotations") or {}).get(STATUS)
-        why = "; ".join(dict.fromkeys(problems))
-        self._invariants.fail(f"{decision.writer} binds pod {name} to {decision.node} with {text}: {why}")
-
-    def _pod_states(self, pod, decision):
-        key = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        states = self._invariants.pods.states_since(key, decision.versions[PODS])
-        return [state for state in states if state and state["metadata"]["uid"] == pod["metadata"]["uid"]]
+                for report in reports:
+                    yield self._problem(state, given, KnownMachine(node, report, others))
 
     def _as_known(self, other, decision):
         """Another pod as the replica had seen it, if it had seen it on its node."""
@@ -113,19 +88,15 @@ class NumaInvariants:
     def _check_shared(self, node):
         """No CPU is given to two pods that run."""
         holders = {}
-        for pod in self._server.objects("Pod"):
-            meta = pod["metadata"]
-            known = self._invariants.bound.get(meta["uid"])
-            if known is None or known.decision is None or is_finished(pod) or meta["uid"] in self._users.moved:
-                continue
-            if pod["spec"]["nodeName"] != node:
-                continue
+        for pod in self._decided_on(node):
             given = holding(pod)
             for cpu in sorted(given.cpus) if given is not None else ():
                 if cpu in holders:
-                    self._invariants.fail(f"CPU {cpu} of {node} is given to {holders[cpu]} and to {meta['name']}")
+                    self._invariants.fail(
+                        f"CPU {cpu} of {node} is given to {holders[cpu]} and to {pod['metadata']['name']}"
+                    )
                     return
-                holders[cpu] = meta["name"]
+                holders[cpu] = pod["metadata"]["name"]
 
 
 def asked_for_nothing(attempt):

@@ -3,19 +3,16 @@ own."""
 
 import json
 from math import prod
-from random import Random
-
-import yaml
 
 from tests.plugins.nodenumaresource.cluster import row_state
 from tests.plugins.nodenumaresource.machines import detail
 from tests.plugins.nodenumaresource.naivemachine import NODE, SCHEDULING, Allocation, format_cpus, holding
+from tests.simulation import agentusers
+from tests.simulation.agentusers import AgentUsers, annotate
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import MANIFESTS, numa_args
-from tests.simulation.invariants import is_gone
+from tests.simulation.configuration import numa_args
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha1", "NodeResourceTopology"
-NRT = {"api_version": API_VERSION}
 STATUS, SPEC = f"{SCHEDULING}resource-status", f"{SCHEDULING}resource-spec"
 RATIO = f"{NODE}resource-amplification-ratio"
 
@@ -39,29 +36,16 @@ FOREIGN = (
     '{"numaNodeResources":[{"node":0,"resources":{"cpu":"1"}}]}',
     "{}",
 )
-"""What pods say that come with their node, or are made from the manifest of one that ran elsewhere."""
 
 
-class NumaUsers:
+class NumaUsers(AgentUsers):
     """Acts on the objects."""
 
-    def __init__(self, simulation):
-        self._simulation = simulation
-        self.server = simulation.server
-        self.args = numa_args(simulation.plan)
-        self.rng = Random(f"{simulation.plan.seed} numa users")
-        self.moved = set()
-        """uids of pods whose CPUs were written by another hand than the scheduler's."""
-        self._machines = {}
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "noderesourcetopologies.yaml").read_text()):
-            if thing and thing["kind"] == "CustomResourceDefinition":
-                self.server.insert(json.loads(json.dumps(thing)))
+    API_VERSION, KIND, ALLOCATION, FOREIGN = API_VERSION, KIND, STATUS, FOREIGN
+    STREAM = "numa users"
 
-    def settle_in(self):
-        """What exists before any scheduler starts: some reports are late."""
-        for node in self.server.objects("Node"):
-            if self.rng.random() < 0.6:
-                self._report(node["metadata"]["name"])
+    def __init__(self, simulation):
+        super().__init__(simulation, numa_args(simulation.plan), "noderesourcetopologies.yaml")
 
     def actions(self):
         """(weight, action) of what happens."""
@@ -72,7 +56,7 @@ class NumaUsers:
             (0.5, self._rebuild_machine),
             (2, self._set_policy),
             (0.5, self._amplify),
-            (0.7, self._move_cpus),
+            (0.7, self._move),
         ]
 
     def tidy_up(self):
@@ -85,8 +69,7 @@ class NumaUsers:
                 call_later(self.rng.uniform(10, 20), self._report, name)
         for _ in range(self.rng.choice([0, 4, 8])):
             self._ask_for_cores()
-        for _ in range(self.rng.randint(0, 6)):
-            call_later(self.rng.uniform(22, 40), self._end_one)
+        self._end_some()
 
     def _ask_for_cores(self):
         """A pod to which little else matters than CPUs of its own."""
@@ -96,20 +79,8 @@ class NumaUsers:
         pod["metadata"]["annotations"] = {SPEC: json.dumps({"requiredCPUBindPolicy": self.rng.choice(BIND_POLICIES)})}
         users.insert(pod)
 
-    def _end_one(self):
-        pods = [pod for pod in self._holding() if not is_gone(pod) and (holding(pod) or NOTHING).cpus]
-        if pods:
-            meta = self.rng.choice(pods)["metadata"]
-            self.server.remove("Pod", meta["name"], meta["namespace"])
-
-    def _holding(self):
-        """The pods on nodes that say what they were given."""
-        pods = [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
-        return [pod for pod in pods if STATUS in (pod["metadata"].get("annotations") or {})]
-
-    def objects(self):
-        """The reports."""
-        return self.server.objects(KIND, API_VERSION)
+    def _has_some(self, pod):
+        return bool((holding(pod) or NOTHING).cpus)
 
     # --- nodes ---------------------------------------------------------------------------------------
 
@@ -146,10 +117,6 @@ class NumaUsers:
             labels[f"{NODE}numa-allocate-strategy"] = rng.choice(["MostAllocated", "LeastAllocated"])
         return labels
 
-    def _some_node(self):
-        names = sorted(node["metadata"]["name"] for node in self.server.objects("Node"))
-        return self.rng.choice(names) if names else None
-
     def _change_node(self, make):
         name = self._some_node()
         if name is not None:
@@ -162,14 +129,9 @@ class NumaUsers:
     def _amplify(self):
         """Less or more is offered than there is; sometimes the annotation makes no sense."""
         text = self.rng.choice(['{"cpu":1.5}', '{"cpu":2}', '{"cpu":1}', "{", None])
-        self._change_node(lambda node: _annotate(node, RATIO, text))
+        self._change_node(lambda node: annotate(node, RATIO, text))
 
     # --- reports -------------------------------------------------------------------------------------
-
-    def _report_some(self):
-        name = self._some_node()
-        if name is not None:
-            self._report(name)
 
     def _report(self, name):
         machine, rng = self._machine(name), self.rng
@@ -193,7 +155,8 @@ class NumaUsers:
         zones = [self._zone(machine, shown, zone) for zone in range(machine["zones"])]
         policies = [rng.choice(["None", "None", "SingleNUMANodePodLevel", "Restricted", "BestEffort"])]
         texts = {key: json.dumps(value) for key, value in annotations.items()}
-        self._write(name, texts, zones if rng.random() < 0.95 else [], policies)
+        content = {"zones": zones if rng.random() < 0.95 else [], "topologyPolicies": policies}
+        self._write(name, {"annotations": texts}, content)
 
     def _zone(self, machine, shown, zone):
         cpus = sum(cpu["node"] == zone for cpu in shown)
@@ -203,42 +166,13 @@ class NumaUsers:
         listed = [{"name": k, "capacity": q, "allocatable": q, "available": q} for k, q in amounts.items()]
         return {"name": f"node-{zone}", "type": "Node", "resources": listed}
 
-    def _write(self, name, annotations, zones, policies):
-        content = {"topologyPolicies": policies, "zones": zones}
-        if self.server.get(KIND, name, **NRT) is None:
-            thing = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name, "annotations": annotations}}
-            self.server.insert({**thing, **content})
-            return
-
-        def make(thing):
-            thing.update(content)
-            thing["metadata"]["annotations"] = annotations
-
-        self.server.change(KIND, name, make, **NRT)
-
-    def _some_report(self):
-        found = sorted(thing["metadata"]["name"] for thing in self.objects())
-        return self.rng.choice(found) if found else None
-
-    def _lose_report(self):
-        name = self._some_report()
-        if name is not None:
-            self.server.remove(KIND, name, **NRT)
-
     def _garble_report(self):
         name = self._some_report()
         if name is not None:
             manager = "kubelet.koordinator.sh/cpu-manager-policy"
             key = self.rng.choice([f"{NODE}cpu-topology", f"{NODE}cpu-topology", f"{NODE}pod-cpu-allocs", manager])
             text = self.rng.choice(["{", "", '{"detail": []}'] if key.endswith("topology") else ["{", ""])
-            self.server.change(KIND, name, lambda thing: _annotate(thing, key, text), **NRT)
-
-    def _rebuild_machine(self):
-        """Another machine, or the same with other numbers, reports by the name of a node."""
-        name = self._some_node()
-        if name is not None:
-            self._machines.pop(name, None)
-            self._report(name)
+            self._change_report(name, lambda thing: annotate(thing, key, text))
 
     # --- pods ----------------------------------------------------------------------------------------
 
@@ -263,31 +197,12 @@ class NumaUsers:
         if annotations:
             meta["annotations"] = annotations
 
-    def _move_cpus(self):
-        """An administrator gives a running pod other CPUs, or takes its word away."""
-        if pods := self._holding():
-            meta, text = self.rng.choice(pods)["metadata"], self.rng.choice([*FOREIGN, None])
-            self.moved.add(meta["uid"])
-            self.server.change("Pod", meta["name"], lambda pod: _annotate(pod, STATUS, text), meta["namespace"])
-
 
 def believed(scheduler):
     """Node -> what the columns say about its CPUs and NUMA nodes."""
-    found = {}
-    for profile in scheduler.profiles.values():
-        plugin = profile.plugins.get("NodeNUMAResource")
-        if plugin is not None:
-            rows = scheduler.cluster.table.row_of.items()
-            found |= {name: row_state(plugin.columns, row) for name, row in rows}
-    return found
+    return agentusers.believed(scheduler, "NodeNUMAResource", row_state)
 
 
 def _others(node):
     own = ("numa-topology-policy", "cpu-bind-policy", "numa-allocate-strategy")
     return {key: value for key, value in node["metadata"]["labels"].items() if key.removeprefix(NODE) not in own}
-
-
-def _annotate(thing, key, text):
-    annotations = dict(thing["metadata"].get("annotations") or {})
-    annotations.pop(key, None)
-    thing["metadata"]["annotations"] = {**annotations, **({} if text is None else {key: text})}

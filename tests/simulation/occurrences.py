@@ -51,7 +51,7 @@ FAULTS = {
 """Name -> how the trace tells of it."""
 
 NOTICED = {
-    "list from the past refused": r"listing again: an answer from the past",
+    "list from the past refused": r"listing again: a response older than the last one",
     "listed again after a broken watch": r"listing again: the watch told to break",
     "listed again after 410": r"listing again: .*too old resource version",
     "listed again after 410 while paging": r"listing again: .*continue parameter is too old",

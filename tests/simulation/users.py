@@ -263,7 +263,7 @@ class Users:
             made["spec"].pop("schedulingGates", None)
             self.insert(made)
         else:
-            self.insert(self._pod(self.rng.choice(self.templates), schedulerName="somebody-else"))
+            self.insert(self._pod(self.rng.choice(self.templates), schedulerName="other-scheduler"))
 
     def _steal(self):
         """Somebody else binds a pod of ours."""

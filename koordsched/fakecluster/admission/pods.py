@@ -82,7 +82,7 @@ class PodStrategy(Strategy):
         if spec.get("schedulingGates"):
             status["conditions"] = [_gated_condition(meta)]
         status["qosClass"] = qos_class(spec) if completed is None else completed.qos
-        # A status in the request is of the past life of a copied manifest.
+        # A status in the request comes from a copied manifest.
         obj["status"] = status
 
     def _admit_spec(self, resource: Resource, obj: Object) -> None:
@@ -96,7 +96,8 @@ class PodStrategy(Strategy):
         _merge_label_keys(spec, obj["metadata"].get("labels") or {})
 
     def _complete(self, encoded: bytes, epoch: int) -> _Completed | None:
-        """The spec with defaults, admitted and valid; None when it is refused, which then is said of the pod itself.
+        """The spec with defaults, admitted and valid; None when it is refused, in which case the error is about the pod
+        itself.
 
         `epoch` is that of the PriorityClasses, on which the outcome depends.
         """
@@ -112,7 +113,7 @@ class PodStrategy(Strategy):
 
     def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
         if subresource == "status":
-            # Only the kubelet's and the scheduler's words change here; what admission decided stays.
+            # Only what the kubelet and the scheduler write changes here; what admission decided stays.
             status = obj["status"] = dict(obj.get("status") or {})
             status["qosClass"] = (old.get("status") or {}).get("qosClass") or qos_class(obj["spec"])
             status.setdefault("phase", "Pending")

@@ -25,7 +25,7 @@ def is_true(holder: Mapping[str, Any], kind: str) -> bool:
 
 
 def with_condition(conditions: Iterable[Condition] | None, new: Condition, now: str) -> list[Condition]:
-    """A copy of the list with `new` put in the place of its type.
+    """A copy of the list in which `new` replaces the condition of its type.
 
     The transition time moves only when the status changes, as everywhere in Kubernetes; a condition that says the same
     as before stays as it is, so that writing it again writes nothing.

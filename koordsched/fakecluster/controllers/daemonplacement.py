@@ -67,7 +67,7 @@ class DaemonPlacement:
         return self._fits(node) and untolerated(node.taints, self._tolerations, ("NoSchedule", "NoExecute")) is None
 
     def may_stay(self, node: NodeRecord) -> bool:
-        """Whether a pod that is there may stay: a new NoSchedule taint does not drive it out."""
+        """Whether a pod that is there may stay: a new NoSchedule taint does not evict it."""
         return self._fits(node) and untolerated(node.taints, self._tolerations, ("NoExecute",)) is None
 
     def _fits(self, node: NodeRecord) -> bool:

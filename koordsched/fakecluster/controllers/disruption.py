@@ -106,7 +106,7 @@ class DisruptionController:
         try:
             expected, desired = self._demand(budget["spec"], pods)
         except _NoScale as reason:
-            # As upstream, no eviction is allowed while the demand is not known.
+            # As upstream, no eviction is allowed while the expected number of pods is unknown.
             expected, desired = old.get("expectedPods", 0), old.get("desiredHealthy", 0)
             allowed = 0
             condition |= {"status": "False", "reason": "SyncFailed", "message": str(reason)}

@@ -34,7 +34,7 @@ class _Entry:
 
 
 class GarbageCollector:
-    """Follows the owner references of all objects of all resources, but Events."""
+    """Follows the owner references of all objects of all resources except Events."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""Owner references: who made an object, and who may adopt it."""
+"""Owner references: which controller made an object, and which may adopt it."""
 
 from __future__ import annotations
 

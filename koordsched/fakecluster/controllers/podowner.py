@@ -1,4 +1,4 @@
-"""What the controllers of kinds that own pods share: whose pod changed, and what to work on because of it."""
+"""What controllers of kinds that own pods share: the owner of a changed pod, and what to reconcile because of it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def active(self) -> bool:
-        """Neither finished nor on its way out."""
+        """Neither finished nor terminating."""
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
 
     def available(self, min_ready_seconds: int, ready_before: str) -> bool:

@@ -10,7 +10,7 @@ import orjson
 from koordsched.fakecluster.controllers.ownership import Object
 
 _SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters and digits that spell no words: those the API server uses in generated names."""
+"""The letters and digits that the API server uses in generated names."""
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:

@@ -58,7 +58,7 @@ class ReplicaSetController(PodOwnerController):
         return count
 
     def _delete(self, active: list[PodRecord], count: int) -> int:
-        """Deletes the pods that will be missed least: not bound, not ready, doubled up, young."""
+        """Deletes the least useful pods first: not bound, not ready, several on a node, young."""
         together = Counter(pod.node for pod in active)
 
         def loss(pod: PodRecord) -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ class ReplicaSetController(PodOwnerController):
         if failure is None:
             conditions = without_condition(conditions, "ReplicaFailure")
         elif find(conditions, "ReplicaFailure") is None:
-            # Said once: the message names the pod that was refused, another one each time.
+            # Recorded once: the message names the refused pod, a different one each time.
             condition = {
                 "type": "ReplicaFailure",
                 "status": "True",

@@ -118,7 +118,7 @@ def _smaller_old_sets(rollout: Rollout, new: Object) -> dict[str, int]:
     if spare <= 0:
         return {}
     before = dict(sizes)
-    # Pods that are not available are given up first: they hold nothing up.
+    # Pods that are not available are removed first: that makes nothing unavailable.
     for entry in rollout.old:
         name = entry["metadata"]["name"]
         unhealthy = sizes.get(name, 0) - available_in(entry)

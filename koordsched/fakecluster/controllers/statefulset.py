@@ -102,7 +102,7 @@ class StatefulSetController(PodOwnerController):
         return 0
 
     def _healthy(self, stateful_set: Object, pod: PodRecord) -> bool:
-        """Running, ready for minReadySeconds and not on its way out."""
+        """Running, ready for minReadySeconds and not terminating."""
         min_ready = stateful_set["spec"].get("minReadySeconds", 0)
         if pod.deleting or pod.phase != "Running" or not pod.ready:
             return False

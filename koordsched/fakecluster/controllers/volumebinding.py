@@ -209,7 +209,7 @@ class VolumeBindingController:
         return 2
 
     def _say(self, claim: Object, reason: str, message: str, type_: str) -> int:
-        """Says once why a claim waits."""
+        """Records once why a claim waits."""
         uid = claim["metadata"]["uid"]
         if self._said.get(uid) == reason:
             return 0

@@ -71,7 +71,7 @@ class HollowNodes:
                 self._create_extra(extra)
         self._endings.append(self._runner.start())
         if self._options.load_reports:
-            # Last: the reports are about the nodes and pods that run here.
+            # Last, because the reports are about the nodes and pods that run here.
             self._endings.append(self._loads.start())
         if self._options.topology_reports:
             self._endings.append(self._topologies.start())

@@ -1,6 +1,6 @@
 """What the pods of each hollow node have been given, and whether one more fits: the kubelet's own check.
 
-It catches a scheduler that over-commits a node. Source: kubernetes `pkg/kubelet/lifecycle/predicate.go`.
+It detects a scheduler that over-commits a node. Source: kubernetes `pkg/kubelet/lifecycle/predicate.go`.
 """
 
 from __future__ import annotations

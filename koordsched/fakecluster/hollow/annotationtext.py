@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def decode_text(text: str, kind: type[T], longest: int) -> T:
-    """Decodes a text of at most so many characters. Raises ValueError with what is wrong."""
+    """Decodes a text of at most this many characters. Raises ValueError with what is wrong."""
     if len(text) > longest:
         raise ValueError(f"longer than {longest} characters")
     try:

@@ -62,7 +62,7 @@ class BatchedTimers:
                 if error.code != 404:
                     _log.warning("%r %s: %s", action, args, error)
             except Exception:
-                # One odd object must not stop the others' timers.
+                # One invalid object must not stop the timers of others.
                 _log.exception("%r %s failed", action, args)
         if self._entries:
             overdue = self._entries[0][0] <= now

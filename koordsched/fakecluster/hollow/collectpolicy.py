@@ -38,9 +38,7 @@ def default_spec(interval_seconds: int | None) -> dict[str, Any]:
 
 
 def collect_policy(spec: Mapping[str, Any]) -> CollectPolicy:
-    """What a spec asks for; what it leaves out, or what cannot be, is as by default, durations that are none are left
-    out.
-    """
+    """What a spec asks for; what it leaves out, or what is invalid, has its default; invalid durations are left out."""
     policy = spec.get("metricCollectPolicy") or {}
     texts = (policy.get("nodeAggregatePolicy") or {}).get("durations", _DURATIONS)
     durations = {}

@@ -1,4 +1,4 @@
-"""The CPUs of a node: how many there are, how they are numbered, and which of them go together."""
+"""The CPUs of a node: how many there are, how they are numbered, and which of them belong together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def numa_nodes_of(layout: CpuLayout) -> tuple[tuple[int, frozenset[int]], ...]:
 
 
 def take_cpus(layout: CpuLayout, free: Set[int], count: int) -> frozenset[int] | None:
-    """So many of the free CPUs; None if they are too few.
+    """This many of the free CPUs; None if there are too few.
 
     Whole cores of the lowest numbers come first, then what is left of cores that are in use.
     """

@@ -53,9 +53,8 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Amounts that each stand from their age (seconds since the start, ascending) to the next, the last one for ever.
-
-    With `repeat` they begin again every so many seconds.
+    """Amounts that each hold from their age (seconds since the start, ascending) to the next, the last one for ever.
+    With `repeat` they start over after that many seconds.
     """
 
     ages: Floats

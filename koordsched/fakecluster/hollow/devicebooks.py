@@ -1,6 +1,6 @@
 """The devices of a hollow node and what its pods hold of them: whether a pod can be given what the scheduler chose.
 
-It catches a scheduler that gives devices away twice, or ones that are not there.
+It detects a scheduler that allocates devices twice, or devices that do not exist.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DeviceBooks:
         """By the uid of the pod."""
 
     def problem(self, pod: Object) -> str | None:
-        """Why the pod cannot have the devices that it was given; None if it can, or the node's are not known."""
+        """Why the pod cannot have the devices it was given; None if it can, or if the node's devices are unknown."""
         text = _annotation(pod)
         if text is None or self.machine is None:
             return None
@@ -76,7 +76,7 @@ class DeviceBooks:
         return next((problem for problem in problems if problem is not None), None)
 
     def take(self, pod: Object) -> None:
-        """Notes what a pod holds."""
+        """Records what a pod holds."""
         text = _annotation(pod)
         if text is None:
             return
@@ -107,7 +107,8 @@ class DeviceBooks:
         for resource, total in device.group.amounts.items():
             capacity, requested = quantity.value(total), wanted.amounts.get(resource, 0)
             used = sum(held.amounts.get(resource, 0) for _, held in others)
-            # Shares of the memory are whole percents, rounded down: each pod may have up to one more than is counted.
+            # Shares of the memory are whole percents, rounded down: each pod may have up to one percent more than is
+            # counted.
             slack = capacity * (len(others) + 1) // 100 if resource == GPU_MEMORY else 0
             if requested and used + requested > capacity + slack:
                 numbers = f"requested: {requested}, used: {used}, capacity: {capacity}"

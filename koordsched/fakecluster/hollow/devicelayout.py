@@ -38,7 +38,7 @@ _FIRST_BUS = {GPU: 0x10, RDMA: 0x50, FPGA: 0x90}
 
 
 class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """Devices that are alike. Raises ValueError for what cannot be."""
+    """Identical devices. Raises ValueError for impossible values."""
 
     type: Literal["gpu", "rdma", "fpga"]
     """gpu for all accelerators but FPGAs."""
@@ -103,7 +103,7 @@ class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
 
 
 class Partitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """Partitions of so many GPUs, which are alike."""
+    """Identical partitions of this many GPUs."""
 
     size: int
     minors: list[list[int]] = []
@@ -156,7 +156,7 @@ class Device(NamedTuple):
 
 
 class DeviceLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """All devices of a node. Raises ValueError for what cannot be."""
+    """All devices of a node. Raises ValueError for impossible values."""
 
     groups: list[DeviceGroup]
     vendor: str = "nvidia"

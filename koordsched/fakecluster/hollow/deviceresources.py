@@ -1,7 +1,7 @@
 """What nodes offer of their devices as a whole: what koord-manager derives from Devices (deviceshare spec 2.5).
 
 It follows the Devices of hollow nodes, also those that others write, while their definition is installed. A node that
-never had a Device keeps what it was said to have; one whose Device is deleted has no devices any longer.
+never had a Device keeps the resources of its template; one whose Device is deleted has no devices any longer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def offered(device: Object | None, *, gpu_shared: bool = False) -> Offer:
     if gpus and gpu_shared:
         sums[GPU_SHARED] = len(gpus) * 100_000
     without = set() if gpus else set(_OF_GPUS)
-    # koord-manager leaves FPGAs to others. Here there are no others.
+    # koord-manager does not add FPGAs; here no other component does.
     for kind in (RDMA, FPGA):
         count = sum(entry.get("type") == kind for entry in healthy)
         if count:

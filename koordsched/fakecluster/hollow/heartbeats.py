@@ -15,7 +15,7 @@ _JITTER = 0.04
 
 
 class Heartbeats:
-    """Keeps the nodes alive in the eyes of the control plane, unless they are to fail."""
+    """Keeps the nodes ready for the control plane, unless they are to fail."""
 
     def __init__(self, registry: Registry, timers: BatchedTimers, options: HollowOptions) -> None:
         self._registry = registry

@@ -17,7 +17,7 @@ START_ERROR = "koordsched.io/start-error"
 
 
 class Health(Enum):
-    """How a node does."""
+    """The health of a node."""
 
     HEALTHY = ""
     SILENT = "true"
@@ -55,13 +55,13 @@ class HollowNode:
         self.ratio = ""
         """The annotation by which what is allocatable was amplified."""
         self.recoveries = 0
-        """How often the kubelet came back: plans made before are void."""
+        """How often the kubelet came back: earlier plans are invalid."""
         self.pods: dict[tuple[str, str], str] = {}
         """The uids of the pods bound to it, by (namespace, name)."""
 
 
 def commanded_health(node: dict[str, Any]) -> Health:
-    """What the node's annotation asks for; values that mean nothing leave it healthy."""
+    """What the node's annotation asks for; unknown values leave it healthy."""
     wanted = (node["metadata"].get("annotations") or {}).get(FAIL, "")
     return Health(wanted) if wanted in (health.value for health in Health) else Health.HEALTHY
 

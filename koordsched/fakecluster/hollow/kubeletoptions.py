@@ -1,4 +1,4 @@
-"""What of a kubelet's configuration concerns CPUs and NUMA nodes."""
+"""The parts of a kubelet's configuration that concern CPUs and NUMA nodes."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def _running_since(pod: Object, now: float) -> float | None:
     """When the containers started; None if none runs."""
     status = pod["status"]
     if not status.get("containerStatuses"):
-        # Written by hand: it does run, and nothing else will be known of it.
+        # Written by hand: it runs, but nothing else is known about it.
         return _time(status.get("startTime") or pod["metadata"].get("creationTimestamp"), now)
     states = [(entry.get("state") or {}).get("running") for entry in status["containerStatuses"]]
     return min((_time(state.get("startedAt"), now) for state in states if state is not None), default=None)

@@ -116,7 +116,7 @@ class NodeLoad:
         self._begin = self._sampled = now
 
     def predate(self, seconds: float) -> None:
-        """Measures as if the node had been there for so many seconds already."""
+        """Measures as if the node had been there for this many seconds already."""
         self._since -= seconds
         self._begin -= seconds
         self._sampled = self._begin

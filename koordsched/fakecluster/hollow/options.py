@@ -29,12 +29,12 @@ class HollowOptions:
     load_reports: bool = True
     """Report the nodes' usage as NodeMetrics while their CustomResourceDefinition is installed."""
     topology_reports: bool = True
-    """Report what nodes are like inside as NodeResourceTopologies, likewise."""
+    """Report the CPUs and NUMA nodes of nodes as NodeResourceTopologies, likewise."""
     device_reports: bool = True
     """Report the devices of nodes as Devices, and what nodes offer because of them, likewise."""
     gpu_shared: bool = False
     """Nodes offer `koordinator.sh/gpu.shared`, too, which the webhook for devices makes pods request."""
     usage_share: Share = field(default_factory=Share)
-    """What pods use that state nothing else."""
+    """The usage of pods without an annotation."""
     usage_traces: Path | None = None
     """The directory of the traces that pods may name."""

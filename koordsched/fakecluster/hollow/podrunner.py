@@ -87,7 +87,7 @@ class PodRunner:
         return self._registry.subscribe_changes(self._pods, self._changed)
 
     def resume(self, node: HollowNode) -> None:
-        """Looks at all pods of a node that came back: starts, stops and reports them."""
+        """Processes all pods of a node that came back: starts, stops and reports them."""
         node.recoveries += 1
         for key in list(node.pods):
             record = self._registry.collection(self._pods).get(*key)
@@ -283,7 +283,7 @@ class PodRunner:
             self._write(found, {**status, "conditions": conditions(status, self._stamp(), ready=ready)})
 
     def _stop(self, key: Key, uid: str) -> None:
-        """The containers have ended: the pod may go."""
+        """The containers have ended: the pod may be removed."""
         found = self._find(key, uid)
         if found is None or not found.pod["metadata"].get("deletionTimestamp"):
             return

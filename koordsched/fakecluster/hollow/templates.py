@@ -1,4 +1,4 @@
-"""Node templates: a YAML file that says what the nodes of a hollow cluster are like.
+"""Node templates: a YAML file that says what the nodes of a hollow cluster have.
 
 templates:
   - nodeName: gpu-${zone}-${index}   # ${zone}, ${index} and, elsewhere, ${node} are filled in

@@ -1,4 +1,4 @@
-"""The annotation `koordsched.io/topology` of a node: what it is like inside, as JSON.
+"""The annotation `koordsched.io/topology` of a node: its CPUs and NUMA nodes, as JSON.
 
 {"cpus": {"sockets": 2, "coresPerNumaNode": 26}, "kubelet": {"topologyManagerPolicy": "restricted"}}
 """
@@ -19,7 +19,7 @@ _LONGEST_TEXT = 65536
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """CPUs, and the kubelet's way with them. Raises ValueError when the two do not fit."""
+    """CPUs, and the kubelet's policies for them. Raises ValueError when the two do not fit."""
 
     cpus: CpuLayout
     kubelet: KubeletOptions = KubeletOptions()

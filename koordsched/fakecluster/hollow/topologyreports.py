@@ -1,4 +1,4 @@
-"""Reports on the insides of nodes: what koordlet, and the kubelet's CPU manager, do for hollow nodes.
+"""Reports on the CPUs and NUMA nodes of nodes: what koordlet, and the kubelet's CPU manager, do for hollow nodes.
 
 They work while the CustomResourceDefinition of NodeResourceTopology is installed (manifests/crds), for the nodes with
 the annotation `koordsched.io/topology`. The objects are owned by their nodes and so deleted with them.
@@ -7,13 +7,12 @@ the annotation `koordsched.io/topology`. The objects are owned by their nodes an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
+from koordsched.fakecluster.hollow.agentreports import AgentReports, Object, Reporter, owned_by
 from koordsched.fakecluster.hollow.annotationtext import decode_text
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
-from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.cpulayout import take_cpus
 from koordsched.fakecluster.hollow.cpuset import parse_cpuset
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
@@ -33,17 +32,11 @@ from koordsched.fakecluster.hollow.podcpus import (
     read_resource_status,
 )
 from koordsched.fakecluster.hollow.topology import TOPOLOGY, Topology, read_topology
-from koordsched.fakecluster.hollow.whileserved import WhileServed
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.store import Record
 
-Object = dict[str, Any]
-
 _KIND = ("topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
-_INTERVAL_SECONDS = 3.0
-"""Between two looks at a node (koordlet: NodeTopologySyncInterval)."""
-_GOLDEN_RATIO = 0.6180339887498949
 _FINISHED = ("Succeeded", "Failed")
 _LONGEST_TEXT = 1 << 20
 
@@ -55,15 +48,13 @@ class _Allocation(msgspec.Struct):
     cpuset: str = ""
 
 
-class _Reporter:
+class _Reporter(Reporter):
     """One node that reports."""
 
-    __slots__ = ("due", "facts", "fresh", "node", "phase", "pinned", "pods", "texts", "topology", "writing")
+    __slots__ = ("facts", "fresh", "pinned", "pods", "texts", "topology")
 
     def __init__(self, node: HollowNode, phase: float) -> None:
-        self.node = node
-        self.phase = phase
-        """Seconds: its place in the interval."""
+        super().__init__(node, phase)
         self.texts: tuple[str | None, ...] | None = None
         """The node's annotations that the facts were read from."""
         self.topology: Topology | None = None
@@ -71,78 +62,40 @@ class _Reporter:
         self.pods: dict[str, PodCpus] = {}
         self.pinned: dict[str, frozenset[int]] = {}
         """The CPUs that the kubelet gave to pods. Both by uid."""
-        self.due = False
         self.fresh = True
         """Nothing was read of an object that is there already."""
-        self.writing = False
 
 
-class TopologyReports:
+class TopologyReports(AgentReports[_Reporter]):
     """The reports of those of `nodes`, by name, that have a topology."""
 
     def __init__(self, registry: Registry, timers: BatchedTimers, nodes: Mapping[str, HollowNode]) -> None:
-        self._registry = registry
-        self._timers = timers
-        self._nodes = nodes
-        self._reporters: dict[str, _Reporter] = {}
-        self._added = 0
-        self._node_resource = registry.resource("", "v1", "nodes")
+        super().__init__(registry, timers, nodes, _KIND)
         self._pods = registry.pods
         fields = [name for name, _ in self._pods.fields]
         self._node_field, self._phase_field = fields.index("spec.nodeName"), fields.index("status.phase")
-        self._endings: list[Callable[[], None]] = []
-        self._served = WhileServed(registry, _KIND, self._begin, self._stop)
-
-    def start(self) -> Callable[[], None]:
-        """Begins to report as soon as the definition is there; returns what ends it."""
-        return self._served.start()
 
     def follow(self, node: HollowNode, obj: Object) -> None:
         """The node is there, with the pods it has if it was known before, or it has changed."""
         if self._served.resource is None:
             return
         annotations = obj["metadata"].get("annotations") or {}
-        reporter = self._reporters.get(node.name)
-        if reporter is None or reporter.node is not node:
+        reporter = self._reporter(node)
+        if reporter is None:
             if TOPOLOGY not in annotations:
                 return
-            self._added += 1
-            reporter = _Reporter(node, self._added * _GOLDEN_RATIO % 1 * _INTERVAL_SECONDS)
-            self._reporters[node.name] = reporter
+            reporter = self._reporters[node.name] = _Reporter(node, self._next_phase())
             self._timers.after(0.0, self._read_pods, reporter)
         elif TOPOLOGY not in annotations:
             del self._reporters[node.name]
             return
         self._read(reporter, obj, annotations)
 
-    def resume(self, node: HollowNode) -> None:
-        """The node works again after a silence."""
-        reporter = self._reporters.get(node.name)
-        if reporter is not None and reporter.node is node:
-            self._soon(reporter)
-
-    def remove(self, node: HollowNode) -> None:
-        """The node was deleted."""
-        reporter = self._reporters.get(node.name)
-        if reporter is not None and reporter.node is node:
-            del self._reporters[node.name]
-
-    def _begin(self, resource: Resource) -> None:
-        registry = self._registry
-        for node in list(self._nodes.values()):
-            obj = registry.peek(self._node_resource, None, node.name)
-            if obj is not None:
-                self.follow(node, obj)
-        self._endings = [
-            registry.subscribe_changes(resource, self._report_changed, replay=False),
-            registry.subscribe_changes(self._pods, self._pod_changed, replay=False),
+    def _subscribe(self, resource: Resource) -> list[Callable[[], None]]:
+        return [
+            *super()._subscribe(resource),
+            self._registry.subscribe_changes(self._pods, self._pod_changed, replay=False),
         ]
-
-    def _stop(self) -> None:
-        for end in self._endings:
-            end()
-        self._endings = []
-        self._reporters.clear()
 
     # -- nodes
 
@@ -185,10 +138,6 @@ class TopologyReports:
             self._complain(obj, reporter.node.name, SYSTEM_QOS, error)
         reporter.facts = NodeFacts(reservation, system, None, {}, {})
 
-    def _complain(self, obj: Object, node: str, annotation: str, problem: ValueError) -> None:
-        message = f"{annotation} is ignored: {problem}"
-        self._timers.after(0.0, invalid_annotation, self._registry, obj, node, message)
-
     # -- pods
 
     def _pod_changed(self, change: ChangeView) -> None:
@@ -225,7 +174,7 @@ class TopologyReports:
             self._soon(reporter)
 
     def _settle(self, reporter: _Reporter, topology: Topology) -> None:
-        """The kubelet gives CPUs to pods that have come, and takes back those of pods that have gone."""
+        """The kubelet gives CPUs to new pods, and releases those of pods that have gone."""
         pods = {uid: pod for uid, pod in reporter.pods.items() if pod.by_kubelet and uid in reporter.node.allocation}
         reporter.pinned = {uid: cpus for uid, cpus in reporter.pinned.items() if uid in pods}
         if not topology.kubelet.static:
@@ -236,7 +185,7 @@ class TopologyReports:
         for uid, pod in pods.items():
             if uid in reporter.pinned:
                 continue
-            # The real kubelet knows nothing of CPUs that the scheduler chose. This one keeps off them while it can.
+            # The real kubelet does not know which CPUs the scheduler chose. This one avoids them while it can.
             cpus = take_cpus(topology.cpus, free - bound, pod.wanted) or take_cpus(topology.cpus, free, pod.wanted)
             if cpus is not None:
                 reporter.pinned[uid] = cpus
@@ -244,20 +193,7 @@ class TopologyReports:
 
     # -- reporting
 
-    def _report_changed(self, change: ChangeView) -> None:
-        reporter = self._reporters.get(change.record.name)
-        if reporter is not None and not reporter.writing:
-            self._soon(reporter)
-
-    def _soon(self, reporter: _Reporter) -> None:
-        """Looks at the node when its place in the interval comes."""
-        if not reporter.due:
-            reporter.due = True
-            delay = (reporter.phase - self._registry.clock.now()) % _INTERVAL_SECONDS
-            self._timers.after(delay, self._report, reporter)
-
     def _report(self, reporter: _Reporter) -> None:
-        reporter.due = False
         node, resource, topology, facts = reporter.node, self._served.resource, reporter.topology, reporter.facts
         if resource is None or self._reporters.get(node.name) is not reporter or node.health is Health.SILENT:
             return
@@ -272,7 +208,8 @@ class TopologyReports:
         reporter.writing = True
         try:
             if record is None:
-                self._registry.create_record(resource, None, described.written_to(_new(node)))
+                new = {"metadata": {**owned_by(node), "labels": {"app.kubernetes.io/managed-by": "Koordinator"}}}
+                self._registry.create_record(resource, None, described.written_to(new))
             else:
                 self._rewrite(resource, record, described)
         finally:
@@ -306,16 +243,3 @@ class TopologyReports:
 
 def _entries(text: str) -> list[_Allocation]:
     return [] if text == "null" else decode_text(text, list[_Allocation], _LONGEST_TEXT)
-
-
-def _new(node: HollowNode) -> Object:
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "name": node.name,
-        "uid": node.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    labels = {"app.kubernetes.io/managed-by": "Koordinator"}
-    return {"metadata": {"name": node.name, "labels": labels, "ownerReferences": [owner]}}

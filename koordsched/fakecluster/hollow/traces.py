@@ -21,7 +21,7 @@ _LARGEST_FILE = 4 << 20
 class Traces:
     """The traces of one directory, by file name; each is read once. Without a directory there are none.
 
-    Pods name traces, and who can make a pod must not be able to have any other file read.
+    Pods name traces, and users who can create pods must not be able to have other files read.
     """
 
     def __init__(self, directory: Path | None) -> None:

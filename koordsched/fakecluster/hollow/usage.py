@@ -117,7 +117,7 @@ class NodeUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     """The annotation of a node, and `usage` of node templates. Raises ValueError when it makes no sense."""
 
     system: UsageText = UsageText()
-    """What everything but pods uses."""
+    """The usage of everything but pods."""
     share: Share | None = None
     """Of the pods of this node; None for the cluster's."""
     report_interval: str = ""

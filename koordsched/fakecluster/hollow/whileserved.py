@@ -27,7 +27,7 @@ class WhileServed:
         """The kind, while it is served."""
 
     def start(self) -> Callable[[], None]:
-        """Begins to look; returns what ends it."""
+        """Begins to follow the definition; returns what ends it."""
         definitions = self._registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         unsubscribe = self._registry.subscribe_changes(definitions, self._definition_changed)
 
