@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGS ?=
 MINUTES ?= 30
+SLICE ?= 1/20
 RATE ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo simulate test test-all-pythons verify soak audit lint format bench bench-all bench-startup bench-engine chart profile lock clean
+.PHONY: help venv demo simulate test test-all-pythons verify mutants soak audit lint format bench bench-all bench-startup bench-engine chart profile lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +46,9 @@ test-all-pythons: venv ## A part of the tests on every Python from 3.11 to 3.14 
 
 verify: venv ## All tests
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+mutants: venv ## Small defects in what decides, and whether tests find them; SLICE=1/20: the first twentieth
+	nice $(BIN)/python tools/mutants.py --slice $(SLICE) $(ARGS)
 
 soak: venv ## Real processes under load and churn, judged; MINUTES=30, RATE=200 pods per second
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --rate $(RATE) $(ARGS)

@@ -19,8 +19,9 @@ from bench.workloads import Catalog, NodeKind, load
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.nodenumaresource import cpuset, kinds
+from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
+from koordsched.plugins.shared import cpuset
 from koordsched.plugins.shared.priorityclass import QOS_CLASS
 
 SOCKETS, NUMA_NODES, CORES, THREADS = 2, 2, 26, 2

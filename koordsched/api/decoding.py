@@ -1,4 +1,4 @@
-"""Typed decoding of JSON, forgiving where Go is forgiving and clear where it is not."""
+"""Typed decoding of JSON, lenient where Go is lenient and clear where it is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_nulls(value: Any) -> Any:
 
 
 class Decoder(Generic[T]):
-    """Decodes one type. The fast path is msgspec's; explicit nulls, which are rare, cost a second look."""
+    """Decodes one type. The fast path is msgspec's; explicit nulls, which are rare, take a second pass."""
 
     __slots__ = ("_decoder", "_type")
 

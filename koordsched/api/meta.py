@@ -15,13 +15,13 @@ class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=
 
 
 class OwnerReference(Wire, frozen=True):
-    """The owning object; `controller` marks the one that manages this object."""
+    """The owning object; `controller` marks the one that manages this object, None if that is not said."""
 
     kind: str = ""
     name: str = ""
     uid: str = ""
     api_version: str = ""
-    controller: bool = False
+    controller: bool | None = None
 
 
 class ObjectMeta(Wire, frozen=True):

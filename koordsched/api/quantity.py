@@ -64,7 +64,7 @@ def parse(text: str | int | float) -> Fraction:
     suffix = suffix or ""
     number = Fraction(digits + "0" if digits.endswith(".") else digits)
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
-        # A hostile exponent must not make us build a number of a billion digits.
+        # A hostile exponent must not produce a number of a billion digits.
         exponent = max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, int(suffix[1:])))
         number *= Fraction(10) ** exponent
     else:
@@ -137,6 +137,11 @@ def format_bytes(amount: int) -> str:
         amount //= 1024
         step += 1
     return f"{amount}{_BINARY_SUFFIX[step]}"
+
+
+def format_amount(amount: int, *, binary: bool) -> str:
+    """Billionths as canonical text: in powers of 1024 if asked and if it is a whole number, else of 1000."""
+    return format_bytes(amount // NANO) if binary and amount % NANO == 0 else format_nano(amount)
 
 
 def go_divide(dividend: int, divisor: int) -> int:

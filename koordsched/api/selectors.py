@@ -6,7 +6,7 @@ Source: apimachinery `labels.Requirement`, component-helpers `nodeaffinity`; def
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from koordsched.api.core import NodeSelectorRequirement
 from koordsched.api.meta import LabelSelector
@@ -29,6 +29,15 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """Whether the text may be the value of a label (it may be empty)."""
     return _NAME.fullmatch(text) is not None
+
+
+def check_labels(key: str, values: Iterable[str]) -> None:
+    """Raises SelectorError unless these may be the key and values of labels: for what no API server has checked."""
+    if not is_label_key(key):
+        raise SelectorError(f"not a label key: {key[:64]!r}")
+    for value in values:
+        if not is_label_value(value):
+            raise SelectorError(f"not a label value: {value[:64]!r}")
 
 
 def parse_integer(text: str) -> int | None:
@@ -118,6 +127,19 @@ def compile_selector(selector: LabelSelector) -> Selector:
         if expression.operator == "In" and len(expression.values) == 1:
             equalities.append((expression.key, expression.values[0]))
     return Selector(tuple(requirements), tuple(equalities))
+
+
+def compile_unchecked(selector: LabelSelector) -> Selector:
+    """The same for a selector that no API server has checked. Raises SelectorError.
+
+    As upstream, keys and values need to be those of labels only where there are expressions.
+    """
+    if selector.match_expressions:
+        for key, value in selector.match_labels.items():
+            check_labels(key, (value,))
+        for expression in selector.match_expressions:
+            check_labels(expression.key, expression.values)
+    return compile_selector(selector)
 
 
 def field_test(requirement: NodeSelectorRequirement) -> Callable[[str], bool]:

@@ -30,13 +30,13 @@ DEFAULT_TIMEOUT = 5.0
 """Seconds for a request if `httpTimeout` is not set."""
 
 SMALL_REPLY = 16 << 20
-"""Bytes that an answer may have in any case; beyond that it may be twice as long as what was asked."""
+"""Bytes that any answer may have; beyond that it may be twice as long as the request."""
 
 T = TypeVar("T")
 
 
 class ExtenderError(Exception):
-    """The extender did not do what it was asked; the message is upstream's where there is one.
+    """The request to the extender failed; the message is upstream's where there is one.
 
     `asked`: whether the request may have reached it; `uncertain`: what it asked for may yet be done.
     """
@@ -52,7 +52,9 @@ class Withheld(Exception):
 
 
 class _Body(aiohttp.BytesPayload):
-    """What is asked, sent only if it may be at that moment: connections take their time, and processes are stopped."""
+    """A request body that is only sent if it still may be: connecting takes time, and processes may be stopped
+    meanwhile.
+    """
 
     def __init__(self, arguments: bytes, may_send: Callable[[], bool]) -> None:
         super().__init__(arguments, content_type="application/json")
@@ -153,7 +155,7 @@ class HttpExtender:
         except BadReply as error:
             raise ExtenderError(f"failed {verb} with extender at URL {url}: {error}", uncertain=True) from error
         except ValueError as error:
-            # aiohttp's word on a URL that is none, which it repeats.
+            # aiohttp's error for an invalid URL, which it repeats.
             raise ExtenderError(f'Post "{url}": {type(error).__name__}', asked=False) from error
         finally:
             self._durations.labels(self.url, verb, result).observe(self._clock() - started)

@@ -229,7 +229,7 @@ class Extenders:
             try:
                 await self._bind_with(extender, pod, node)
             except ExtenderError as error:
-                # Its word is not the server's: it may pass on an error about a binding that was carried out.
+                # Its answer is not the server's: it may report an error for a binding that was carried out.
                 if error.asked and await self._is_bound(pod, node):
                     return SUCCESS
                 if not extender.ignorable:

@@ -1,4 +1,4 @@
-"""Pods and nodes as extenders are shown them: whole, as the API server wrote them, wherever that is known."""
+"""Pods and nodes as they are sent to extenders: whole, as the API server wrote them, if that is known."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExtenderObjects:
         return _encode(node_object(node, table.images.on_row(row)))
 
     def victim(self, pod: Pod) -> dict[str, Any]:
-        """A pod on a node, rebuilt: of those nothing more is kept than what decisions rest on."""
+        """A pod on a node, rebuilt: only what decisions depend on is kept of these."""
         return pod_object(pod, self._resource_names)
 
 

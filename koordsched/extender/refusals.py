@@ -1,4 +1,4 @@
-"""What extenders say about the nodes they refuse, merged node by node as upstream merges it."""
+"""The reasons of extenders for the nodes they refuse, merged per node as upstream does."""
 
 from __future__ import annotations
 

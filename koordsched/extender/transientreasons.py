@@ -6,7 +6,7 @@ from koordsched.framework.status import Code, Reason, ReasonTable
 
 
 class TransientReasons:
-    """Gives out numbers of a reason table that are used again in the next cycle.
+    """Assigns numbers of a reason table that are reused in the next cycle.
 
     Extenders may write anything into a reason, a number that changes every second for example, and a table of all of
     them would grow for ever. No verdict of theirs outlives its cycle, so neither need its number.

@@ -1,4 +1,4 @@
-"""What is said to extenders and what they answer (kube-scheduler `extender/v1`).
+"""Requests to extenders and their answers (kube-scheduler `extender/v1`).
 
 Fields have their Go names. Answers are read as Go reads them: names in any case, absent and null alike, unknown fields
 skipped. Objects are sent as the API server wrote them, so requests are put together from bytes.
@@ -174,5 +174,5 @@ MAX_MESSAGE = 32_768
 
 
 def clipped(text: str, longest: int) -> str:
-    """The text, cut to so many characters with a mark at the end if it is longer."""
+    """The text, cut to this many characters with a mark at the end if it is longer."""
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."

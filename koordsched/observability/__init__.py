@@ -1,1 +1,1 @@
-"""What the outside sees: metrics, events, HTTP endpoints, logs, and a watch on the event loop itself."""
+"""Metrics, events, HTTP endpoints, logs, and monitoring of the event loop."""

@@ -1,4 +1,4 @@
-"""Who may use an endpoint: authentication, authorization, and the answers to those who may not.
+"""Access to endpoints: authentication, authorization, and the responses to rejected requests.
 
 Order and texts as in kube-scheduler's handler chain (apiserver `endpoints/filters`): credentials that are wrong are
 refused on every path; without credentials one is `system:anonymous`, who may use the always-allowed paths only.
@@ -25,7 +25,7 @@ DEFAULT_ALLOWED_GROUPS = ("system:masters",)
 
 @dataclass(frozen=True)
 class User:
-    """Who asks, as far as the API server vouches for it."""
+    """The user, as authenticated by the API server."""
 
     name: str
     uid: str = ""
@@ -99,7 +99,7 @@ class AccessControl:
         try:
             allowed = self._authorize is not None and await self._authorize(user, verb, path)
         except LookupFailed as error:
-            _log.warning("Authorization of %s could not be looked up: %s", user.name, error)
+            _log.warning("Authorization of %s could not be checked: %s", user.name, error)
             return status_response(500, "InternalError", f'Internal Server Error: "{path}": {error}')
         if allowed:
             return None
@@ -119,7 +119,7 @@ class AccessControl:
         try:
             return await self._authenticate(token.strip())
         except LookupFailed as error:
-            _log.warning("A bearer token could not be looked up: %s", error)
+            _log.warning("A bearer token could not be verified: %s", error)
             return None
 
 

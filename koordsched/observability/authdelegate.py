@@ -19,7 +19,7 @@ SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 CLIENT_CA_CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
 CACHE_SECONDS = 10.0
-"""How long an answer is believed (component-base's delegating options: 10 s for all three kinds)."""
+"""How long an answer is cached (component-base's delegating options: 10 s for all three kinds)."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -71,7 +71,7 @@ class _Cache(Generic[K, V]):
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = asyncio.ensure_future(self._ask(key, ask))
-        # One who asks and goes away must not take the answer from the others.
+        # A request that is cancelled must not cancel the lookup for the others.
         return await asyncio.shield(task)
 
     async def _ask(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
@@ -143,7 +143,7 @@ class DelegatedAuth:
         try:
             answer = await self._requester.request(method, path, body=None if body is None else orjson.dumps(body))
         except Exception as error:
-            # Whatever the transport raises: the client is refused, with a server error.
+            # Whatever the transport raises: the client gets a server error.
             text = str(error) or type(error).__name__
             raise LookupFailed(text if text.startswith(f"{method} {path}") else f"{method} {path}: {text}") from error
         if not 200 <= answer.status < 300:

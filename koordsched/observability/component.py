@@ -1,4 +1,4 @@
-"""What every Kubernetes component tells about itself: its build, its feature gates, its metrics.
+"""What every Kubernetes component reports about itself: its build, its feature gates, its metrics.
 
 Source: component-base `metrics/{legacyregistry,prometheus/feature,version}`; these are BETA there.
 """
@@ -35,7 +35,11 @@ def observe_build(metrics: MetricRegistry, version: str, release: str) -> None:
     git_version = f"v{release}.0+koordsched-{version}"
     build: LabelValues = (major, minor, git_version, "", "", "", "", platform.python_implementation(), machine)
     metrics.read(
-        "kubernetes_build_info", "Always 1; the labels say what runs.", lambda: {build: 1}, _BUILD_LABELS, "BETA"
+        "kubernetes_build_info",
+        "Always 1; the labels describe the running version.",
+        lambda: {build: 1},
+        _BUILD_LABELS,
+        "BETA",
     )
 
 

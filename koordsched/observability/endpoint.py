@@ -1,4 +1,4 @@
-"""A path and who answers there."""
+"""A path and its handler."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Endpoint:
 
 
 def text_response(text: str, status: int = 200) -> web.Response:
-    """Plain text that no browser takes for anything else."""
+    """Plain text that browsers do not interpret as anything else."""
     return web.Response(text=text, status=status, content_type="text/plain", charset="utf-8")
 
 
 def not_found() -> web.Response:
-    """What unknown paths are answered."""
+    """The response to unknown paths."""
     return text_response("404 page not found\n", 404)

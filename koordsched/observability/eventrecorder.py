@@ -1,4 +1,4 @@
-"""What happened to a pod, in the words that users know it by; noted at once and written when there is room."""
+"""Events about pods, with upstream's texts; recorded at once and written when there is room."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 `EventBroadcaster` writes what recorders (`eventrecorder`) noted through a sink, a bounded number at a time; equal
 events become a series (core spec 5.2; client-go `tools/events/event_broadcaster.go`): the first is created, the second
 turns it into a series of 2, further ones are counted in memory and written when the series ends or is half an hour old.
-What is still waiting to be written takes up its repetitions for nothing.
+Repetitions of an event that still waits to be written cost no write.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class EventBroadcaster:
             self._enqueue(event)
 
     def _unique_time(self) -> int:
-        """Wall time in nanoseconds, never the same twice: event names are made of it."""
+        """Wall time in nanoseconds, never the same twice: event names contain it."""
         self._last_ns = time_ns = max(nanoseconds(self.clock.wall()), self._last_ns + 1)
         return time_ns
 

@@ -1,4 +1,4 @@
-"""Events through the write lanes, where everything else has right of way."""
+"""Events through the write lanes, with the lowest priority."""
 
 from __future__ import annotations
 

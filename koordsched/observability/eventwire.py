@@ -70,7 +70,7 @@ def event_namespace(regarding: ObjectReference) -> str:
 
 
 def nanoseconds(wall: float) -> int:
-    """Seconds since the epoch in nanoseconds, to the microsecond: a float knows no better."""
+    """Seconds since the epoch in nanoseconds, to the microsecond: a float is not more precise."""
     return round(wall * 1e6) * 1000
 
 

@@ -1,4 +1,4 @@
-"""Metrics as text, written in slices so that a scrape never holds up the loop for long."""
+"""Metrics as text, written in slices so that a scrape never blocks the loop for long."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from koordsched.observability.metric_registry import MetricRegistry
 _log = logging.getLogger(__name__)
 
 Check = Callable[[], str | None]
-"""Says what is wrong, or None."""
+"""Returns what is wrong, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ PING = HealthCheck("ping", lambda: None)
 
 
 def shutdown_check(stopping: Callable[[], bool]) -> HealthCheck:
-    """Fails from the moment the process was told to stop."""
+    """Fails from the moment the process is asked to stop."""
     return HealthCheck("shutdown", lambda: "process is shutting down" if stopping() else None)
 
 

@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms that cost next to nothing to write.
+"""Counters, gauges and histograms that are cheap to write.
 
 prometheus-client's own instruments take a lock and build a label key at every call. All of ours are written by one
 thread, so an instrument is a number or a list of bucket counts; labels are resolved once, when a child is handed out,
-and everything that Prometheus wants to see is computed when it asks (`Family.collect`).
+and everything that Prometheus reads is computed at a scrape (`Family.collect`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def observe_events(metrics: MetricRegistry, events: EventBroadcaster) -> None:
     """Metrics of Events: written, failed, dropped."""
     metrics.read("koordsched_events_sent_total", "Events written.", lambda: events.sent)
     metrics.read(
-        "koordsched_events_coalesced_total", "Events that became part of another one's count.", lambda: events.coalesced
+        "koordsched_events_coalesced_total",
+        "Events that were merged into another one's count.",
+        lambda: events.coalesced,
     )
     metrics.read("koordsched_events_dropped_total", "Events lost.", lambda: events.dropped, ("reason",))
     metrics.read("koordsched_events_pending", "Events that wait to be written.", lambda: events.pending)
@@ -52,13 +54,13 @@ def observe_events(metrics: MetricRegistry, events: EventBroadcaster) -> None:
 
 def observe_lanes(metrics: MetricRegistry, depths: Callable[[], Mapping[str, int]]) -> None:
     """Shows the writes that wait, by lane."""
-    metrics.read("koordsched_write_lane_depth", "API writes that wait or are under way.", depths, ("lane",))
+    metrics.read("koordsched_write_lane_depth", "API writes that wait or are in progress.", depths, ("lane",))
 
 
 def observe_reflectors(
     metrics: MetricRegistry, restarts: Callable[[], Mapping[str, int]], watch_errors: Callable[[], Mapping[str, int]]
 ) -> None:
-    """Shows how the watches fare, by resource."""
+    """Shows the state of the watches, by resource."""
     metrics.read(
         "koordsched_reflector_restarts_total", "Times that a resource was listed again.", restarts, ("resource",)
     )

@@ -91,7 +91,7 @@ def _quoted(value: Any) -> str:
 class KlogFormatter(logging.Formatter):
     """`I0102 15:04:05.000000    1234 file.py:56] message` (UTC), with fields `"message" key="value"`.
 
-    The lines of a traceback follow, each behind a tab, so that nothing in them can pass for a record.
+    The lines of a traceback follow, each behind a tab, so that nothing in them can look like a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -230,7 +230,7 @@ class LogControl:
         self._root.setLevel(level_of(verbosity))
 
     def close(self, seconds: float = 2.0) -> None:
-        """Takes the set-up back, and waits at most this long until what is queued is written."""
+        """Undoes the set-up, and waits at most this long until what is queued is written."""
         self._root.setLevel(self._before[0])
         self._root.handlers[:] = self._before[1]
         with suppress(queue.Full):

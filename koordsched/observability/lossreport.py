@@ -37,7 +37,7 @@ class LossReport:
         self._say(kind, known)
 
     def tick(self) -> None:
-        """Says what has not been said yet and is due; to be called now and then."""
+        """Writes the lines that are due; to be called regularly."""
         for kind, known in self._kinds.items():
             if known.lost:
                 self._say(kind, known)

@@ -80,7 +80,7 @@ class Metrics(MetricRegistry):
         ).labels()
         self.pod_scheduled_after_flush = self.counters(
             "scheduler_pod_scheduled_after_flush_total",
-            "Pods that were scheduled after a time-out brought them back, which no event had done.",
+            "Pods scheduled after a timeout, instead of an event, returned them to the queue.",
         ).labels()
 
         # Framework

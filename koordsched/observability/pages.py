@@ -1,4 +1,4 @@
-"""Pages for people: configuration, status, flags, stacks, and the verbosity of the log (core spec 2.4)."""
+"""Debugging pages: configuration, status, flags, stacks, and the verbosity of the log (core spec 2.4)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def configz(config: Callable[[], Mapping[str, Any]]) -> Endpoint:
 
 
 def statusz(component: str, version: str, emulation: str, started: float, wall: Callable[[], float]) -> Endpoint:
-    """What runs, since when. `started` and `wall` are seconds since the epoch."""
+    """The running version and its start. `started` and `wall` are seconds since the epoch."""
 
     async def handle(request: web.Request) -> web.Response:
         up = max(int(wall() - started), 0)

@@ -1,4 +1,4 @@
-"""The endpoints that machines ask all the time: health and metrics."""
+"""The endpoints that machines poll: health and metrics."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ def health_endpoints(endpoint: HealthEndpoint) -> list[Endpoint]:
     ]
 
 
+def metrics_endpoint(metrics: MetricRegistry, monotonic: Callable[[], float]) -> Endpoint:
+    """/metrics alone."""
+
+    async def handle(request: web.Request) -> web.Response:
+        return _metrics_response(await render(metrics, monotonic))
+
+    return Endpoint("/metrics", handle, plain=True)
+
+
 def metric_endpoints(
     metrics: MetricRegistry,
     results: HealthResults,
@@ -38,9 +47,6 @@ def metric_endpoints(
     monotonic: Callable[[], float],
 ) -> list[Endpoint]:
     """/metrics, /metrics/slis, and /metrics/resources, which only the replica that `leads` fills."""
-
-    async def main(request: web.Request) -> web.Response:
-        return _metrics_response(await render(metrics, monotonic))
 
     async def slis(request: web.Request) -> web.Response:
         return _metrics_response(await render(results.metrics, monotonic))
@@ -56,7 +62,7 @@ def metric_endpoints(
         return response
 
     return [
-        Endpoint("/metrics", main, plain=True),
+        metrics_endpoint(metrics, monotonic),
         Endpoint("/metrics/slis", slis, plain=True),
         Endpoint("/metrics/resources", resources),
     ]

@@ -98,7 +98,7 @@ class EndpointServer:
 async def _hang_ups(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """A client that leaves in the middle of a page is no error of this server."""
+    """A client that disconnects in the middle of a page is not an error of this server."""
     try:
         return await handler(request)
     except ConnectionError as error:
@@ -121,5 +121,5 @@ async def _known_errors(
 async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Cache-Control"] = "no-cache, private"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    # Versions of libraries help only attackers.
+    # Versions of libraries would only help attackers.
     response.headers["Server"] = "koordsched"

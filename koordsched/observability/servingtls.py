@@ -47,7 +47,7 @@ _CIPHERS = {
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
 }
 
-# Always there with TLS 1.3, and not to be chosen (in Go neither).
+# Always enabled with TLS 1.3, and not configurable (nor in Go).
 _TLS13_CIPHERS = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 
 
@@ -57,7 +57,7 @@ class ServingError(ValueError):
 
 @dataclass(frozen=True)
 class TLSOptions:
-    """The secure serving flags. Without any file the certificate is made up for this run."""
+    """The secure serving flags. Without any file a certificate is generated for this run."""
 
     cert_file: str = ""
     key_file: str = ""

@@ -1,4 +1,4 @@
-"""Is the event loop alive? Its lag, the pauses of the garbage collector, and a thread that sees it hang."""
+"""Monitoring of the event loop: its lag, pauses of the garbage collector, and a thread that detects when it hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class WindowedMaximum:
-    """The greatest value of the last one to two windows (seconds): it survives any scrape interval below a window."""
+    """The greatest value of the last one to two windows (seconds): so no scrape interval below a window misses it."""
 
     __slots__ = ("_current", "_monotonic", "_previous", "_start", "_window")
 
@@ -134,7 +134,7 @@ class GcMonitor:
 
 @dataclass(eq=False, repr=False)
 class Watchdog:
-    """Notices from outside that the loop does not turn, and says in the log where it is stuck.
+    """Detects from another thread that the loop is blocked, and logs where.
 
     A stall is reported after `threshold` seconds, and again each time it has become twice as long. `limit`: after this
     many seconds `on_limit` is called once, in the watchdog's thread; a leader that cannot renew its lease ends itself
@@ -169,7 +169,7 @@ class Watchdog:
             self._thread.join()
 
     def check(self) -> None:
-        """Looks once."""
+        """Checks once."""
         stalled = self.monotonic() - self.monitor.last_beat
         if stalled < self.threshold:
             self._next_report = self.threshold
@@ -191,7 +191,7 @@ class Watchdog:
 
 
 def _report(seconds: float, stack: str) -> None:
-    _log.error("The event loop has not turned for %.1f s; it is here", seconds, extra={"trace": stack})
+    _log.error("The event loop has been blocked for %.1f s; stack:", seconds, extra={"trace": stack})
 
 
 def stack_of(thread_id: int) -> str:

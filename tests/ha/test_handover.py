@@ -100,14 +100,14 @@ async def there_and_back(directory):
     """Both hand-overs, each with a pod nominated by the one and bound by the other."""
     async with site(directory) as here:
         await here.do("Check the configuration")
-        await here.do("1. Start koordsched, waiting")
+        await here.do("1. Start koordsched as a standby")
         await until(lambda: len(here.containers.processes) == 2, "two replicas", 60)
         for process in here.containers.processes.values():
             await process.wait_for("watching ")
         assert here.leads == ["kube-scheduler"]
 
         await hand_over(here, "there", "2. Hand over", ["koordsched"])
-        await here.do("3. Look", 0)
+        await here.do("3. Check", 0)
         await here.cluster.more_bindings(20, 60)
         await hand_over(here, "back", "Back", ["kube-scheduler"])
         await here.cluster.more_bindings(20, 60)
@@ -149,7 +149,7 @@ async def test_koordsched_that_does_not_lead_can_be_taken_away_again(tmp_path, m
     monkeypatch.delenv(REAL, raising=False)
     async with site(tmp_path) as here:
         await here.do("Compare decisions")
-        await here.do("1. Start koordsched, waiting")
+        await here.do("1. Start koordsched as a standby")
         await here.cluster.more_bindings(10, 60)
         await here.do("Back", 1)
         await here.cluster.more_bindings(10, 60)

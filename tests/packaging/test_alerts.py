@@ -30,6 +30,8 @@ EXPIRED = 'koordsched_node_reports{state="expired"}'
 QUOTA = 'scheduler_elastic_quota_status{{name="team",resource="cpu",tree="",is_parent="false",parent="",field="{}"}}'
 USED, MAX, RUNTIME, WANTED = (QUOTA.format(field) for field in ("used", "max", "runtime", "child-request"))
 REVOKED = 'koordsched_quota_pods_revoked_total{name="team"}'
+RESERVATION = 'scheduler_reservation_status_phase{{name="r",phase="{}"}}'
+PENDING, AVAILABLE = RESERVATION.format("Pending"), RESERVATION.format("Available")
 STATE_OF_NODES = {
     'koordsched_overcommitted_nodes{resource="cpu"}': "KoordschedNodesOvercommitted",
     EXPIRED: "KoordschedNodeReportsExpired",
@@ -164,6 +166,14 @@ CASES: dict[str, tuple[list[Replica], list[Check]]] = {
     "a quota whose pods are evicted": (
         [leader(**{REVOKED: "0x30 2x90"}), standby("0x120") | {REVOKED: "0x120"}],
         [Check(30), Check(35, ("KoordschedQuotaRevoked",)), Check(60)],
+    ),
+    "a Reservation that waits, and gets a node after an hour": (
+        [leader(**{PENDING: "1x61 0x59", AVAILABLE: "0x61 1x59"}), standby("0x120") | {PENDING: "1x120"}],
+        [
+            Check(59, panels={"Reservations by phase": {'{phase="Pending"}': 1, '{phase="Available"}': 0}}),
+            Check(61, ("KoordschedReservationPending",)),
+            Check(90, panels={"Reservations by phase": {'{phase="Pending"}': 0, '{phase="Available"}': 1}}),
+        ],
     ),
     "a standby that is wrong about nodes": (
         [leader(), standby("0x120") | dict.fromkeys(STATE_OF_NODES, "5x120")],

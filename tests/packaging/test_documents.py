@@ -12,6 +12,10 @@ import msgspec
 import pytest
 
 from koordsched.cli import main
+from koordsched.cli.capacity import Plan, Unhelped
+from koordsched.cli.capacity_report import CapacityReport, GroupSize
+from koordsched.cli.nodegroups import NodeGroup
+from koordsched.cli.removal import Removable
 from koordsched.config.options import Options
 from koordsched.engine.explain import NodeVerdict, Score
 from koordsched.scheduling.advice import Advice, Change, Remedy
@@ -19,6 +23,8 @@ from koordsched.scheduling.answer import Answer
 from koordsched.scheduling.decisions import Decision, Ranked, Rejection
 from koordsched.scheduling.pendinggroups import PendingGroup
 from koordsched.scheduling.scheduler import MAX_BINDING
+from koordsched.shadow.judgement import Judgement
+from koordsched.shadow.tally import Difference, Reason, Report, Times, Waited
 from tests.cli.clusters import run
 from tests.scheduling.test_releases import RELEASES
 from tests.simulation.mutations import MUTATIONS
@@ -92,6 +98,25 @@ def test_the_schema_of_explanations_is_documented(struct: type[msgspec.Struct]) 
     text = (ROOT / "docs" / "explain.md").read_text()
     names = [field.encode_name for field in msgspec.structs.fields(struct)]
     assert [name for name in names if not re.search(rf"`(nodes\[\]\.)?{name}(\[\])?`", text)] == []
+
+
+@pytest.mark.parametrize("struct", [Report, Times, Reason, Difference, Judgement, Waited], ids=lambda s: s.__name__)
+def test_the_schema_of_trials_is_documented(struct: type[msgspec.Struct]) -> None:
+    text = (ROOT / "docs" / "shadow.md").read_text()
+    names = [field.encode_name for field in msgspec.structs.fields(struct)]
+    assert [name for name in names if not re.search(rf"`{name}(\[\])?`", text)] == []
+
+
+@pytest.mark.parametrize("struct", [CapacityReport, GroupSize, Plan, Unhelped, Removable], ids=lambda s: s.__name__)
+def test_the_schema_of_node_groups_is_documented(struct: type[msgspec.Struct]) -> None:
+    text = (ROOT / "docs" / "explain.md").read_text().partition("### Node groups")[2]
+    names = [field.encode_name for field in msgspec.structs.fields(struct)]
+    assert [name for name in names if not re.search(rf"`{name}(\[\])?`", text)] == []
+
+
+def test_the_fields_of_node_groups_are_documented() -> None:
+    text = (ROOT / "docs" / "explain.md").read_text().partition("### Node groups")[2]
+    assert [field.name for field in msgspec.structs.fields(NodeGroup) if f"`{field.name}`" not in text] == []
 
 
 def test_cases_of_the_deviations_exist() -> None:

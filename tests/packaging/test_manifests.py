@@ -159,6 +159,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
         ("with-load-aware", "koordsched", "koordsched-system/koordsched"),
         ("with-numa", "koordsched", "koordsched-system/koordsched"),
         ("with-devices", "koordsched", "koordsched-system/koordsched"),
+        ("with-reservations", "koordsched", "koordsched-system/koordsched"),
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
@@ -330,6 +331,10 @@ def test_they_can_be_applied(tmp_path: Path) -> None:
         assert "clusterrole.rbac.authorization.k8s.io/koordsched-devices created" in devices
         definition = "customresourcedefinition.apiextensions.k8s.io/devices.scheduling.koordinator.sh"
         assert f"{definition} unchanged" in devices
+        reservations = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "with-reservations"))
+        assert "clusterrole.rbac.authorization.k8s.io/koordsched-reservation created" in reservations
+        definition = "customresourcedefinition.apiextensions.k8s.io/reservations.scheduling.koordinator.sh"
+        assert f"{definition} unchanged" in reservations
         pods = kubectl(
             "--kubeconfig",
             kubeconfig,

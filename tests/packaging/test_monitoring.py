@@ -41,6 +41,7 @@ OPTIONAL = (
     "LoadAwareScheduling",
     "NodeCircuitBreaker",
     "NodeNUMAResource",
+    "Reservation",
     "WorkloadQuarantine",
 )
 """Plugins that are off by default and have rules of their own."""
@@ -68,6 +69,8 @@ LEADERS_ONLY = {
     "scheduler_inflight_events",
     "scheduler_pending_pods",
     "scheduler_queue_incoming_pods_total",
+    "scheduler_reservation_resource",
+    "scheduler_reservation_status_phase",
     "scheduler_secondary_device_not_well_planned",
     "scheduler_unschedulable_pods",
 }
@@ -110,7 +113,7 @@ def node(name: str) -> dict[str, Any]:
 def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
     """(path, object): pods that are placed, wait, preempt, are woken, or that others put where no room is.
 
-    A node has a GPU.
+    A node has a GPU, and room on it is reserved.
     """
     pods = "/api/v1/namespaces/default/pods"
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
@@ -125,6 +128,10 @@ def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
     device = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "spec": {"devices": [gpu]}}
     metadata = {"name": "small", "labels": labels}
     yield "/apis/scheduling.koordinator.sh/v1alpha1/devices", {**device, "metadata": metadata}
+    template = {"spec": pod("room")["spec"]}
+    reservation = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}}
+    reserved = {"template": template, "owners": [{"labelSelector": {}}], "allocateOnce": False}
+    yield "/apis/scheduling.koordinator.sh/v1alpha1/reservations", {**reservation, "spec": reserved}
     for number in range(60):
         yield pods, pod(f"plain-{number}")
     yield pods, pod("nowhere", nodeSelector={"name": "nowhere"})
@@ -186,7 +193,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Series, Ser
     folder = tmp_path_factory.mktemp("monitoring")
     with api_server(folder) as kubeconfig:
         server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        for kind in ("nodemetrics", "noderesourcetopologies", "devices", "elasticquotas", "elasticquotaprofiles"):
+        for kind in (
+            "nodemetrics",
+            "noderesourcetopologies",
+            "devices",
+            "elasticquotas",
+            "elasticquotaprofiles",
+            "reservations",
+        ):
             definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
             post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))

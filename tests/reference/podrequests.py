@@ -12,6 +12,11 @@ def requests(pod):
     return rounded(_effective(pod, {}, pod_level=True))
 
 
+def exact_requests(pod):
+    """The effective request before rounding: {resource: Fraction}; zeros stay where they are written."""
+    return _effective(pod, {}, pod_level=True)
+
+
 def nonzero_requests(pod):
     """The same with defaults for containers without cpu or memory, as counted on the node for scores.
 

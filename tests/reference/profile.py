@@ -22,10 +22,10 @@ POINTS = {
 class Profile:
     """`points[point]`: plugin names in order; `weights`; `plugins`: name -> instance.
 
-    A name that the reference does not know (yet) is left out and listed in `unknown`.
+    A name that is not in `registry` is left out and listed in `unknown`.
     """
 
-    def __init__(self, configured):
+    def __init__(self, configured, registry=REGISTRY):
         self.name = configured.get("schedulerName", "default-scheduler")
         args = {entry["name"]: entry.get("args") or {} for entry in configured.get("pluginConfig") or []}
         sets = configured.get("plugins") or {}
@@ -43,10 +43,10 @@ class Profile:
             added = [entry for entry in listed if entry not in overriding]
             chain = []
             for name, weight in [*overriding, *rest, *added]:
-                if name not in REGISTRY:
+                if name not in registry:
                     self.unknown.add(name)
-                elif hasattr(REGISTRY[name], method):
-                    self.plugins.setdefault(name, REGISTRY[name](args.get(name, {})))
+                elif hasattr(registry[name], method):
+                    self.plugins.setdefault(name, registry[name](args.get(name, {})))
                     chain.append(name)
                     if point == "score":
                         self.weights[name] = weight or dict(everywhere).get(name) or 1

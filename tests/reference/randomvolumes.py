@@ -242,7 +242,7 @@ class RandomVolumes:
             elif kind < 0.65:
                 volume["ephemeral"] = {"volumeClaimTemplate": {"spec": {}}}
                 if self.maybe(0.95):
-                    self.claim(f"{name}-v{i}", owner=uid if self.maybe(0.95) else "somebody")
+                    self.claim(f"{name}-v{i}", owner=uid if self.maybe(0.95) else "other")
             else:
                 volume.update(self.inline())
             volumes.append(volume)

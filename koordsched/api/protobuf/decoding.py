@@ -57,7 +57,7 @@ def _converter(layouts: Sequence[Layout]) -> Callable[[Any], Any]:
         named = "{0.name}={1}" if layout.inline else "{1}"
         arguments = [named.format(member, _attribute(member, names)) for member in layout.members]
         for outer, members in layout.inline:
-            # One of so many is set: those that are there are asked for, not each whether it is there.
+            # One of many is set: the set ones are listed, instead of checking each.
             table = f"{layout.name}_{outer.name}"
             each = [f"{m.name!r}: lambda x: {_value('x', m.source, m.layout)}" for m in members]
             tables.append(f"{table} = {{{', '.join(each)}}}")
