@@ -14,6 +14,9 @@ class VirtualPodWriter(Protocol):
     async def bind(self, pod: Pod, node: str) -> None:
         """Writes the node. The plugin upserts the pod with its node when it sees the object so."""
 
+    def placed(self, pod: Pod, node: str) -> None:
+        """Where nothing is written (simulations), in place of `bind`: the object is as it would be afterwards."""
+
     async def patch(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
         """Merges what PreBind plugins changed into the metadata."""
 

@@ -65,20 +65,27 @@ class _NoEvictions:
 
 
 class _OfflineVirtualPods:
-    """They count like other pods, and their writers are not used."""
+    """They count like other pods. Their writers are told of placements; nothing else is asked of them."""
 
     def __init__(self, scheduler: OfflineScheduler) -> None:
         self._scheduler = scheduler
         self._keys: dict[str, str] = {}
+        self._writers: dict[str, VirtualPodWriter] = {}
+
+    def placed(self, pod: Pod, node: str) -> None:
+        if (writer := self._writers.get(pod.uid)) is not None:
+            writer.placed(pod, node)
 
     def upsert(self, pod: Pod, writer: VirtualPodWriter) -> None:
         self.delete(pod.uid)
         self._keys[pod.uid] = pod.key
+        self._writers[pod.uid] = writer
         self._scheduler.add_pod(pod)
 
     def delete(self, uid: str) -> None:
         scheduler = self._scheduler
         scheduler.pending.pop(self._keys.pop(uid, ""), None)
+        self._writers.pop(uid, None)
         scheduler.nominator.delete(uid)
         scheduler.cluster.remove_pod(uid)
         scheduler.cluster.pod_gone(uid)
@@ -120,6 +127,7 @@ class OfflineScheduler:
         self.nominator: Nominator[Pod] = Nominator(lambda pod: pod.uid not in self.cluster.assigned)
         self._rng = rng
         self.timers = Timers(clock.monotonic)
+        self._virtual_pods = _OfflineVirtualPods(self)
         offered = Handle(
             profile="",
             cluster=self.cluster,
@@ -133,7 +141,7 @@ class OfflineScheduler:
             waiting=WaitingPods(),
             activate=lambda pods: None,
             timers=self.timers,
-            virtual_pods=_OfflineVirtualPods(self),
+            virtual_pods=self._virtual_pods,
         )
         self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered)
         for thing in state:
@@ -215,6 +223,8 @@ class OfflineScheduler:
             if status.ok:
                 transaction.commit()
                 self.pending.pop(attempt.pod.key, None)
+        if status.ok and attempt.pod.virtual:
+            self._virtual_pods.placed(attempt.pod, self.cluster.table.names[row])
         return status
 
     def schedule(self, key: str) -> Scheduled:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from koordsched.api.quantity import QuantityError
 from koordsched.api.selectors import parse_integer
@@ -145,6 +146,7 @@ class ReservationCache:
     # --- objects -----------------------------------------------------------------------------------
 
     def _changed(self, old: Reservation | None, new: Reservation | None) -> None:
+        old, new = _identified(old), _identified(new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._announced.pop(old.metadata.uid, None)
             self._drop(old.metadata.uid)
@@ -423,6 +425,14 @@ class ReservationCache:
             del self._places[info.uid]
         else:
             self._places[info.uid] = place
+
+
+def _identified(reservation: Reservation | None) -> Reservation | None:
+    """With a uid, which plain manifests do not have."""
+    if reservation is None or reservation.metadata.uid:
+        return reservation
+    meta = reservation.metadata
+    return replace(reservation, metadata=replace(meta, uid=f"reservation-{meta.name}"))
 
 
 def _offer(reservation: Reservation) -> tuple[object, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.builtinkinds import PODS
 from koordsched.cluster.pod import Pod
@@ -16,6 +18,7 @@ from koordsched.plugins.reservation.kinds import (
     RESERVATIONS,
     SCHEDULED_CONDITION,
     Reservation,
+    ReservationStatus,
 )
 from koordsched.plugins.reservation.malformed import MalformedReservation
 from koordsched.plugins.reservation.reservepod import requests_of, scheduler_of
@@ -72,6 +75,21 @@ class ReservationWriter:
         status = {"phase": AVAILABLE, "nodeName": node, "allocatable": allocatable, "conditions": conditions}
         self.failures.pop(pod.uid, None)
         await self._handle.writes.merge(RESERVATIONS, reservation.metadata, {"status": status}, subresource="status")
+
+    def placed(self, pod: Pod, node: str) -> None:
+        """In simulations: the Reservation is available, with what the reserve pod was given."""
+        reservation, cluster = self._find(pod.uid), self._handle.cluster
+        if reservation is None:
+            return
+        meta = reservation.metadata
+        annotations = {**meta.annotations, **cluster.pod_facts.annotations(pod)}
+        cluster.objects.of(RESERVATIONS).upsert(
+            replace(
+                reservation,
+                metadata=replace(meta, annotations=annotations, resource_version=f"{meta.resource_version}-placed"),
+                status=ReservationStatus(phase=AVAILABLE, node_name=node, allocatable=requests_of(reservation)),
+            )
+        )
 
     async def patch(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
         """Merges what PreBind plugins changed into the metadata."""
