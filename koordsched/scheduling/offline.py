@@ -65,7 +65,7 @@ class _NoEvictions:
 
 
 class _OfflineVirtualPods:
-    """They count like other pods. Their writers are told of placements; nothing else is asked of them."""
+    """They count like other pods. Of their writers only `placed` is called."""
 
     def __init__(self, scheduler: OfflineScheduler) -> None:
         self._scheduler = scheduler
