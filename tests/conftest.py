@@ -5,8 +5,8 @@ from tests.parity.fresh import SEED, choose_seed
 
 
 def pytest_configure(config):
-    choose_seed()
     depth.quick = "not slow" in config.option.markexpr
+    choose_seed()
 
 
 def pytest_report_header(config):
