@@ -1,0 +1,5 @@
+"""Coscheduling: gangs, which are placed as a whole or not at all (coscheduling spec).
+
+* `args` the plugin's arguments; `kinds` the PodGroup, labels and annotations.
+* `options` says which gang a pod belongs to, and what a gang asks for; `podfacts` keeps that for pods on nodes.
+"""
