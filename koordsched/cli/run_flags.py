@@ -15,7 +15,7 @@ import click
 import koordsched
 from koordsched.cli.flag_types import boolean, comma_list, duration, integers, kubernetes_version, level, size
 from koordsched.config.errors import ConfigError
-from koordsched.config.feature_gates import FeatureGates
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER, FeatureGates
 from koordsched.config.options import (
     Authentication,
     Authorization,
@@ -262,6 +262,21 @@ _FLAGS: tuple[_Decorator, ...] = (
         multiple=True,
         help="Name=true,Other=false. Gates of other components are accepted.",
     ),
+    click.option(
+        "--enable-network-topology-manager",
+        "network_topology_manager",
+        type=boolean,
+        default=None,
+        help="Keep the tree of network topology layers that gangs are placed by; short for the feature gate "
+        f"{NETWORK_TOPOLOGY_MANAGER}.",
+        **_optional_value(boolean),
+    ),
+    _flag(
+        "--controller-plugins",
+        "controller_plugins",
+        comma_list,
+        "Plugins whose controllers run: * for all, NAME, or -NAME for none of this one.",
+    ),
     _unused_flag("--emulated-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--min-compatibility-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--emulation-forward-compatible", boolean),
@@ -343,8 +358,12 @@ def _take_options(parameters: dict[str, Any]) -> Options:
     """Move our parameters into Options. Raises click.BadParameter for unusable feature gates."""
     for name in [name for name in parameters if name.startswith(f"{_UNUSED}__")]:
         parameters.pop(name)
+    given = list(parameters.pop("feature_gates"))
+    manager = parameters.pop("network_topology_manager")
+    if manager is not None:
+        given.append(f"{NETWORK_TOPOLOGY_MANAGER}={str(manager).lower()}")
     try:
-        gates = FeatureGates.parse(parameters.pop("feature_gates"))
+        gates = FeatureGates.parse(given)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     groups = {

@@ -17,6 +17,7 @@ from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins import (
+    coscheduling,  # noqa: F401  its kinds are registered by it
     defaultprebind,
     deviceshare,
     elasticquota,
