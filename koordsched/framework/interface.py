@@ -129,7 +129,13 @@ class PreEnqueue(Plugin):
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """SUCCESS, or a rejection: then the pod is gated."""
+        """SUCCESS, or a rejection: then the pod is gated. WAIT gates it, too, but is not reported to its owner.
+
+        Changes nothing: explanations ask as well.
+        """
+
+    def admitted(self, pod: Pod) -> None:
+        """All PreEnqueue plugins let the pod in: it is going to be tried. Default: nothing to note."""
 
 
 class QueueSort(Plugin):
@@ -231,6 +237,7 @@ class PostFilterResult:
     `victims` are the pods that would have to go; `actuate` starts making them go. The search must change nothing:
     explanations ask the same question and do not actuate. `refused_by`: the plugins that refuse the pod even where
     others would go for it; without success it waits for them as for those that rejected it in the first place.
+    `nominations`: the same as `nominated_node` for other pods of the same job, by uid.
     """
 
     status: Status
@@ -238,6 +245,7 @@ class PostFilterResult:
     victims: tuple[Pod, ...] = ()
     actuate: Callable[[], None] | None = None
     refused_by: frozenset[str] = frozenset()
+    nominations: Mapping[str, str] = field(default_factory=dict)
 
     def also(self, act: Callable[[], None]) -> None:
         """Adds an action to be done when the decision is carried out."""

@@ -32,6 +32,7 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
+from koordsched.framework.jobs import JobScheduling
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 from koordsched.framework.unimplemented import Unimplemented
@@ -105,6 +106,8 @@ class Profile:
                     f'{spec.name}: {point} plugin "{named[0]}" is not implemented, and nothing else {purpose}'
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
+        jobs = (plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling))
+        self.job_plugin: JobScheduling | None = next(jobs, None)
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
             filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
