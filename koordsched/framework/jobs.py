@@ -9,10 +9,10 @@ is taken back.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from koordsched.cluster.pod import Pod
-from koordsched.framework.interface import Plugin
+from koordsched.framework.interface import Permit
 
 
 class Job(ABC):
@@ -42,7 +42,7 @@ class Job(ABC):
         """The members that were not tried, in order."""
 
 
-class JobScheduling(Plugin):
+class JobScheduling(Permit):
     """Has some pods placed together. Its Permit says when there are enough."""
 
     @abstractmethod
@@ -55,6 +55,3 @@ class JobScheduling(Plugin):
         now, on behalf of all.
         """
 
-
-JobNominations = Mapping[str, str]
-"""uid of a member -> the node that it is nominated to, "" for none."""
