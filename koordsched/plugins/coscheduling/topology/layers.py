@@ -50,9 +50,7 @@ def layers_of(topology: ClusterNetworkTopology) -> Layers:
     if root is not None and root.parent_topology_layer:
         warnings.append(f'"{CLUSTER_LAYER}" has no parent: "{_short(root.parent_topology_layer)}" is ignored')
     warnings.extend(
-        f'topology layer "{_short(entry.topology_layer)}" has no labelKey'
-        for entry in chain[:-1]
-        if not entry.label_key
+        f'topology layer "{_short(each.topology_layer)}" has no labelKey' for each in chain[:-1] if not each.label_key
     )
     inner = [(entry.topology_layer, entry.label_key) for entry in chain[:-1]]
     return Layers(
@@ -62,7 +60,7 @@ def layers_of(topology: ClusterNetworkTopology) -> Layers:
 
 def _entries(written: Any) -> tuple[_Entry, ...]:
     try:
-        return convert(written if written is not None else [], tuple[_Entry, ...])  # type: ignore[arg-type]  # a type
+        return convert(written if written is not None else [], tuple[_Entry, ...])
     except DecodeError as error:
         raise MalformedTopology(f"spec.networkTopologySpec: {error}") from None
 

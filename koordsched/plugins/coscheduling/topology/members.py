@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
@@ -13,7 +13,8 @@ from koordsched.plugins.coscheduling.topology.kinds import INDEX
 _INT = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Member:
     """`index`: of the annotation `network-topology-index`; None without a valid one."""
 
     name: str
@@ -48,7 +49,11 @@ def assign(members: Sequence[Member], rows: RowArray, *, by_index: bool = False)
     """
     if len(rows) != len(members):
         raise ValueError(f"{len(rows)} rows for {len(members)} members")
-    order = in_order(members) if by_index else sorted(range(len(members)), key=lambda at: members[at][:2])
+    order = (
+        in_order(members)
+        if by_index
+        else sorted(range(len(members)), key=lambda at: (members[at].name, members[at].namespace))
+    )
     return list(zip(order, rows.tolist(), strict=True))
 
 

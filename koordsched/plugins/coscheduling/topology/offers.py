@@ -1,8 +1,8 @@
 """How many members of a job have room on each node, one after the other (coscheduling spec 3.5, step 1).
 
-All nodes are tried in lockstep: the first member is judged on every row, then it comes to the rows that accepted it, the
-second member is judged on these, and so on. So the loop is over the members that a node takes, whatever the number of
-nodes. Members that nothing tells apart share one cycle. Where a filter needs a what-if for every row (volumes), rows
+All nodes are tried in lockstep: the first member is judged on every row, then it comes to the rows that accepted it,
+the second member is judged on these, and so on. So the loop is over the members that a node takes, whatever the number
+of nodes. Members that nothing tells apart share one cycle. Where a filter needs a what-if for every row (volumes), rows
 are tried one by one, with the same results.
 """
 
@@ -67,7 +67,7 @@ class Offers:
     def _run(
         self, pods: Sequence[Pod], at: int, rows: RowArray, job: frozenset[str], added: Added, counted: Counted
     ) -> tuple[int, RowArray]:
-        """Tries the members from `at` on that are alike; returns where others begin, and the rows that took them all."""
+        """Tries the members from `at` on that are alike; returns where others begin, and the rows that took all."""
         filtering, key = self._handle.filtering, self._alike.key(pods[at])
         cycle = CycleState(pods[at])
         pre = filtering.prepare(cycle, self._without)

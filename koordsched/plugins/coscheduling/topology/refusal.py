@@ -25,7 +25,8 @@ def message(
     reasons: ReasonTable,
 ) -> str:
     """`offers`, `codes`: by row of the table, how many members fit and why not more. `rows`: the candidates."""
-    text = f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, {_domains(tree, gathering, offers)}, "
+    text = f"no candidate topology nodes can accommodate job, desiredOfferSlot: {desired}, "
+    text += f"{_domains(tree, gathering, offers)}, "
     text += f"0/{len(rows)} nodes are available:{refusals(codes[rows], reasons)}"
     if gathering.multiples:
         multiples = sorted(f"{layer}={multiple}" for layer, multiple in gathering.multiples.items())

@@ -45,7 +45,7 @@ def solve(
     """
     start = start_level(tree, gathering)
     multiples = multiples_of(tree, gathering)
-    # A job is a sum of multiples in the layers below its domain, and lies as a whole in one domain of those above (D21).
+    # The job is a sum of multiples in the layers below its domain, and lies as a whole in one domain of others (D21).
     if start == ABSENT or any(desired % multiple for multiple in multiples):
         return None
     room = constrained(tree, multiples, offers)

@@ -97,7 +97,8 @@ class Trial:
 
     def _nominated_rows(self) -> list[int]:
         stamps = self._handle.filtering.nomination_stamps(self._pod)
-        return self.together[np.flatnonzero(stamps[self.together])].tolist()
+        found: list[int] = self.together[np.flatnonzero(stamps[self.together])].tolist()
+        return found
 
     def _nominated_on(self, row: int) -> list[Pod]:
         """The pods nominated to a row that are not of the job."""
