@@ -14,7 +14,8 @@ What the plugin calls:
 * `offers.Offers(handle, without=frozenset({"Coscheduling"})).count(pods, rows)`: how many of the pods, in this order,
   fit each row one after the other: `offers` int64[table rows] and `codes` int32[table rows], the reason why not more
   (PASS where all fit). `pods` are the pending pods of the job in the order of `in_order`; `rows` the candidates. The
-  nominations of these pods are ignored. Keep the answer as long as the codes are used: it holds their reasons. Nothing is changed; not to be called inside a what-if or an overlay.
+  nominations of these pods are ignored. Keep the answer as long as the codes are used: it holds their reasons. Nothing
+  is changed; not to be called inside a what-if or an overlay.
 * `solver.solve(tree, gathering, desired, offers, existing=None, scores=None)`: a `Solution`, or None. `scores`: the
   higher, the better (job preemption gives the negated costs, D13). `solution.rows`: one row per member, in order.
 * `members.assign(members, solution.rows, by_index=False)`: (position of the member, row) for each; by name (D6).

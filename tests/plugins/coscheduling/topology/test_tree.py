@@ -105,11 +105,11 @@ def test_what_works_but_is_hardly_meant(entries, warning):
             [entry(f"L{number}", f"L{number + 1}", "a") for number in range(1000)],
             f"1000 topology layers, {MOST_LAYERS} are the most",
         ),
-        (["A"], "spec.networkTopologySpec: Expected `object`, got `str` - at `$[...]`"),
-        ([{"topologyLayer": 5}], "spec.networkTopologySpec: Expected `str`, got `int` - at `$[...].topologyLayer`"),
+        (["A"], "spec.networkTopologySpec: Expected `object`, got `str` - at `$[0]`"),
+        ([{"topologyLayer": 5}], "spec.networkTopologySpec: Expected `str`, got `int` - at `$[0].topologyLayer`"),
         (
             [entry(NODE_LAYER) | {"labelKey": "a"}],
-            "spec.networkTopologySpec: Expected `array`, got `str` - at `$[...].labelKey`",
+            "spec.networkTopologySpec: Expected `array`, got `str` - at `$[0].labelKey`",
         ),
     ],
 )
