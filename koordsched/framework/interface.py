@@ -206,6 +206,18 @@ class PreFilter(Plugin):
         """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
 
 
+class FindOneNode(Plugin):
+    """Runs between PreFilter and Filter, for every plugin of the profile that has it; it has no entry in the
+    configuration.
+    """
+
+    @abstractmethod
+    def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
+        """SKIP, the one node to try, or a rejection, which holds for every node. `names`: the candidates, None for all
+        nodes. Not called where rows read differently for the pod.
+        """
+
+
 class PodFilter(Plugin):
     """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
 

@@ -54,4 +54,3 @@ class JobScheduling(Permit):
         """The attempt is over. `placed`: the members that stay where they are; `resting`: those that wait for an event
         now, on behalf of all.
         """
-

@@ -16,6 +16,7 @@ from koordsched.framework.interface import (
     BeforePreFilter,
     Bind,
     CycleState,
+    FindOneNode,
     Permit,
     Plugin,
     PodFilter,
@@ -130,6 +131,7 @@ class Profile:
             handle.nominations,
             handle.reasons,
             self.before_pre_filter_plugins,
+            tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, FindOneNode)),
         )
         handle.filtering = self.filtering
 

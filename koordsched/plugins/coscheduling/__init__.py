@@ -15,7 +15,7 @@ DECLARATION = Declaration(
     name=Coscheduling.name,
     factory=Coscheduling,
     entry=entry(
-        "preEnqueue preFilter postFilter reserve permit preBind postBind",
+        "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
         ArgsKind(CoschedulingArgs, validate=validate, by_constructor=True),
     ),
 )

@@ -53,7 +53,17 @@ def rejected_in_unreserve(gang: Gang, pod: Pod) -> str:
     return f'Gang "{gang.id}" gets rejected due to Pod "{pod.name}" in Unreserve'
 
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\t": "\\t",
+    "\r": "\\r",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\v": "\\v",
+}
 
 
 def go_quoted(text: str) -> str:

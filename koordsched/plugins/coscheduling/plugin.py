@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     AfterPostFilter,
     BeforePreFilter,
     CycleState,
+    FindOneNode,
+    PodScore,
     PostBind,
     PostFilter,
     PostFilterResult,
@@ -19,6 +25,7 @@ from koordsched.framework.interface import (
     PreFilter,
     PreFilterResult,
     Reserve,
+    Scores,
 )
 from koordsched.framework.jobs import Job, JobScheduling
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
@@ -33,7 +40,9 @@ from koordsched.plugins.coscheduling.kinds import (
     BIND_GANG_MEMBER_COUNT_DEPRECATED,
     WRITTEN,
 )
+from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
@@ -41,7 +50,17 @@ GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 
 
 class Coscheduling(
-    PreEnqueue, BeforePreFilter, PreFilter, PostFilter, AfterPostFilter, Reserve, JobScheduling, PreBind, PostBind
+    PodScore,
+    PreEnqueue,
+    BeforePreFilter,
+    PreFilter,
+    FindOneNode,
+    PostFilter,
+    AfterPostFilter,
+    Reserve,
+    JobScheduling,
+    PreBind,
+    PostBind,
 ):
     """Source: upstream `pkg/scheduler/plugins/coscheduling`; coscheduling spec.
 
@@ -54,6 +73,8 @@ class Coscheduling(
         self.args = args
         self.handle = handle
         self.cache = GangCache.shared(args, handle)
+        self.topology = network_topology(handle.cluster, handle.features)
+        self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
@@ -141,11 +162,34 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None and around.failed_message:
             return _unresolvable(around.failed_message)
+        if self._plans.gathering(gang) is not None and self._plans.missing:
+            return _unresolvable(NO_TOPOLOGY)
         return SUCCESS
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
-        """Restricts a pod to the node that was planned for it."""
-        return SKIP
+        """Restricts a member to the node that was planned for it."""
+        around = self._round_of(pod)
+        node = around.planned.get(pod.uid) if around is not None else None
+        return PreFilterResult(frozenset((node,))) if node is not None else SKIP
+
+    def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
+        """Plans the whole group with its first pod (coscheduling spec 3.4)."""
+        around = self._round_of(pod)
+        if around is None or around.failed_message or pod is not around.first:
+            return SKIP
+        gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
+        if gathering is None:
+            return SKIP
+        table = self.handle.cluster.table
+        if names is None:
+            rows = np.flatnonzero(table.alive.data[: table.size])
+        else:
+            rows = np.array(sorted(table.row_of[name] for name in names if name in table.row_of), dtype=np.intp)
+        planned = self._plans.plan(pod, gathering, around.pending(), rows)
+        if isinstance(planned, Status):
+            return planned
+        around.planned = planned
+        return PreFilterResult(frozenset((planned[pod.uid],)))
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Job preemption (coscheduling spec 3.7, 3.8)."""
@@ -158,6 +202,13 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None:
             around.fail(pod, cycle.fit_error())
+
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
+        """Whether the pod is pulled to no others."""
+        return True
+
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        return 0
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Nothing to do: Permit counts the pod."""
@@ -244,4 +295,3 @@ class Coscheduling(
 
 def _unresolvable(text: str) -> Status:
     return Status(Code.UNRESOLVABLE, (text,))
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.jobs import Job
@@ -15,7 +15,7 @@ class Round(Job):
 
     `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
     `preemption_message`: what job preemption said about it. `rejection_message`: why placed members lose their place,
-    if that is not the reason why the group is rejected.
+    if that is not the reason why the group is rejected. `planned`: uid -> the node that a member must go to.
     """
 
     def __init__(self, group: GangGroup, first: Pod, others: Sequence[Pod]) -> None:
@@ -28,6 +28,7 @@ class Round(Job):
         self.failed_message = ""
         self.preemption_message = ""
         self.rejection_message = ""
+        self.planned: Mapping[str, str] = {}
         self._turn = 0
 
     @property
