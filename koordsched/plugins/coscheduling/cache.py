@@ -40,13 +40,12 @@ class GangCache:
     `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs. `round`: the attempt that is under way.
     """
 
-    state_type = list[GangRecord]
-
     def __init__(self, cluster: ClusterState, args: CoschedulingArgs, handle: Handle) -> None:
         self._cluster = cluster
         self._args = args
         self._wall = handle.clock.wall
         self._activate = handle.activate
+        self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
         self.round: Round | None = None
         self.gangs: dict[str, Gang] = {}
@@ -182,19 +181,21 @@ class GangCache:
             gang.created = _seconds(new.metadata.creation_timestamp) or gang.created
             if was_kept_out:
                 self.wake(gang.group)
-        elif old is not None and (gang := self.gangs.get(old.id)) is not None:
-            # Its pods stay: another PodGroup of the name finds them.
-            gang.options = None
-            for pod in gang.children.values():
-                membership = self.facts.membership(pod)
-                if gang.options is None and membership is not None and not membership.by_pod_group:
-                    self._define_by(gang, pod)
-            if gang.options is None:
-                self._regroup(gang, (gang.id,))
-            if not gang.children:
-                self._drop(gang)
-        else:
-            return
+            self._changed(gang)
+        elif old is not None and old.id in self.gangs:
+            self._pod_group_gone(self.gangs[old.id])
+
+    def _pod_group_gone(self, gang: Gang) -> None:
+        """Its pods stay: another PodGroup of the name finds them."""
+        gang.options = None
+        for pod in gang.children.values():
+            membership = self.facts.membership(pod)
+            if gang.options is None and membership is not None and not membership.by_pod_group:
+                self._define_by(gang, pod)
+        if gang.options is None:
+            self._regroup(gang, (gang.id,))
+        if not gang.children:
+            self._drop(gang)
         self._changed(gang)
 
     # --- gangs and groups ----------------------------------------------------------------------------

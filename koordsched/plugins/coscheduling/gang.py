@@ -12,8 +12,9 @@ from koordsched.plugins.coscheduling.options import FROM_POD, FROM_POD_GROUP, Ga
 class Gang:
     """One gang; pods by uid, in the order in which they came.
 
-    `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: `bound` are
-    on nodes, `waiting` are placed and on their way there, `pending` are the others. `created`: seconds since the epoch.
+    `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
+    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`. `created` is in
+    seconds since the epoch.
     """
 
     __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "waiting")
