@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.status import Code, ReasonTable, Status
+from koordsched.framework.status import Code, Codes, ReasonTable, Status
 
 NO_NODES = "no nodes available to schedule pods"
 """The message when the cluster is empty."""
@@ -21,13 +21,17 @@ def fit_error(nodes: int, verdicts: Verdicts, reasons: ReasonTable, post_filter:
     if pre_filter.code.rejects:
         text += f" {pre_filter.message}."
     else:
-        counts: Counter[str] = Counter()
-        for code, count in reasons.counted(verdicts.codes):
-            for reason in reasons[code].texts:
-                counts[reason] += count
-        if counts:
-            text += f" {_counted(counts)}."
+        text += refusals(verdicts.codes, reasons)
     return f"{text} {post_filter}" if post_filter else text
+
+
+def refusals(codes: Codes, reasons: ReasonTable) -> str:
+    """The reasons that occur, counted, as a message goes on with them: " 3 Insufficient cpu."; "" if there are none."""
+    counts: Counter[str] = Counter()
+    for code, count in reasons.counted(codes):
+        for reason in reasons[code].texts:
+            counts[reason] += count
+    return f" {_counted(counts)}." if counts else ""
 
 
 def _counted(reasons: Counter[str]) -> str:

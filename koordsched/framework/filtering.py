@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -17,12 +17,14 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.dryruns import ChainDryRun, DryRunFilter
 from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import (
     BeforePreFilter,
     CycleState,
+    FindOneNode,
     PodFilter,
     PreFilter,
     PreFilterResult,
@@ -109,8 +111,10 @@ class Filtering:
         nominations: Nominations,
         reasons: ReasonTable,
         before_pre_filters: Sequence[BeforePreFilter] = (),
+        node_finders: Sequence[FindOneNode] = (),
     ) -> None:
         self._before_pre_filters = before_pre_filters
+        self._node_finders = node_finders
         self._chains = chains
         self._evaluations = evaluations
         self._cluster = cluster
@@ -126,9 +130,16 @@ class Filtering:
                 result.status = status.of(plugin.name, f'running BeforePreFilter of plugin "{plugin.name}"')
                 cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
                 return result
+        return self._pre_filter(cycle, plan, frozenset())
+
+    def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
+        """The PreFilter plugins, without those of these names."""
+        result = PreFiltered()
         result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:
+            if name in without:
+                continue
             if not isinstance(step, PreFilter):
                 answer = step
             elif cycle.timed is None:
@@ -158,6 +169,15 @@ class Filtering:
         cycle.not_pre_filtered = frozenset(names[names.index(name) + 1 :])
 
     @staticmethod
+    def _find_one_node(finder: FindOneNode, cycle: CycleState, pre: PreFiltered) -> None:
+        answer = finder.find_one_node(cycle, cycle.pod, pre.names)
+        if isinstance(answer, PreFilterResult):
+            pre.names = answer.node_names
+            pre.named_by.append(finder.name)
+        elif answer.code is not Code.SKIP and not answer.ok:
+            pre.status = answer.of(finder.name, f'running FindOneNode plugin "{finder.name}"')
+
+    @staticmethod
     def _nobody_left(named_by: list[str]) -> Status:
         if len(named_by) == 1:
             text = f"node(s) didn't satisfy plugin {named_by[0]}"
@@ -175,6 +195,8 @@ class Filtering:
         cycle.overlay = None
         pre = self.pre_filter(cycle, plan)
         cycle.skipped = pre.skipped
+        for finder in self._node_finders if pre.status.ok else ():
+            self._find_one_node(finder, cycle, pre)
         if not pre.status.ok:
             return Verdicts(self._all_refused(pre), plan, pre)
         if not cycle.overlay:
@@ -190,6 +212,26 @@ class Filtering:
         finally:
             cycle.overlay = overlay
             overlay.take_back(cycle, filters)
+
+    def prepare(self, cycle: CycleState, without: Container[str] = frozenset()) -> PreFiltered:
+        """PreFilter for a pod that is looked at beside the one that is decided, for dry runs with its cycle.
+
+        BeforePreFilter plugins, and the PreFilter plugins named in `without`, are not asked.
+        """
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        cycle.overlay = None
+        pre = self._pre_filter(cycle, plan, without)
+        cycle.skipped = pre.skipped
+        if pre.status.ok and cycle.overlay:
+            overlay, cycle.overlay = cycle.overlay, Overlay()
+            filters: list[PodFilter] = []
+            try:
+                with overlay.applied(self._cluster, cycle):
+                    filters = self._pre_filter_again(cycle, plan, pre.skipped)
+            finally:
+                cycle.overlay = overlay
+                overlay.take_back(cycle, filters)
+        return pre
 
     @staticmethod
     def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
@@ -301,6 +343,19 @@ class Filtering:
     def node_filters(self, cycle: CycleState) -> list[ShapeFilter]:
         """The shape plugins that take part for the cycle's pod."""
         return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).node_filters]
+
+    def looking_at_pods(self, shape: PodShape) -> list[PreFilter | PodFilter]:
+        """The plugins that take part for pods of the shape and may look at more of a pod than its shape."""
+        plan = self._evaluations.plan_of(shape)
+        looking = [step for _, step in plan.pre_filters if isinstance(step, PreFilter)]
+        return list(dict.fromkeys([*looking, *(plugin for _, plugin in plan.pod_filters)]))
+
+    def on_rows(self, cycle: CycleState, rows: RowArray) -> Codes:
+        """The verdict of the whole chain on some rows as the table reads now; nominated pods are left out.
+
+        `cycle` is one that `filter` or `prepare` ran in.
+        """
+        return self._chain(cycle, self._evaluations.plan_of(cycle.pod.shape), rows)
 
     def chain_on(self, cycle: CycleState, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The verdict on some rows, as the table reads now, of the shape plugins that read one of the facets."""

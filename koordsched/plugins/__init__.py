@@ -17,7 +17,7 @@ from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins import (
-    coscheduling,  # noqa: F401  its kinds are registered by it
+    coscheduling,
     defaultprebind,
     deviceshare,
     elasticquota,
@@ -62,6 +62,7 @@ BUILT_IN: tuple[Declaration, ...] = (
     deviceshare.DECLARATION,
     gpufragmentation.DECLARATION,
     reservation.DECLARATION,
+    coscheduling.DECLARATION,
     defaultprebind.DECLARATION,
     schedulinghint.DECLARATION,
     nodecircuitbreaker.DECLARATION,

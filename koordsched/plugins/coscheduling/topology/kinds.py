@@ -1,0 +1,55 @@
+"""ClusterNetworkTopology: the layers of the network, and the labels of nodes that say where in them a node is.
+
+The layers stay JSON values here: users write them, and what is malformed must end in a message about the object
+(`layers`). Only the object named `default` is read (coscheduling spec 2.4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.cluster.kinds import Kind
+
+DEFAULT = "default"
+"""The name of the only object that counts."""
+
+CLUSTER_LAYER = "ClusterTopologyLayer"
+NODE_LAYER = "NodeTopologyLayer"
+
+SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
+"""Annotation of PodGroups and pods: how the job is to be gathered."""
+INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
+"""Annotation of pods: an int that orders the pods of a job."""
+SELECTOR = "scheduling.koordinator.sh/network-topology-selector"
+"""Annotation of pods: those with the same value are placed near each other."""
+
+
+class ClusterNetworkTopologySpec(Wire, frozen=True):
+    """`networkTopologySpec`: a list of `{topologyLayer, parentTopologyLayer, labelKey}`."""
+
+    network_topology_spec: Any = None
+
+
+class ClusterNetworkTopologyStatus(Wire, frozen=True):
+    """`detailStatus`: what the scheduler made of it; written by the scheduler, and only compared here."""
+
+    detail_status: Any = None
+
+
+class ClusterNetworkTopology(Wire, frozen=True):
+    """The layers of the network."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClusterNetworkTopologySpec = ClusterNetworkTopologySpec()
+    status: ClusterNetworkTopologyStatus = ClusterNetworkTopologyStatus()
+
+
+# The tree that the nodes form is written to the status.
+CLUSTER_NETWORK_TOPOLOGIES = Kind(
+    "scheduling.koordinator.sh/v1alpha1",
+    "clusternetworktopologies",
+    ClusterNetworkTopology,
+    namespaced=False,
+    verbs={"status": ("patch",)},
+)
