@@ -7,12 +7,36 @@ from pathlib import Path
 import yaml
 
 from koordsched.fakecluster.clock import rfc3339
-from tests.embedded import Embedded
+from koordsched.plugins import CONTROLLERS
+from tests.embedded import Embedded, scheduler_on
 
 CRD = Path(__file__).parents[3] / "manifests" / "crds" / "podgroups.yaml"
 API = "scheduling.sigs.k8s.io/v1alpha1"
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 GANG = "gang.scheduling.koordinator.sh/"
+POINTS = ["preEnqueue", "preFilter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "postBind"]
+
+
+def configuration(**args):
+    """One profile with the plugin, with these arguments."""
+    plugins = {point: {"enabled": [{"name": "Coscheduling"}]} for point in POINTS}
+    plugins["postFilter"] |= {"disabled": [{"name": "*"}]}
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": plugins,
+        "pluginConfig": [{"name": "Coscheduling", "args": args}],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+
+
+def scheduling(cluster, config=None, *, leads=True, **more):
+    """A scheduler with the plugin; without its controller if it does not lead."""
+    controllers = {"Coscheduling": CONTROLLERS["Coscheduling"]} if leads else None
+    return scheduler_on(cluster, config or configuration(), controllers=controllers, **more)
 
 
 class GangCluster(Embedded):

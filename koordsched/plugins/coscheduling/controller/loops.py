@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from koordsched.cluster.objects import Store
+from koordsched.cluster.pod import Pod
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WriteFailed
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.controller.finished import FinishedMembers
-from koordsched.plugins.coscheduling.controller.members import GangPlugin, counts, owners_of_first
+from koordsched.plugins.coscheduling.controller.members import counts, owners_of_first
 from koordsched.plugins.coscheduling.controller.status import changes, is_left_alone, next_status
 from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
+from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.shared.moments import moment_text
 from koordsched.plugins.shared.workqueue import WorkQueue
 
@@ -21,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 PAUSE = 0.2
 """Seconds between what happens to a gang and the look at it: members come, are bound and start in bursts."""
+
+_NO_PODS: Mapping[str, Pod] = {}
 
 _OWN_WRITE = 3.0
 """Seconds that what was written may take to come back before it is given up."""
@@ -33,9 +38,8 @@ class PodGroupController:
     the look is repeated.
     """
 
-    def __init__(self, plugin: GangPlugin, args: CoschedulingArgs | None, handle: ControllerHandle) -> None:
-        self._books = plugin.books
-        self._facts = plugin.facts
+    def __init__(self, plugin: Coscheduling, args: CoschedulingArgs | None, handle: ControllerHandle) -> None:
+        self._cache = plugin.cache
         self._workers = (args or CoschedulingArgs()).controller_workers
         self._store: Store[PodGroup] = handle.cluster.objects.of(POD_GROUPS)
         self._writes = handle.writes
@@ -45,7 +49,7 @@ class PodGroupController:
         """None while this scheduler does not lead."""
         self._written: dict[str, tuple[str, float]] = {}
         """By gang, the version that was written on, and when: until a newer one is seen there is nothing to compare."""
-        self._books.on_change(self._changed)
+        self._cache.on_change(self._changed)
         self._store.subscribe(self._group_changed)
 
     async def run(self) -> None:
@@ -84,9 +88,11 @@ class PodGroupController:
         if written is not None and written[0] == version and now < written[1] + _OWN_WRITE:
             self._look_within(gang, written[1] + _OWN_WRITE - now)
             return
-        children = self._books.children(gang)
-        counted = counts(children, self._books.bound(gang), self._finished.of(gang), self._facts)
-        status = next_status(group, counted, owners_of_first(children, self._facts), moment_text(now))
+        known, facts = self._cache.gangs.get(gang), self._cache.facts
+        children = known.children if known is not None else _NO_PODS
+        bound = known.bound if known is not None else _NO_PODS
+        counted = counts(children, bound, self._finished.of(gang), facts)
+        status = next_status(group, counted, owners_of_first(children, facts), moment_text(now))
         changed = changes(group.status, status)
         if not changed:
             self._written.pop(gang, None)

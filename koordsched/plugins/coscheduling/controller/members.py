@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping
 
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.coscheduling.controller.finished import FinishedMember
@@ -11,36 +10,14 @@ from koordsched.plugins.coscheduling.controller.status import Counts
 from koordsched.plugins.coscheduling.kinds import FAILED
 from koordsched.plugins.coscheduling.podfacts import GangFacts
 
-_NO_PODS: Mapping[str, Pod] = {}
-
-
-class GangBooks(Protocol):
-    """What the controller reads of the gangs. Pods are by namespace/name; a gang that is not known has none."""
-
-    def children(self, gang: str) -> Mapping[str, Pod]:
-        """The unfinished pods of a gang, the first one first."""
-
-    def bound(self, gang: str) -> Mapping[str, Pod]:
-        """Those of them that are on a node for good."""
-
-    def on_change(self, changed: Callable[[str], None]) -> None:
-        """`changed(gang)` is to be called when one of its pods came, went, changed or was bound."""
-
-
-class GangPlugin(Protocol):
-    """What the controller reads of the plugin."""
-
-    @property
-    def books(self) -> GangBooks: ...
-
-    @property
-    def facts(self) -> GangFacts: ...
-
 
 def counts(
     children: Mapping[str, Pod], bound: Mapping[str, Pod], finished: Collection[FinishedMember], facts: GangFacts
 ) -> Counts:
-    """The numbers. A pod that has just finished may still be among the children: it counts once, as what it is now."""
+    """The numbers; pods by uid.
+
+    A pod that has just finished may still be among the children: it counts once, as what it is now.
+    """
     if not finished:
         return Counts(len(children), len(bound), sum(map(facts.runs, children.values())))
     over = {member.uid for member in finished}

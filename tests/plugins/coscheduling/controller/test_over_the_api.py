@@ -4,10 +4,7 @@ import asyncio
 
 import pytest
 
-from koordsched.plugins.coscheduling.controller.loops import PodGroupController
-from tests.embedded import scheduler_on
-from tests.plugins.coscheduling.controller.standin import Gangs
-from tests.plugins.coscheduling.running import API, GANG, LABEL, GangCluster
+from tests.plugins.coscheduling.running import API, GANG, LABEL, GangCluster, scheduling
 from tests.virtualtime import run
 
 DAY = 86400.0
@@ -15,20 +12,15 @@ SOON = 2.0
 """Seconds in which a status has settled."""
 
 
-def on_cluster(scenario, controllers=True, **more):
+def on_cluster(scenario, leads=True, **more):
     async def main():
         cluster = GangCluster()
         if hasattr(scenario, "before"):
             scenario.before(cluster)
-        async with leading(cluster, controllers, **more) as running:
+        async with scheduling(cluster, leads=leads, **more) as running:
             await scenario(cluster, running)
 
     run(main(), limit=10 * DAY)
-
-
-def leading(cluster, controllers=True, **more):
-    factories = {"Gangs": lambda plugin, args, handle: PodGroupController(plugin, args, handle)}
-    return scheduler_on(cluster, plugins=[Gangs], controllers=factories if controllers else None, **more)
 
 
 def test_the_phases_of_a_gang():
@@ -58,7 +50,7 @@ def test_the_phases_of_a_gang():
 def test_a_member_that_does_not_fit_keeps_the_gang_scheduling_and_one_that_fails_ends_it():
     async def scenario(cluster, running):
         cluster.group()
-        cluster.members(2)
+        cluster.members(2, node="n1")
         cluster.member("m-3", cpu="100")
         await asyncio.sleep(SOON)
         assert cluster.status() == {"phase": "Scheduling", "scheduled": 2}
@@ -243,7 +235,7 @@ def test_without_leading_nothing_is_written():
         await asyncio.sleep(10)
         assert cluster.status() == {}
 
-    on_cluster(scenario, controllers=False)
+    on_cluster(scenario, leads=False)
 
 
 def test_a_successor_goes_on():
@@ -251,11 +243,11 @@ def test_a_successor_goes_on():
         cluster = GangCluster()
         cluster.group()
         cluster.members(3)
-        async with leading(cluster):
+        async with scheduling(cluster):
             await asyncio.sleep(SOON)
         await cluster.becomes("Running", "m-1", "m-2", "m-3")
         await cluster.becomes("Succeeded", "m-3")
-        async with leading(cluster):
+        async with scheduling(cluster):
             await asyncio.sleep(SOON)
         assert cluster.status() == {"phase": "Running", "scheduled": 3, "running": 2, "succeeded": 1}
 
