@@ -1,8 +1,8 @@
 """Job preemption: room for all pending members of a group at once, or for none (coscheduling spec 3.8).
 
-Members are tried on nodes whose less important pods are gone, in the order of what evicting these costs; each sees where
-those before it went. Of the pods of a chosen node as many come back as fit beside the members. A gang that would be left
-with fewer than its minimum goes as a whole.
+Members are tried on nodes whose less important pods are gone, in the order of what evicting these costs; each sees
+where those before it went. Of the pods of a chosen node as many come back as fit beside the members. A gang that would
+be left with fewer than its minimum goes as a whole.
 """
 
 from __future__ import annotations
