@@ -15,7 +15,7 @@ import click
 import koordsched
 from koordsched.cli.flag_types import boolean, comma_list, duration, integers, kubernetes_version, level, size
 from koordsched.config.errors import ConfigError
-from koordsched.config.feature_gates import FeatureGates
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER, FeatureGates
 from koordsched.config.options import (
     Authentication,
     Authorization,
@@ -262,6 +262,12 @@ _FLAGS: tuple[_Decorator, ...] = (
         multiple=True,
         help="Name=true,Other=false. Gates of other components are accepted.",
     ),
+    click.option(
+        "--enable-network-topology-manager",
+        type=boolean,
+        **_optional_value(boolean),
+        help=f"Read the network topology of the cluster; the same as the feature gate {NETWORK_TOPOLOGY_MANAGER}.",
+    ),
     _unused_flag("--emulated-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--min-compatibility-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--emulation-forward-compatible", boolean),
@@ -343,8 +349,12 @@ def _take_options(parameters: dict[str, Any]) -> Options:
     """Move our parameters into Options. Raises click.BadParameter for unusable feature gates."""
     for name in [name for name in parameters if name.startswith(f"{_UNUSED}__")]:
         parameters.pop(name)
+    texts = list(parameters.pop("feature_gates"))
+    manager = parameters.pop("enable_network_topology_manager")
+    if manager is not None:
+        texts.append(f"{NETWORK_TOPOLOGY_MANAGER}={str(manager).lower()}")
     try:
-        gates = FeatureGates.parse(parameters.pop("feature_gates"))
+        gates = FeatureGates.parse(texts)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     groups = {

@@ -31,6 +31,9 @@ def _gates(stage: Stage, default: bool, names: str, *, locked: bool = False) -> 
     return {name: Gate(stage, default, locked) for name in names.split()}
 
 
+NETWORK_TOPOLOGY_MANAGER = "NetworkTopologyManager"
+"""A gate here, so that journals and all commands know of it as of other gates."""
+
 KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(
         Stage.GA,
@@ -83,6 +86,8 @@ KNOWN_GATES: Mapping[str, Gate] = {
         False,
         "CleanExpiredReservationAllocated LazyReservationRestore OmitNodeLabelsForReservation SkipReservationFitsNode",
     ),
+    # Koordinator's flag --enable-network-topology-manager (coscheduling spec 2.5), which sets it.
+    **_gates(Stage.ALPHA, False, NETWORK_TOPOLOGY_MANAGER),
     # Our own: NodeNUMAResource counts free CPUs in Filter for every pod that gets some (nodenumaresource spec 6.7).
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }

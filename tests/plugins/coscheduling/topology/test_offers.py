@@ -63,9 +63,9 @@ def roomy(seed):
     """A random cluster, in most cases with room on many nodes."""
     cluster = Cluster(seed)
     gone = cluster.rng.choice([0, 0.5, 0.8, 0.9, 1])
-    for pod in [pod for pod in cluster.placed if cluster.rng.random() < gone]:
-        cluster.placed.remove(pod)
-        cluster.cluster.remove_pod(pod["metadata"]["uid"])
+    for placed in [each for each in cluster.placed if cluster.rng.random() < gone]:
+        cluster.placed.remove(placed)
+        cluster.cluster.remove_pod(placed["metadata"]["uid"])
     return cluster
 
 
