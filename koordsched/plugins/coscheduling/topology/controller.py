@@ -1,5 +1,6 @@
-"""What runs while the scheduler leads: the tree is written to the status of the ClusterNetworkTopology, and what is wrong
-with the object, or with labels of nodes, is said in Events on it.
+"""What runs while the scheduler leads: the tree is written to the status of the ClusterNetworkTopology.
+
+What is wrong with the object, or with labels of nodes, is said in Events on it.
 """
 
 from __future__ import annotations
@@ -102,6 +103,4 @@ class TopologyController:
             self._reported.pop(reason, None)
         elif self._reported.get(reason) != key:
             self._reported[reason] = key
-            self._reporter.event(
-                CLUSTER_NETWORK_TOPOLOGIES, meta, WARNING, reason, text, action="Checking", once=True
-            )
+            self._reporter.event(CLUSTER_NETWORK_TOPOLOGIES, meta, WARNING, reason, text, action="Checking", once=True)

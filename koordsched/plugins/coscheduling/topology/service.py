@@ -77,6 +77,11 @@ class NetworkTopology:
         return self._store.get("", DEFAULT) if self._store is not None else None
 
     @property
+    def names(self) -> list[str]:
+        """The name of the node on each row of the table."""
+        return self._table.names
+
+    @property
     def problem(self) -> str:
         """Why there is no tree; "" if there is one."""
         self._read_object()
