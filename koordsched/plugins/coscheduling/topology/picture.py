@@ -120,7 +120,8 @@ def lines(shown: TopologyPicture) -> list[str]:
     found = [", ".join(heads)] if heads else []
     found.extend(_lines(shown.root, 0))
     if shown.outside:
-        found.append(f"{shown.outside} nodes lack labels and are not in the tree")
+        many = "nodes lack labels and are" if shown.outside > 1 else "node lacks labels and is"
+        found.append(f"{shown.outside} {many} not in the tree")
     return found
 
 
