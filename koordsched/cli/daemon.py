@@ -31,6 +31,7 @@ from koordsched.config.options import Options
 from koordsched.config.resolving import Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration
 from koordsched.extender.tls import ExtenderConfigError
+from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.frames import NotAJournal
 from koordsched.journal.header import Setting, software
@@ -169,7 +170,7 @@ class Daemon:
             max_unschedulable=max_unschedulable,
             max_binding=self._options.max_pods_binding,
             fair_namespaces=self._options.fair_namespaces,
-            controllers=CONTROLLERS,
+            controllers=self._controllers(),
             own_pod=own_pod,
             fence=self._may_write,
             recorder=journal.recorder if journal is not None else NOT_RECORDING,
@@ -199,6 +200,13 @@ class Daemon:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._start_dump, scheduler, transport)
         await self._lead(scheduler)
         return self._code
+
+    def _controllers(self) -> Mapping[str, ControllerFactory]:
+        """Those that `--controller-plugins` leaves."""
+        unknown = {name.removeprefix("-") for name in self._options.controller_plugins} - {"*", *CONTROLLERS}
+        for name in sorted(unknown):
+            _log.warning("--controller-plugins: there is no controller of a plugin %r", name)
+        return {name: build for name, build in CONTROLLERS.items() if self._options.runs_controller(name)}
 
     def _introduction(self, server: str) -> str:
         (name, version), *libraries = software().items()

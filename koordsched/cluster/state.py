@@ -67,6 +67,7 @@ class ClusterState:
         self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
         """Announcements of a transaction under way; None while there is none."""
         self._observers: list[PodObserver] = []
+        self._observers_of_virtual: list[PodObserver] = []
         self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
 
@@ -102,11 +103,16 @@ class ClusterState:
         """The uid of the pod that counts what this pod on a node uses as soon as this one is gone; usually None."""
         return self._sharing.holder_of(pod) if self._sharing is not None and pod.facts else None
 
-    def add_observer(self, observer: PodObserver) -> None:
-        """Registers an observer of all pods but virtual ones; it gets those that are on nodes already."""
+    def add_observer(self, observer: PodObserver, *, virtual: bool = False) -> None:
+        """Registers an observer of all pods, and of virtual ones if it wants them.
+
+        It gets those that are on nodes already.
+        """
         self._observers.append(observer)
+        if virtual:
+            self._observers_of_virtual.append(observer)
         for pod in self.assigned.values():
-            if not pod.virtual:
+            if virtual or not pod.virtual:
                 observer.pod_seen(pod, True)
 
     def replace_observer(self, observer: PodObserver, by: PodObserver) -> None:
@@ -305,11 +311,11 @@ class ClusterState:
         return uid in self.assumed
 
     def _observe(self, pod: Pod, assigned: bool) -> None:
-        for observer in self._observers if not pod.virtual else ():
+        for observer in self._observers if not pod.virtual else self._observers_of_virtual:
             observer.pod_seen(pod, assigned)
 
     def _notify_observers(self, pod: Pod, assigned: bool) -> None:
-        for observer in self._observers if not pod.virtual else ():
+        for observer in self._observers if not pod.virtual else self._observers_of_virtual:
             observer.pod_assigned(pod, assigned)
 
     def _recount(self, before: Pod, pod: Pod) -> None:

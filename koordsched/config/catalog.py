@@ -154,9 +154,5 @@ IN_TREE = PluginCatalog(
         "GangScheduling": entry("preEnqueue permit"),
         "TopologyPlacementGenerator": entry("placementGenerate"),
         "PodGroupPodsCount": entry("placementScore"),
-        # Koordinator's own that is not implemented.
-        "Coscheduling": accepted(
-            "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind"
-        ),
     }
 )

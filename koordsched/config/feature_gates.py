@@ -86,7 +86,10 @@ KNOWN_GATES: Mapping[str, Gate] = {
         False,
         "CleanExpiredReservationAllocated LazyReservationRestore OmitNodeLabelsForReservation SkipReservationFitsNode",
     ),
-    # Koordinator's flag --enable-network-topology-manager (coscheduling spec 2.5), which sets it.
+    # Koordinator's own (coscheduling spec 2.5).
+    **_gates(Stage.BETA, True, "EnableBatchScheduleNodeSnapshot GangPendingPodsConditionPatch"),
+    **_gates(Stage.ALPHA, False, "CrossSchedulerNomination EnableInlineBatchSchedule SkipFilterWithNominatedPods"),
+    # What koord-scheduler's flag --enable-network-topology-manager switches: a journal and a replay know gates.
     **_gates(Stage.ALPHA, False, NETWORK_TOPOLOGY_MANAGER),
     # Our own: NodeNUMAResource counts free CPUs in Filter for every pod that gets some (nodenumaresource spec 6.7).
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),

@@ -130,6 +130,7 @@ class Options:
     max_pods_binding: int = 256
     fair_namespaces: bool = False
     allow_unimplemented_plugins: bool = False
+    controller_plugins: tuple[str, ...] = ("*",)
     feature_gates: FeatureGates
     secure_serving: SecureServing = SecureServing()
     insecure_serving: InsecureServing = InsecureServing()
@@ -149,6 +150,13 @@ class Options:
         if not self.config:
             return default_configuration(catalog=catalog, gates=self.feature_gates, adjust=self._without_file)
         return load(read_file(self.config), catalog=catalog, gates=self.feature_gates, adjust=self._over_file)
+
+    def runs_controller(self, plugin: str) -> bool:
+        """Whether the controller of a plugin is wanted: the first that names it decides, then whether there is a *."""
+        for name in self.controller_plugins:
+            if name in (plugin, f"-{plugin}"):
+                return name == plugin
+        return "*" in self.controller_plugins
 
     def ignored(self) -> list[str]:
         """A text for each given flag without effect that users may rely on.

@@ -24,6 +24,7 @@ from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import (
     BeforePreFilter,
     CycleState,
+    FindOneNode,
     PodFilter,
     PreFilter,
     PreFilterResult,
@@ -110,8 +111,10 @@ class Filtering:
         nominations: Nominations,
         reasons: ReasonTable,
         before_pre_filters: Sequence[BeforePreFilter] = (),
+        node_finders: Sequence[FindOneNode] = (),
     ) -> None:
         self._before_pre_filters = before_pre_filters
+        self._node_finders = node_finders
         self._chains = chains
         self._evaluations = evaluations
         self._cluster = cluster
@@ -167,6 +170,15 @@ class Filtering:
         cycle.not_pre_filtered = frozenset(names[names.index(name) + 1 :])
 
     @staticmethod
+    def _find_one_node(finder: FindOneNode, cycle: CycleState, pre: PreFiltered) -> None:
+        answer = finder.find_one_node(cycle, cycle.pod, pre.names)
+        if isinstance(answer, PreFilterResult):
+            pre.names = answer.node_names
+            pre.named_by.append(finder.name)
+        elif answer.code is not Code.SKIP and not answer.ok:
+            pre.status = answer.of(finder.name, f'running FindOneNode plugin "{finder.name}"')
+
+    @staticmethod
     def _nobody_left(named_by: list[str]) -> Status:
         if len(named_by) == 1:
             text = f"node(s) didn't satisfy plugin {named_by[0]}"
@@ -184,6 +196,8 @@ class Filtering:
         cycle.overlay = None
         pre = self.pre_filter(cycle, plan)
         cycle.skipped = pre.skipped
+        for finder in self._node_finders if pre.status.ok else ():
+            self._find_one_node(finder, cycle, pre)
         if not pre.status.ok:
             return Verdicts(self._all_refused(pre), plan, pre)
         if not cycle.overlay:

@@ -78,7 +78,7 @@ class CycleState:
     pod itself tells plugins, by the name of the plugin (JSON values). `numa_affinity`: in Reserve, the bit set of the
     NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice. `reservations`: those
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
-    other pods may be looked at.
+    other pods may be looked at. `fit_error`: why no node fits, as text; for PostFilter and what comes after it.
     """
 
     pod: Pod
@@ -92,6 +92,7 @@ class CycleState:
     numa_affinity: int | None = None
     reservations: UsableReservations | None = None
     may_be_suspended: bool = False
+    fit_error: Callable[[], str] = str
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None
@@ -129,7 +130,13 @@ class PreEnqueue(Plugin):
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """SUCCESS, or a rejection: then the pod is gated."""
+        """SUCCESS, or a rejection: then the pod is gated. WAIT gates it, too, but is not reported to its owner.
+
+        Changes nothing: explanations ask as well.
+        """
+
+    def admitted(self, pod: Pod) -> None:
+        """All PreEnqueue plugins let the pod in: it is going to be tried. Default: nothing to note."""
 
 
 class QueueSort(Plugin):
@@ -199,6 +206,18 @@ class PreFilter(Plugin):
         """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
 
 
+class FindOneNode(Plugin):
+    """Runs between PreFilter and Filter, for every plugin of the profile that has it; it has no entry in the
+    configuration.
+    """
+
+    @abstractmethod
+    def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
+        """SKIP, the one node to try, or a rejection, which holds for every node. `names`: the candidates, None for all
+        nodes. Not called where rows read differently for the pod.
+        """
+
+
 class PodFilter(Plugin):
     """Refuses nodes by anything; only asked about nodes that passed the plugins before it."""
 
@@ -231,6 +250,7 @@ class PostFilterResult:
     `victims` are the pods that would have to go; `actuate` starts making them go. The search must change nothing:
     explanations ask the same question and do not actuate. `refused_by`: the plugins that refuse the pod even where
     others would go for it; without success it waits for them as for those that rejected it in the first place.
+    `nominations`: the same as `nominated_node` for other pods of the same job, by uid.
     """
 
     status: Status
@@ -238,6 +258,7 @@ class PostFilterResult:
     victims: tuple[Pod, ...] = ()
     actuate: Callable[[], None] | None = None
     refused_by: frozenset[str] = frozenset()
+    nominations: Mapping[str, str] = field(default_factory=dict)
 
     def also(self, act: Callable[[], None]) -> None:
         """Adds an action to be done when the decision is carried out."""

@@ -16,6 +16,7 @@ from koordsched.framework.interface import (
     BeforePreFilter,
     Bind,
     CycleState,
+    FindOneNode,
     Permit,
     Plugin,
     PodFilter,
@@ -32,6 +33,7 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
+from koordsched.framework.jobs import JobScheduling
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 from koordsched.framework.unimplemented import Unimplemented
@@ -105,6 +107,8 @@ class Profile:
                     f'{spec.name}: {point} plugin "{named[0]}" is not implemented, and nothing else {purpose}'
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
+        jobs = (plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling))
+        self.job_plugin: JobScheduling | None = next(jobs, None)
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
             filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
@@ -127,6 +131,7 @@ class Profile:
             handle.nominations,
             handle.reasons,
             self.before_pre_filter_plugins,
+            tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, FindOneNode)),
         )
         handle.filtering = self.filtering
 

@@ -25,7 +25,7 @@ from koordsched.framework.permit import MAX_WAIT
 from koordsched.journal.objects import NODES, PODS
 from koordsched.journal.records import BadRecord, Checkpoint, Upsert, encode
 from koordsched.journal.redaction import redacted
-from koordsched.scheduling.cycle import AssumedPod
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)

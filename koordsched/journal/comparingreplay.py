@@ -21,6 +21,7 @@ from koordsched.journal.records import (
     Chosen,
     Evicting,
     Header,
+    Member,
     Outcome,
     Refused,
     Step,
@@ -88,7 +89,7 @@ class ComparingReplay(JournalReplay):
         follower = self._follower
         if follower is None:
             return
-        if isinstance(record, Attempt):
+        if isinstance(record, Attempt | Member):
             self._verdict = follower.verdict(record.uid)
             self._evicting = None
         elif follower.decides(record):

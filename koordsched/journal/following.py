@@ -14,11 +14,23 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import PluginFactory
 from koordsched.framework.status import Code, Status
 from koordsched.journal.header import Setting
-from koordsched.journal.records import Activated, Attempt, Chosen, Evicting, Header, Refused, Step, Timers, Undone
+from koordsched.journal.records import (
+    Activated,
+    Attempt,
+    Chosen,
+    Evicting,
+    Header,
+    Member,
+    Outcome,
+    Refused,
+    Step,
+    Timers,
+    Undone,
+)
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
 from koordsched.queue.item import QueuedPod
-from koordsched.scheduling.cycle import AssumedPod
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.recording import Recorder
 
 _log = logging.getLogger(__name__)
@@ -54,11 +66,14 @@ class Follower(ReplayedScheduler):
         self._time = _Onlooker(header)
         super().__init__(setting, registry, clock, self._time)
         self._queued: QueuedPod[Pod] | None = None
+        self._job: dict[str, QueuedPod[Pod] | None] = {}
+        """uid -> the pods of the attempt: the one taken from the queue, and those placed together with it."""
         self._uid = ""
         self._deciding = False
         self._steps |= {
             Timers: self._timers,
             Attempt: self._attempt,
+            Member: self._member,
             Chosen: self._chosen,
             Evicting: self._evicting,
             Refused: self._refused,
@@ -66,11 +81,11 @@ class Follower(ReplayedScheduler):
             Activated: lambda record: None,
         }
 
-    def decides(self, record: Step | Chosen | Evicting | Refused) -> bool:
+    def decides(self, record: Step | Outcome) -> bool:
         """Whether this was decided about the pod that was taken up last."""
         return self._deciding and not (isinstance(record, Refused) and record.uid != self._uid)
 
-    def step(self, record: Step | Chosen | Evicting | Refused) -> None:
+    def step(self, record: Step | Outcome) -> None:
         """Carries out what is recorded."""
         self._steps[type(record)](record)
 
@@ -87,10 +102,17 @@ class Follower(ReplayedScheduler):
 
     def _attempt(self, record: Attempt) -> None:
         self._time.latest = record.at
-        self._uid = record.uid
+        self._job = {}
+        self._take_up(record.uid)
+
+    def _member(self, record: Member) -> None:
+        self._take_up(record.uid)
+
+    def _take_up(self, uid: str) -> None:
+        self._uid = uid
         self._deciding = True
-        pod = self.scheduler.pending_pod(record.uid)
-        self._queued = self.scheduler.queue.pop_pod(pod) if pod is not None else None
+        pod = self.scheduler.pending_pod(uid)
+        self._queued = self._job[uid] = self.scheduler.queue.pop_pod(pod) if pod is not None else None
 
     def _chosen(self, record: Chosen) -> None:
         """Puts the pod on the recorded node, whatever the plugins here decide."""
@@ -126,26 +148,30 @@ class Follower(ReplayedScheduler):
             self.scheduler.evictions.start(pod, record.node, victims)
 
     def _refused(self, record: Refused) -> None:
-        if record.uid != self._uid:
+        if record.uid not in self._job:
             return  # a binding failed, and what follows from that has been done
         self._deciding = False
         self._uid = ""
-        placement = self._placements.pop(record.uid, None)
+        for uid, queued in self._job.items():
+            self._give_back(uid, queued, record)
+        self._job = {}
+
+    def _give_back(self, uid: str, queued: QueuedPod[Pod] | None, record: Refused) -> None:
+        placement = self._placements.pop(uid, None)
         if placement is not None:
             placement.profile.run_unreserve(placement.cycle, placement.pod, placement.row)
             self.scheduler.cluster.forget(placement.pod)
-        newest, queue = self.scheduler.pending_pod(record.uid), self.scheduler.queue
-        if newest is None or self._queued is None:
-            queue.done(record.uid)
+        newest, queue = self.scheduler.pending_pod(uid), self.scheduler.queue
+        if newest is None or queued is None:
+            queue.done(uid)
             return
         plugins, pending = frozenset(record.plugins), frozenset(record.pending_plugins)
-        queue.add_unschedulable_if_not_present(self._queued, plugins, pending, pod=newest)
-        if record.nominated is None:
+        queue.add_unschedulable_if_not_present(queued, plugins, pending, pod=newest)
+        if record.nominated is None or uid != record.uid:
             queue.nominator.update(newest, newest)
         else:
             queue.nominator.add(newest, record.nominated)
 
     def _taken_back(self, record: Undone) -> None:
-        if record.uid == self._uid:
-            self._uid = ""
+        self._job.pop(record.uid, None)
         self._undone(record)

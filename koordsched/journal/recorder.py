@@ -36,6 +36,7 @@ from koordsched.journal.records import (
     Evicting,
     Leading,
     LetIn,
+    Member,
     OfPod,
     Read,
     Record,
@@ -197,6 +198,10 @@ class JournalRecorder(Recorder):
         if self._put_off:
             self.pause()
         self.note(Attempt(queued.pod.uid, queued.key, self._monotonic()))
+
+    def member(self, pod: Pod) -> None:
+        """The attempt goes on with this pod."""
+        self.note(Member(pod.uid, pod.key))
 
     def undone(self, uid: str, status: Status) -> None:
         """The binding failed."""

@@ -178,6 +178,13 @@ class LetIn(Record, frozen=True, tag=21):
 # --- decisions -------------------------------------------------------------------------------------
 
 
+class Member(Record, frozen=True, tag=28):
+    """The attempt goes on with this pod (`namespace/name`), which is placed together with those before it."""
+
+    uid: str
+    pod: str
+
+
 class Chosen(Record, frozen=True, tag=13):
     """A node was chosen, out of this many feasible ones, with this total (None: it was the only one)."""
 
@@ -283,7 +290,7 @@ Step = (
     | Leading
     | Read
 )
-Outcome = Chosen | Evicting | Refused
+Outcome = Chosen | Evicting | Member | Refused
 Within = Answer | Drawn | Consulted | LetIn
 """Inputs from outside within a step."""
 

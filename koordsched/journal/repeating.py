@@ -32,6 +32,7 @@ from koordsched.journal.records import (
     Evicting,
     Header,
     LetIn,
+    Member,
     Outcome,
     Refused,
 )
@@ -42,7 +43,7 @@ A = TypeVar("A", bool, int, float)
 C = TypeVar("C")
 D = TypeVar("D", int, float)
 
-_OF_ATTEMPTS = (Attempt, Chosen, Consulted, Evicting, LetIn, Refused)
+_OF_ATTEMPTS = (Attempt, Chosen, Consulted, Evicting, LetIn, Member, Refused)
 """What is not told in the midst of an attempt, if it is not part of it."""
 
 
@@ -195,6 +196,10 @@ class Repeater(Recorder):
         self._compare(Chosen(table.names[row], verdicts.feasible, total))
         return row
 
+    def member(self, pod: Pod) -> None:
+        """Compares which member comes next."""
+        self._compare(Member(pod.uid, pod.key))
+
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Compares the victims."""
         self._compare(evicting_record(node, victims))
@@ -212,7 +217,7 @@ class Repeater(Recorder):
     def step_over(self) -> None:
         """The step came to its end; an outcome that was recorded for it and did not come is a difference."""
         left = self._stream.skip_answers()
-        if isinstance(left, Chosen | Evicting | Refused) or (isinstance(left, Consulted) and not self._waiting):
+        if isinstance(left, Outcome) or (isinstance(left, Consulted) and not self._waiting):
             self.differ(text_of(left), "nothing more came of it")
 
     def _at_end(self) -> bool:
@@ -245,6 +250,8 @@ def text_of(record: AnyRecord | None) -> str:
     if isinstance(record, Chosen):
         score = "" if record.total is None else f", score {record.total}"
         return f"placed on {record.node} ({record.feasible} feasible{score})"
+    if isinstance(record, Member):
+        return f"goes on with {record.pod}"
     if isinstance(record, Evicting):
         return f"preempts {', '.join(key for _, key in record.victims)} on {record.node}"
     if isinstance(record, Refused):

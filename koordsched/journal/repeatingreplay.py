@@ -8,7 +8,7 @@ import msgspec
 
 from koordsched.journal.header import setting_of
 from koordsched.journal.journalreplay import JournalReplay, Limit, Moment
-from koordsched.journal.records import Chosen, Evicting, Header, Outcome, Refused, Step
+from koordsched.journal.records import Header, Outcome, Step
 from koordsched.journal.repeating import Repeater, text_of
 from koordsched.journal.replayedscheduler import RepeatingScheduler
 from koordsched.journal.tally import Tally
@@ -62,7 +62,7 @@ class RepeatingReplay(JournalReplay):
 
     def step(self, record: Step | Outcome) -> None:
         """Repeats it."""
-        if isinstance(record, Chosen | Evicting | Refused):
+        if isinstance(record, Outcome):
             self._repeater.differ(text_of(record), "nothing more came of it")
         elif self._scheduler is not None:
             self._scheduler.step(record)

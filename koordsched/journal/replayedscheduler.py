@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ from koordsched.journal.repeating import Repeater
 from koordsched.observability.metrics import Metrics
 from koordsched.plugins import KINDS
 from koordsched.queue.item import QueuedPod
-from koordsched.scheduling.cycle import AssumedPod
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.recording import Recorder
 from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.scheduler import Scheduler
@@ -234,17 +234,16 @@ class RepeatingScheduler(ReplayedScheduler):
             now = queued.key if queued is not None else "none"
             self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
             return
-        placement = self._schedule(queued)
-        if placement is not None:
-            self._placements[record.uid] = placement
+        for placement in self._schedule(queued):
+            self._placements[placement.pod.uid] = placement
 
-    def _schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
+    def _schedule(self, queued: QueuedPod[Pod]) -> Sequence[AssumedPod]:
         try:
             return _finished(self.scheduler.schedule(queued))
         except asyncio.CancelledError as ended:
             if isinstance(ended.__cause__, BadRecord):
                 raise ended.__cause__ from None
-            return None
+            return ()
 
     def _undone(self, record: Undone) -> None:
         known = record.uid in self._placements

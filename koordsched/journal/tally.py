@@ -18,6 +18,7 @@ from koordsched.journal.records import (
     Header,
     Leading,
     LetIn,
+    Member,
     Refused,
     Timers,
     Undone,
@@ -69,9 +70,9 @@ class JournalCounter:
         self._run = ""
         self._records = 0
         self._offset = 0.0
-        self._deciding = ""
-        """The uid of the pod whose attempt has no end yet; what comes of bindings may be told within it."""
-        self._placed = False
+        self._job: set[str] = set()
+        """The uids of the pods whose attempt has no end yet; what comes of bindings may be told within it."""
+        self._placed = 0
 
     def wall(self, monotonic: float) -> float:
         """Seconds since the epoch of a time in the journal."""
@@ -94,17 +95,22 @@ class JournalCounter:
         match record:
             case Attempt():
                 tally.decisions += 1
-                self._deciding = record.uid
-                self._placed = False
+                self._job = {record.uid}
+                self._placed = 0
                 self._seen(record.at)
+            case Member():
+                tally.decisions += 1
+                self._job.add(record.uid)
             case Chosen():
                 tally.placed += 1
-                self._placed = True
+                self._placed += 1
             case Evicting():
                 tally.preemptions += 1
                 tally.victims += len(record.victims)
-            case Refused() if record.uid == self._deciding:
-                tally.placed -= self._placed  # a plugin refused the node that had been chosen
+            case Refused() if record.uid in self._job:
+                # A plugin refused the node that had been chosen, or another pod of the job has none.
+                tally.placed -= self._placed
+                self._job, self._placed = set(), 0
                 if record.reason == SCHEDULER_ERROR:
                     tally.errors += 1
                 else:
@@ -118,8 +124,7 @@ class JournalCounter:
                 tally.bound += isinstance(record, Bound)
                 if isinstance(record, Undone):
                     tally.unbound += 1
-                    if record.uid == self._deciding:
-                        self._deciding = ""  # this refusal is one of the binding
+                    self._job.discard(record.uid)  # its refusal is one of the binding
                 if isinstance(record, Timers | Leading):
                     self._seen(record.at)
 
@@ -132,7 +137,7 @@ class JournalCounter:
         self.tally.closed = False
         self._run, self._records = header.run, header.records
         if not self.intact:
-            self._deciding = ""
+            self._job = set()
         self._offset = header.wall - header.monotonic
         self._seen(header.monotonic)
 

@@ -17,6 +17,7 @@ from koordsched.framework.controller import ControllerFactory
 from koordsched.framework.declaration import Declaration
 from koordsched.framework.profile import PluginFactory
 from koordsched.plugins import (
+    coscheduling,
     defaultprebind,
     deviceshare,
     elasticquota,
@@ -61,6 +62,7 @@ BUILT_IN: tuple[Declaration, ...] = (
     deviceshare.DECLARATION,
     gpufragmentation.DECLARATION,
     reservation.DECLARATION,
+    coscheduling.DECLARATION,
     defaultprebind.DECLARATION,
     schedulinghint.DECLARATION,
     nodecircuitbreaker.DECLARATION,

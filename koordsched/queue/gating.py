@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeAlias
 
 from koordsched.queue.item import P, QueuedPod
@@ -15,12 +15,13 @@ PreEnqueue: TypeAlias = Callable[[P], str | None]
 
 
 class Gate(Generic[P]):
-    """The PreEnqueue plugins of one profile, by name."""
+    """The PreEnqueue plugins of one profile, by name. `admitted` hears of every pod that all of them let in."""
 
-    __slots__ = ("_checks",)
+    __slots__ = ("_admitted", "_checks")
 
-    def __init__(self, checks: Mapping[str, PreEnqueue[P]]) -> None:
+    def __init__(self, checks: Mapping[str, PreEnqueue[P]], admitted: Sequence[Callable[[P], None]] = ()) -> None:
         self._checks = dict(checks)
+        self._admitted = admitted
 
     def refusal(self, queued: QueuedPod[P]) -> tuple[str, str] | None:
         """The first plugin that refuses the pod, and why; None if all let it in.
@@ -40,6 +41,8 @@ class Gate(Generic[P]):
                 reason = self._ask(plugin, queued)
                 if reason is not None:
                     return plugin, reason
+        for hears in self._admitted:
+            hears(queued.pod)
         return None
 
     def _ask(self, plugin: str, queued: QueuedPod[P]) -> str | None:

@@ -43,12 +43,13 @@ REFUSAL_HOLDS = 1.0
 @dataclass(frozen=True)
 class QueueProfile(Generic[P]):
     """What a profile provides: its hints, its PreEnqueue plugins by name in configured order, and which pods are
-    equivalent.
+    equivalent. `admitted`: plugins that hear of pods that are let in.
     """
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
     equivalence_key: EquivalenceKey[P] = lambda pod: None
+    admitted: Sequence[Callable[[P], None]] = ()
 
 
 class SchedulingQueue(Generic[P]):
@@ -101,7 +102,7 @@ class SchedulingQueue(Generic[P]):
     def add_profile(self, name: str, profile: QueueProfile[P]) -> None:
         """Takes pods of this scheduler name, too. To be called before there are any."""
         self._tables[name] = profile.hints
-        self._gates[name] = Gate(profile.pre_enqueue)
+        self._gates[name] = Gate(profile.pre_enqueue, profile.admitted)
         self._equivalence_keys[name] = profile.equivalence_key
         self._interesting.clear()
 

@@ -21,9 +21,9 @@ from koordsched.framework.podpatch import PodPatch
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
-from koordsched.scheduling.cycle import AssumedPod
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
 from koordsched.scheduling.waitnotices import WaitNotices

@@ -1,16 +1,16 @@
 """The scheduling cycle: one pod, from the head of the queue to a node, or to the reason why not.
 
-The whole cycle reads from top to bottom in `schedule_one` (core spec 3.6). What it reads is one consistent state: it
-runs in one piece, or, while HTTP extenders are asked, the changes of the cluster wait. What has to wait for the API
-server happens in the binding cycle.
+The whole cycle reads from top to bottom in `schedule_one` (core spec 3.6); `jobcycle` does it for pods that are placed
+together. What it reads is one consistent state: it runs in one piece, or, while HTTP extenders are asked, the changes
+of the cluster wait. What has to wait for the API server happens in the binding cycle.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,13 +23,13 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
-from koordsched.framework.diagnosis import one_node_error, rejecting_plugins
+from koordsched.framework.diagnosis import rejecting_plugins
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import CycleState, PostFilterResult
+from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, ScoringFailed, best_of
-from koordsched.framework.status import Code, Status
+from koordsched.framework.status import Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import QueuedPod
@@ -37,6 +37,9 @@ from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
+from koordsched.scheduling.inbox import Inbox
+from koordsched.scheduling.jobcycle import JobAttempt
+from koordsched.scheduling.placement import AssumedPod, NotPlaced, erroneous, refused_by, stays
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
@@ -47,39 +50,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class AssumedPod:
-    """A pod that was placed and assumed, on its way to be bound. `waits`: Permit plugins -> seconds.
-
-    `nominated_here`: the pod had been nominated to the node, perhaps by a write that its status does not show yet.
-    """
-
-    cycle: CycleState
-    profile: Profile
-    queued: QueuedPod[Pod]
-    row: int
-    node: str
-    waits: dict[str, float]
-    started: float
-    feasible: int
-    nominated_here: bool = False
-
-    @property
-    def pod(self) -> Pod:
-        """The assumed pod."""
-        return self.cycle.pod
-
-
 Consult = Callable[[Pod], "ExtenderConsultation | None"]
 """Begins a consultation about a pod; None if no extender is interested in it."""
-
-Failure = Callable[[], None]
-"""Handles a failed attempt; called when the changes that waited have been applied, and the pod is still in flight."""
 
 
 @dataclass(eq=False, repr=False)
 class SchedulingCycle:
-    """Places pods one after the other. `consult`: None without extenders.
+    """Places pods one after the other. `consult`: None without extenders. `inbox`: where changes wait during a long
+    job; `unreadable`: whether a pod must wait for what we may not read.
 
     Every failure without a PostFilter clears the pod's nomination.
     """
@@ -96,6 +74,8 @@ class SchedulingCycle:
     rng: Random
     recorder: Recorder = NOT_RECORDING
     consult: Consult | None = None
+    inbox: Inbox = field(default_factory=Inbox)
+    unreadable: Callable[[Pod], FailedAttempt | None] | None = None
 
     def __post_init__(self) -> None:
         self._sampling = PluginSampling(self.metrics, self.clock)
@@ -103,57 +83,52 @@ class SchedulingCycle:
             name: EvaluationCounts(self.metrics, name, profile.chains) for name, profile in self.profiles.items()
         }
 
-    async def schedule_one(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        """Finds a node and assumes the pod there; None if that failed, which has been handled.
+    async def schedule_one(self, queued: QueuedPod[Pod]) -> Sequence[AssumedPod]:
+        """Finds a node and assumes the pod there, or all pods that are placed with it; empty if that failed, which has
+        been handled.
 
-        Nothing is awaited but extenders: without them it runs in one piece.
+        Nothing is awaited but extenders, and pauses of long jobs: without them it runs in one piece.
         """
         pod = queued.pod
-        if not self._is_wanted(pod):
-            return None
+        if not self.is_wanted(pod):
+            return ()
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
+        if profile.job_plugin is not None and (job := profile.job_plugin.begin_job(pod)) is not None:
+            return await JobAttempt(self, queued, profile.job_plugin, job).run()
         consultation = self.consult(pod) if self.consult is not None else None
-        if consultation is not None:
-            return await self._with_extenders(queued, profile, started, consultation)
-        known = self.queue.refusal_of_equivalent(queued)
+        known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
         if known is not None and known.message is not None:
             # What an equivalent pod was refused with a moment ago is the answer here, too.
             failed = FailedAttempt(UNSCHEDULABLE, known.message, known.plugins, known.pending, refusal=known)
-            self._reject(queued, profile, started, failed)
-            return None
-        attempt = Attempt(profile, self.cluster, pod)
-        self._sampling.begin(attempt.cycle)
+            self.give_back(queued, profile, started, NotPlaced(failed))
+            return ()
+        attempt = self.begin(profile, pod)
+        attempt.cycle.may_be_suspended = consultation is not None
+        outcome: AssumedPod | NotPlaced
         try:
-            outcome = await self._attempt(attempt, queued, started, None)
-        except Exception as error:
-            self._give_up(attempt, queued, started, error)
-            return None
-        if isinstance(outcome, AssumedPod):
-            return outcome
-        outcome()
-        return None
-
-    async def _with_extenders(
-        self, queued: QueuedPod[Pod], profile: Profile, started: float, consultation: ExtenderConsultation
-    ) -> AssumedPod | None:
-        attempt = Attempt(profile, self.cluster, queued.pod)
-        attempt.cycle.may_be_suspended = True
-        outcome: AssumedPod | Failure
-        try:
-            outcome = await self._attempt(attempt, queued, started, consultation)
+            row = await self.decide(attempt, started, consultation)
+            outcome = self._take(attempt, queued, row, started) if isinstance(row, int) else row
         except asyncio.CancelledError:
-            consultation.abandon()
+            if consultation is not None:
+                consultation.abandon()
             raise
         except Exception as error:
-            outcome = partial(self._give_up, attempt, queued, started, error)
-        await consultation.end()
+            outcome = self.given_up(attempt, error)
+        if consultation is not None:
+            await consultation.end()
         if isinstance(outcome, AssumedPod):
-            return outcome
-        outcome()
-        return None
+            return (outcome,)
+        self.give_back(queued, profile, started, outcome)
+        return ()
 
-    def _is_wanted(self, pod: Pod) -> bool:
+    def begin(self, profile: Profile, pod: Pod) -> Attempt:
+        """An attempt, perhaps a sampled one."""
+        attempt = Attempt(profile, self.cluster, pod)
+        self._sampling.begin(attempt.cycle)
+        return attempt
+
+    def is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
             self.reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
@@ -162,25 +137,27 @@ class SchedulingCycle:
         self.queue.done(pod.uid)
         return False
 
-    def _give_up(self, attempt: Attempt, queued: QueuedPod[Pod], started: float, error: Exception) -> None:
+    def given_up(self, attempt: Attempt, error: Exception) -> NotPlaced:
         """An exception ended the attempt. A bug of a plugin fails one attempt; it must not stop the scheduler."""
-        profile, pod = attempt.profile, attempt.pod
         if isinstance(error, (ScoringFailed, ExtenderError)):
-            self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
-            return
+            return erroneous(clipped(str(error), MAX_MESSAGE))
+        pod = attempt.pod
         _log.error("scheduling %s failed", pod.key, exc_info=error)
         if pod.uid in self.cluster.assumed:
-            profile.run_unreserve(attempt.cycle, pod, pod.row)
+            attempt.profile.run_unreserve(attempt.cycle, pod, pod.row)
             self.cluster.forget(pod)
-        self._fail(queued, profile, started, f"internal error: {type(error).__name__}: {error}")
+        return erroneous(f"internal error: {type(error).__name__}: {error}")
 
-    async def _attempt(
-        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, consultation: ExtenderConsultation | None
-    ) -> AssumedPod | Failure:
+    async def decide(
+        self, attempt: Attempt, started: float, consultation: ExtenderConsultation | None, *, shared: bool = True
+    ) -> int | NotPlaced:
+        """The row for the pod. Raises ScoringFailed or ExtenderError.
+
+        `shared`: a refusal may hold for equivalent pods.
+        """
         profile = attempt.profile
         if not attempt.has_nodes:
-            failed = FailedAttempt(UNSCHEDULABLE, attempt.message(), nominated="")
-            return partial(self._reject, queued, profile, started, failed)
+            return NotPlaced(FailedAttempt(UNSCHEDULABLE, attempt.message(), nominated=""))
         verdicts = self._filter(attempt, started)
         if consultation is not None:
             again = partial(self._filter, attempt, None, all_nodes=True)
@@ -188,10 +165,10 @@ class SchedulingCycle:
         found = self.clock()
         error = attempt.error()
         if error is not None:
-            return partial(self._fail, queued, profile, started, error.message)
+            return erroneous(error.message)
         if not verdicts.feasible:
             outcome = await self._post_filter(attempt, consultation)
-            return self._no_node(attempt, queued, started, outcome, shared=consultation is None)
+            return self._no_node(attempt, outcome, shared=shared and consultation is None)
         choice = await self._choose(attempt, consultation)
         table = self.cluster.table
         row = choice.row = self.recorder.chosen(table, choice)
@@ -201,7 +178,7 @@ class SchedulingCycle:
             self._evaluated[profile.name].scored(choice)
         self.metrics.scheduling_algorithm_duration.observe(scored - started)
         self.decisions.record(attempt.pod, table, choice, scored, profile.chains)
-        return self._take(attempt, queued, row, started)
+        return row
 
     async def _choose(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> Choice:
         if consultation is None or attempt.verdicts.feasible == 1:
@@ -221,36 +198,54 @@ class SchedulingCycle:
         self._evaluated[name].filtered(verdicts.plan, verdicts.pre_filtered, attempt.cycle)
         return verdicts
 
-    def _take(self, attempt: Attempt, queued: QueuedPod[Pod], row: int, started: float) -> AssumedPod | Failure:
-        """Assume, Reserve, Permit; any refusal takes everything back."""
-        cycle, profile, pod = attempt.cycle, attempt.profile, attempt.pod
-        node = self.cluster.table.names[row]
-        nominated = self.queue.nominator.node_of(pod.uid)
+    def place(self, transaction: Transaction, attempt: Attempt, row: int) -> tuple[Status, dict[str, float]]:
+        """Assume, Reserve, Permit: SUCCESS or WAIT with what Permit plugins wait for; any other status is a refusal,
+        and Reserve has been undone, unless it is Permit's.
+        """
+        cycle, profile = attempt.cycle, attempt.profile
         waits: dict[str, float] = {}
-        with Transaction(self.cluster, self.queue.nominator) as transaction:
+        began = self.clock()
+        status = transaction.place(cycle, profile, row)
+        if profile.reserve_plugins:
+            self._took("Reserve", profile, status, began)
+        if status.ok and profile.permit_plugins:
             began = self.clock()
-            status = transaction.place(cycle, profile, row)
-            if profile.reserve_plugins:
-                self._took("Reserve", profile, status, began)
-            if status.ok and profile.permit_plugins:
-                began = self.clock()
-                status, waits = profile.run_permit(cycle, pod, row)
-                self._took("Permit", profile, status, began)
-            if status.ok or status.code is Code.WAIT:
+            status, waits = profile.run_permit(cycle, attempt.pod, row)
+            self._took("Permit", profile, status, began)
+        return status, waits
+
+    def _take(self, attempt: Attempt, queued: QueuedPod[Pod], row: int, started: float) -> AssumedPod | NotPlaced:
+        """Assume, Reserve, Permit; any refusal takes everything back."""
+        nominated = self.queue.nominator.node_of(attempt.pod.uid)
+        with Transaction(self.cluster, self.queue.nominator) as transaction:
+            status, waits = self.place(transaction, attempt, row)
+            if stays(status):
                 transaction.commit()
-        if status.ok or status.code is Code.WAIT:
-            if nominated and nominated != node:
-                self._leave(pod, nominated)
-            self.queue.placed(queued)
-            if waits:
-                # From here on plugins may let it go, also while others are placed before its binding cycle begins.
-                self.waiting.add(pod, waits)
-            feasible = attempt.verdicts.feasible
-            return AssumedPod(cycle, profile, queued, row, node, waits, started, feasible, nominated == node)
-        if status.code.rejects:
-            failed = FailedAttempt(UNSCHEDULABLE, one_node_error(status), frozenset((status.plugin,)), nominated="")
-            return partial(self._reject, queued, profile, started, failed)
-        return partial(self._fail, queued, profile, started, status.message)
+        if not stays(status):
+            return refused_by(status)
+        return self.assumed(attempt, queued, row, nominated, waits, started)
+
+    def assumed(
+        self,
+        attempt: Attempt,
+        queued: QueuedPod[Pod],
+        row: int,
+        nominated: str,
+        waits: dict[str, float],
+        started: float,
+    ) -> AssumedPod:
+        """The pod stays on the row. `nominated`: where it had been nominated to."""
+        pod, node = attempt.pod, self.cluster.table.names[row]
+        if nominated and nominated != node:
+            self._leave(pod, nominated)
+        self.queue.placed(queued)
+        if waits:
+            # From here on plugins may let it go, also while others are placed before its binding cycle begins.
+            self.waiting.add(pod, waits)
+        feasible = attempt.verdicts.feasible
+        return AssumedPod(
+            attempt.cycle, attempt.profile, queued, row, node, waits, started, feasible, nominated == node
+        )
 
     def _leave(self, pod: Pod, nominated: str) -> None:
         """A pod goes to another node than it was nominated to."""
@@ -270,13 +265,8 @@ class SchedulingCycle:
         self._took("PostFilter", profile, outcome.status, began)
         return outcome
 
-    def _no_node(
-        self, attempt: Attempt, queued: QueuedPod[Pod], started: float, outcome: PostFilterResult, *, shared: bool
-    ) -> Failure:
-        """What the PostFilter plugins decided is started; the pod goes back to the queue with the reason.
-
-        `shared`: the refusal holds for equivalent pods as well.
-        """
+    def _no_node(self, attempt: Attempt, outcome: PostFilterResult, *, shared: bool) -> NotPlaced:
+        """`shared`: the refusal holds for equivalent pods as well."""
         profile, status = attempt.profile, outcome.status
         rejecting, pending = rejecting_plugins(attempt.verdicts, profile.handle.reasons)
         plugins = rejecting | outcome.refused_by
@@ -284,23 +274,18 @@ class SchedulingCycle:
         refusal = None
         # Equivalent pods must not use the room that is being made for this pod.
         if shared and not status.ok and not outcome.nominated_node:
-            refusal = Refusal(message if queued.pod.name not in status.message else None, plugins, pending)
+            refusal = Refusal(message if attempt.pod.name not in status.message else None, plugins, pending)
         failed = FailedAttempt(UNSCHEDULABLE, message, plugins, pending, outcome.nominated_node, refusal)
-
-        def finish() -> None:
-            if outcome.actuate is not None:
-                outcome.actuate()
-            self._reject(queued, profile, started, failed)
-
-        return finish
+        return NotPlaced(failed, outcome)
 
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
         self.metrics.extension_point(point, profile.name, status.code.text).observe(self.clock() - began)
 
-    def _reject(self, queued: QueuedPod[Pod], profile: Profile, started: float, failed: FailedAttempt) -> None:
-        self.metrics.attempt("unschedulable", profile.name, self.clock() - started)
+    def give_back(self, queued: QueuedPod[Pod], profile: Profile, started: float, not_placed: NotPlaced) -> None:
+        """What the PostFilter plugins decided is started; the pod goes back to the queue with the reason."""
+        failed, outcome = not_placed
+        if outcome is not None and outcome.actuate is not None:
+            outcome.actuate()
+        result = "error" if failed.reason == SCHEDULER_ERROR else "unschedulable"
+        self.metrics.attempt(result, profile.name, self.clock() - started)
         self.failures.handle(queued, failed)
-
-    def _fail(self, queued: QueuedPod[Pod], profile: Profile, started: float, message: str) -> None:
-        self.metrics.attempt("error", profile.name, self.clock() - started)
-        self.failures.handle(queued, FailedAttempt(SCHEDULER_ERROR, message, nominated=""))

@@ -84,3 +84,15 @@ class FailureHandler:
         self.reporter.failed(newest or queued.pod, failed.message)
         if newest is not None:
             self.reporter.condition(newest, failed.reason, failed.message, failed.nominated)
+
+    def tell(self, pod: Pod, reason: str, message: str, nominated: str | None, plugin: str) -> None:
+        """A pod that stays where it waits in the queue cannot be placed, as its owner reads; see `FailedAttempt`."""
+        newest = self.pending.newest(pod)
+        queued = self.queue.get(pod.key)
+        if newest is None or queued is None:
+            return
+        self.decisions.refused(newest, reason, message, frozenset((plugin,)), queued.attempts, nominated or "")
+        if nominated is not None:
+            self.queue.nominator.add(newest, nominated)
+        self.reporter.failed(newest, message)
+        self.reporter.condition(newest, reason, message, nominated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from koordsched.cluster.pod import Pod
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.profile import Profile
+from koordsched.framework.status import Code
 from koordsched.queue.gating import PreEnqueue as PreEnqueueCheck
 from koordsched.queue.hints import HintRegistration, HintTable, every_event
 from koordsched.queue.queue import QueueProfile
@@ -26,6 +27,7 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
         hints,
         {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
         EquivalenceKeys(profile, hints).of,
+        [plugin.admitted for plugin in profile.pre_enqueue if type(plugin).admitted is not PreEnqueue.admitted],
     )
 
 
@@ -52,7 +54,7 @@ def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
             if tells:
                 notices.end(pod, plugin.name)
             return None
-        if tells:
+        if tells and status.code is not Code.WAIT:
             notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
         return status.message
 

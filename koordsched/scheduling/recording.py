@@ -102,6 +102,9 @@ class Recorder:
     def attempt(self, queued: QueuedPod[Pod], /) -> None:
         """The pod was taken from the queue and is scheduled now."""
 
+    def member(self, pod: Pod, /) -> None:
+        """The attempt goes on with this pod, which is placed together with the one that was taken from the queue."""
+
     def binding(self, uid: str, /) -> None:
         """The pod is on its way to be bound: it needs no replay of events any more."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 
@@ -36,14 +36,14 @@ from koordsched.observability.events import EventBroadcaster
 from koordsched.observability.eventsink import LaneEventSink
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.backoff import BackoffPolicy
-from koordsched.queue.item import NO_PLUGINS, QueuedPod
+from koordsched.queue.item import QueuedPod
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.queue.timers import MAX_UNSCHEDULABLE
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
-from koordsched.scheduling.cycle import AssumedPod, SchedulingCycle
+from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt, FailureHandler
@@ -52,6 +52,7 @@ from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.overcommitment import OvercommitmentReports, ignored_resources
 from koordsched.scheduling.pending import PendingPods
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.queueprofile import queue_profile
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
@@ -194,10 +195,11 @@ class Scheduler:
         failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, self.decisions, recorder)
         self._extenders: Extenders | None = None
         self.consultations: ExtenderConsultations | None = None
-        inbox: Inbox | None = None
+        jobs = any(profile.job_plugin is not None for profile in self.profiles.values())
+        inbox = Inbox() if resolved.extenders or jobs else None
+        self._inbox = inbox or Inbox()
         shown: ExtenderObjects | None = None
-        if resolved.extenders:
-            inbox = Inbox()
+        if resolved.extenders and inbox is not None:
             shown = ExtenderObjects(resolved.extenders, names, self.cluster.table.resource_names.names)
             self._extenders = Extenders(
                 resolved.extenders,
@@ -226,6 +228,8 @@ class Scheduler:
             rng,
             recorder,
             self.consultations,
+            self._inbox,
+            self._hidden_from,
         )
         self.binding = BindingCycle(
             self.cluster,
@@ -341,9 +345,9 @@ class Scheduler:
             queued = self.queue.pop()
             if queued is None:
                 return True
-            placement = await self.schedule(queued)
+            placements = await self.schedule(queued)
             after = now()
-            if placement is not None:
+            for placement in placements:
                 self.binding.start(placement)
                 fruitful = after
             if after - began >= TIME_SLICE:
@@ -352,32 +356,38 @@ class Scheduler:
                 return False
         return True
 
-    async def schedule(self, queued: QueuedPod[Pod]) -> AssumedPod | None:
-        """One attempt at a pod that was just popped: an assumed pod, to be bound, unless that failed.
+    async def schedule(self, queued: QueuedPod[Pod]) -> Sequence[AssumedPod]:
+        """One attempt at a pod that was just popped, and those that are placed with it: the pods that were assumed, to
+        be bound; none if it failed.
 
-        Nothing is awaited but HTTP extenders.
+        Nothing is awaited but HTTP extenders, and pauses of long jobs.
         """
         self._recorder.attempt(queued)
         if self.unreadable and self._must_wait(queued):
-            return None
+            return ()
         return await self.cycle.schedule_one(queued)
 
     def _must_wait(self, queued: QueuedPod[Pod]) -> bool:
         """Whether the pod needs a resource that we are not allowed to read; if so, its condition says so."""
-        refusal = self.unreadable.refusal(queued.pod)
-        if refusal is None:
+        failed = self._hidden_from(queued.pod)
+        if failed is None:
             return False
         self.metrics.attempt("unschedulable", queued.profile, 0.0)
-        plugins = frozenset((refusal.plugin,)) if refusal.plugin else NO_PLUGINS
-        self._failures.handle(queued, FailedAttempt(UNSCHEDULABLE, refusal.message, plugins))
+        self._failures.handle(queued, failed)
         return True
+
+    def _hidden_from(self, pod: Pod) -> FailedAttempt | None:
+        refusal = self.unreadable.refusal(pod)
+        if refusal is None:
+            return None
+        return FailedAttempt(UNSCHEDULABLE, refusal.message, frozenset((refusal.plugin,)) - {""})
 
     async def _run_timers(self) -> None:
         """Back-off ends on whole seconds (core spec 3.3), of a clock that cannot be set."""
         while True:
             now = self._clock.monotonic()
             await asyncio.sleep(math.floor(now) + 1 - now)
-            self.run_timers()
+            self._inbox.put(self.run_timers)
             self._notices.tick()
             self._overcommitment.tick()
 

@@ -94,6 +94,30 @@ VALUES: dict[str, tuple[list[str], Callable[[Options], Any], Any]] = {
         lambda o: (o.leader_election.leader_elect, o.secure_serving.tls_cipher_suites),
         (False, ("A_B", "C")),
     ),
+    "the network topology manager": (
+        ["--enable-network-topology-manager"],
+        lambda o: o.feature_gates.enabled("NetworkTopologyManager"),
+        True,
+    ),
+    "the network topology manager, switched off": (
+        ["--enable-network-topology-manager=false", "--feature-gates=NetworkTopologyManager=true"],
+        lambda o: o.feature_gates.enabled("NetworkTopologyManager"),
+        False,
+    ),
+    "the network topology manager by its gate": (
+        ["--feature-gates=NetworkTopologyManager=true"],
+        lambda o: o.feature_gates.enabled("NetworkTopologyManager"),
+        True,
+    ),
+    "the network topology manager, not given": (
+        ["--feature-gates=GangPendingPodsConditionPatch=false"],
+        lambda o: (
+            o.feature_gates.enabled("NetworkTopologyManager"),
+            o.feature_gates.enabled("GangPendingPodsConditionPatch"),
+        ),
+        (False, False),
+    ),
+    "controllers": (["--controller-plugins=*,-A"], lambda o: o.controller_plugins, ("*", "-A")),
     "curves": (["--tls-curve-preferences=29,4588"], lambda o: o.secure_serving.tls_curve_preferences, (29, 4588)),
     "without effect": (
         ["--vmodule=a=3", "--emulated-version=kube=1.35", "--permit-port-sharing", "--log-flush-frequency=5s"],
@@ -101,6 +125,25 @@ VALUES: dict[str, tuple[list[str], Callable[[Options], Any], Any]] = {
         0,
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "given, running",
+    [
+        ([], "ABC"),
+        (["--controller-plugins=*"], "ABC"),
+        (["--controller-plugins=A"], "A"),
+        (["--controller-plugins=A,C"], "AC"),
+        (["--controller-plugins=*,-A"], "BC"),
+        (["--controller-plugins=-A,*"], "BC"),
+        (["--controller-plugins=A,-A"], "A"),
+        (["--controller-plugins=-A"], ""),
+        (["--controller-plugins="], ""),
+    ],
+)
+def test_which_controllers_run(given: list[str], running: str) -> None:
+    parsed = options(*given)
+    assert "".join(name for name in "ABC" if parsed.runs_controller(name)) == running
 
 
 @pytest.mark.parametrize("arguments, read, value", VALUES.values(), ids=VALUES)

@@ -160,6 +160,7 @@ def test_the_lease_of_the_configuration_is_the_one_in_the_role() -> None:
         ("with-numa", "koordsched", "koordsched-system/koordsched"),
         ("with-devices", "koordsched", "koordsched-system/koordsched"),
         ("with-reservations", "koordsched", "koordsched-system/koordsched"),
+        ("with-gangs", "koordsched", "koordsched-system/koordsched"),
     ],
 )
 def test_configurations_are_accepted(folder: str, profile: str, lease: str) -> None:
@@ -335,6 +336,10 @@ def test_they_can_be_applied(tmp_path: Path) -> None:
         assert "clusterrole.rbac.authorization.k8s.io/koordsched-reservation created" in reservations
         definition = "customresourcedefinition.apiextensions.k8s.io/reservations.scheduling.koordinator.sh"
         assert f"{definition} unchanged" in reservations
+        gangs = kubectl("--kubeconfig", kubeconfig, "apply", "-k", str(MANIFESTS / "with-gangs"))
+        assert "clusterrole.rbac.authorization.k8s.io/koordsched-gangs created" in gangs
+        definition = "customresourcedefinition.apiextensions.k8s.io/podgroups.scheduling.sigs.k8s.io"
+        assert f"{definition} unchanged" in gangs
         pods = kubectl(
             "--kubeconfig",
             kubeconfig,

@@ -31,6 +31,8 @@ API_VERSIONS = {
     "PodDisruptionBudget": "policy/v1",
     "NodeMetric": "slo.koordinator.sh/v1alpha1",
     "Reservation": "scheduling.koordinator.sh/v1alpha1",
+    "PodGroup": "scheduling.sigs.k8s.io/v1alpha1",
+    "ClusterNetworkTopology": "scheduling.koordinator.sh/v1alpha1",
 }
 PREEMPTION = "preemption: "
 
@@ -86,14 +88,17 @@ class KoordReplay:
             for step in self.record.get("steps", ()):
                 await self._do(step)
             await asyncio.sleep(SETTLE)
-            # Upstream tries refused pods again at every change of a quota, which keeps their messages up to date.
-            scheduler = self._running.scheduler
-            scheduler.queue.activate(scheduler.pending_pods())
-            await asyncio.sleep(1)
+            await self._refresh()
             self._remember(self.END)
         finally:
             await self._stack.aclose()
         return self
+
+    async def _refresh(self):
+        """Upstream tries refused pods again at every change of a quota, which keeps their messages up to date."""
+        scheduler = self._running.scheduler
+        scheduler.queue.activate(scheduler.pending_pods())
+        await asyncio.sleep(1)
 
     @staticmethod
     def _pause_after(thing):
@@ -101,10 +106,8 @@ class KoordReplay:
         return 3 if waits else BETWEEN
 
     async def _start(self):
-        gates = [f"{name}={str(on).lower()}" for name, on in self.record.get("featureGates", {}).items()]
-        context = scheduler_on(
-            self.embedded, {**DEFAULT_CONFIG, **self.record["config"]}, gates=gates, controllers=CONTROLLERS
-        )
+        configuration = {**DEFAULT_CONFIG, **self.record["config"]}
+        context = scheduler_on(self.embedded, configuration, gates=gates_of(self.record), controllers=CONTROLLERS)
         self._running = await self._stack.enter_async_context(context)
 
     async def _do(self, step):
@@ -133,6 +136,18 @@ class KoordReplay:
     def _put(self, thing):
         metadata = {"uid": f"uid-{next(self._numbers)}-", **thing["metadata"]}
         self.embedded.insert({**thing, "metadata": metadata})
+
+
+def gates_of(record):
+    """The feature gates of the recorded scheduler."""
+    gates = [f"{name}={str(on).lower()}" for name, on in record.get("featureGates", {}).items()]
+    for flag in record.get("flags", ()):
+        name, _, text = flag.partition("=")
+        if name == "--feature-gates":
+            gates += text.split(",")
+        elif name == "--enable-network-topology-manager":
+            gates.append(f"NetworkTopologyManager={text}")
+    return gates
 
 
 def _resource(embedded, target):

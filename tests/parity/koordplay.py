@@ -16,7 +16,7 @@ from koordsched.fakecluster.clock import rfc3339
 from koordsched.framework.declaration import NotFound
 from koordsched.plugins import IN_TREE
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
-from tests.parity.koord import condition_of, custom_resources, delete_object, load, patch_object, several
+from tests.parity.koord import condition_of, custom_resources, delete_object, gates_of, load, patch_object, several
 from tests.virtualtime import run
 
 BETWEEN = 0.05
@@ -300,12 +300,6 @@ def placed_share(play, records):
 def without_preemption(message):
     """A message up to what preemption adds."""
     return message.partition(PREEMPTION)[0]
-
-
-def gates_of(record):
-    """The feature gates of the recorded command line."""
-    flags = [flag.partition("=") for flag in record.get("flags", ())]
-    return [gate for name, _, gates in flags if name == "--feature-gates" for gate in gates.split(",")]
 
 
 def implemented(config):

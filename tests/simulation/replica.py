@@ -13,7 +13,7 @@ from koordsched.cli.daemon import SETTLING
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
-from koordsched.scheduling.cycle import AssumedPod
+from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
@@ -221,10 +221,13 @@ class Process:
 
         async def observed(queued):
             attempted.add(queued.pod.uid)
-            placement = await schedule_one(queued)
-            place = placement.node if placement is not None else "nowhere"
-            self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on {place}")
-            return placement
+            placements = await schedule_one(queued)
+            for placement in placements:
+                pod = placement.queued.pod
+                self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
+            if not placements:
+                self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
+            return placements
 
         cycle._take, cycle.schedule_one = taking, observed
         if scheduler.consultations is not None:

@@ -37,7 +37,7 @@ def test_a_job_that_has_a_place():
         full=["node-1"], desired=3, gathering=Gathering(("SpineLayer",), {"BlockLayer": 1}), existing={"node-8": 2}
     )
     assert lines(shown) == [
-        "3 members, in one domain of SpineLayer, a multiple of 1 per NodeTopologyLayer",
+        "3 members, in one domain of SpineLayer, a multiple of 1 per BlockLayer",
         "ClusterTopologyLayer, 8 nodes, room for 7, 2 with the selector, gets 3",
         "  SpineLayer s1, 4 nodes, room for 3, 2 with the selector, gets 3",
         "    BlockLayer b1, 2 nodes, room for 1, 2 with the selector, gets 1",

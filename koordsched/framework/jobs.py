@@ -1,0 +1,56 @@
+"""Jobs: pods that are placed in one attempt, as many as are needed, or none.
+
+A plugin says which pods go together (`JobScheduling`). The scheduling cycle takes the first of them from the queue and
+places all in one transaction: each member by the same steps as any pod, up to Permit. While the plugin's Permit says
+WAIT, the next member is placed; once it says SUCCESS, all members stay where they are. If one has no place, everything
+is taken back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.interface import Permit
+
+
+class Job(ABC):
+    """One attempt to place the pods of a job. `name`: what logs call it; `first`: the member taken from the queue."""
+
+    name: str
+    first: Pod
+
+    @abstractmethod
+    def next(self) -> Pod | None:
+        """The member to place after those that were placed; None if all were tried."""
+
+    @abstractmethod
+    def incomplete(self) -> str:
+        """Why the members that were placed may not stay, though all were tried."""
+
+    @abstractmethod
+    def fail(self, pod: Pod, message: str) -> None:
+        """A member has no place. AfterPostFilter may have said so before."""
+
+    @abstractmethod
+    def rejection(self) -> str:
+        """Why those that were placed do not stay; after a failure."""
+
+    @abstractmethod
+    def untried(self) -> Sequence[Pod]:
+        """The members that were not tried, in order."""
+
+
+class JobScheduling(Permit):
+    """Has some pods placed together. Its Permit says when there are enough."""
+
+    @abstractmethod
+    def begin_job(self, pod: Pod) -> Job | None:
+        """The job to attempt with this pod; None if the pod is placed by itself. `end_job` follows."""
+
+    @abstractmethod
+    def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
+        """The attempt is over. `placed`: the members that stay where they are; `resting`: those that wait for an event
+        now, on behalf of all.
+        """

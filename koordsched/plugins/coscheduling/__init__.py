@@ -1,0 +1,21 @@
+"""Coscheduling: gangs, which are placed as a whole or not at all (coscheduling spec).
+
+* `args` the plugin's arguments; `kinds` the PodGroup, labels and annotations.
+* `options` says which gang a pod belongs to, and what a gang asks for; `podfacts` keeps that for pods on nodes.
+* `gang` is a gang and the group of gangs that are placed together; `cache` has all of them.
+* `plugin` is all of it at the extension points; `round` is one attempt to place a group; `messages` the texts.
+"""
+
+from koordsched.config.catalog import ArgsKind, entry
+from koordsched.framework.declaration import Declaration
+from koordsched.plugins.coscheduling.args import CoschedulingArgs, validate
+from koordsched.plugins.coscheduling.plugin import Coscheduling
+
+DECLARATION = Declaration(
+    name=Coscheduling.name,
+    factory=Coscheduling,
+    entry=entry(
+        "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
+        ArgsKind(CoschedulingArgs, validate=validate, by_constructor=True),
+    ),
+)

@@ -1,0 +1,297 @@
+"""All gangs, made of pods and PodGroups as they come and go (coscheduling spec 3.1).
+
+One for all profiles. Nothing depends on the order in which pods and PodGroups are seen, but for one rule of upstream:
+of the pods that define a gang the first one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import Handle
+from koordsched.plugins.coscheduling.args import CoschedulingArgs
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup, shortcomings
+from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
+from koordsched.plugins.coscheduling.options import GangOptions, from_pod, from_pod_group
+from koordsched.plugins.coscheduling.podfacts import GangFacts
+from koordsched.plugins.coscheduling.round import Round
+
+
+class GangRecord(msgspec.Struct, array_like=True):
+    """What is known of a gang beyond its objects. `options`: those of a pod, which may be gone."""
+
+    id: str
+    created: float
+    options: GangOptions | None
+    satisfied: bool
+    waiting: tuple[str, ...]
+    representative: str
+    binding_members: tuple[str, ...]
+
+
+class GangCache:
+    """Observes pods and PodGroups.
+
+    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs. `round`: the attempt that is under way.
+    """
+
+    def __init__(self, cluster: ClusterState, args: CoschedulingArgs, handle: Handle) -> None:
+        self._cluster = cluster
+        self._args = args
+        self._wall = handle.clock.wall
+        self._activate = handle.activate
+        self.state_type = list[GangRecord]
+        self.profiles: set[str] = set()
+        self.round: Round | None = None
+        self.gangs: dict[str, Gang] = {}
+        self._groups: dict[str, GangGroup] = {}
+        self._of_pod: dict[str, Gang] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        self.facts = cluster.shared(GangFacts)
+        self.pod_groups = cluster.objects.of(POD_GROUPS)
+        self.pod_groups.subscribe(self._pod_group_changed)
+        cluster.add_observer(self, virtual=True)
+        handle.states.keep("Coscheduling", self)
+
+    @staticmethod
+    def shared(args: CoschedulingArgs, handle: Handle) -> GangCache:
+        """The cache of a cluster, created once, with the arguments of the first profile."""
+        cache = handle.cluster.shared(lambda cluster: GangCache(cluster, args, handle), GangCache)
+        cache.profiles.add(handle.profile)
+        return cache
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def gang_id(self, pod: Pod) -> str | None:
+        """The id of the gang that the pod names; None for most pods."""
+        membership = self.facts.membership(pod)
+        return membership.id if membership is not None else None
+
+    def of(self, pod: Pod) -> Gang | None:
+        """The gang that the pod was counted to."""
+        return self._of_pod.get(pod.uid)
+
+    def groups(self) -> Iterable[GangGroup]:
+        """All groups."""
+        return self._groups.values()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Calls it with the id of a gang that changed, or one of whose pods did."""
+        self._listeners.append(listener)
+
+    def placeable(self, pod: Pod) -> bool:
+        """Whether a pending pod is ours, and may be placed at all."""
+        return (
+            pod.shape.scheduler_name in self.profiles
+            and not pod.deleting
+            and not (pod.wire is not None and pod.wire.spec.scheduling_gates)
+        )
+
+    def why_not(self, group: GangGroup) -> str:
+        """Why the group is not to be tried, "" if it is."""
+        found = shortcomings(group, self.gangs)
+        if found:
+            return found
+        for gang in group.gangs.values():
+            assert gang.options is not None, "all are defined"
+            stuck = sum(not self.placeable(pod) for pod in gang.pending.values())
+            if stuck and len(gang.children) - stuck < gang.options.min:
+                return f"{stuck} pods of memberGangs [{gang.id}] are gated, terminating, or of other schedulers"
+        return ""
+
+    # --- what happens to pods ------------------------------------------------------------------------
+
+    def pod_seen(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+        membership = self.facts.membership(pod)
+        gang = self._of_pod.get(pod.uid)
+        if gang is not None and (membership is None or membership.id != gang.id):
+            self.pod_gone(pod.uid)
+            gang = None
+        if membership is None:
+            return
+        known = gang is not None
+        if gang is None:
+            gang = self._get_or_create(membership.id)
+            self._of_pod[pod.uid] = gang
+        before = gang.children.get(pod.uid)
+        bound = assigned and bool(pod.node) and not self._cluster.is_assumed(pod.uid)
+        if bound or pod.uid in gang.bound:
+            gang.put(pod, gang.bound)
+        else:
+            gang.put(pod, gang.waiting if pod.uid in gang.waiting else gang.pending)
+        if gang.options is None and not membership.by_pod_group:
+            self._define_by(gang, pod)
+        if bound:
+            self.satisfy(gang.group)
+        elif self._stuck(pod) if not known else (before is not None and self._stuck(before) != self._stuck(pod)):
+            # It does not come to the queue itself, or another one is needed in its place.
+            self.wake(gang.group)
+        self._changed(gang)
+
+    def _stuck(self, pod: Pod) -> bool:
+        return not self.placeable(pod)
+
+    def pod_assigned(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver: Permit and Unreserve say more."""
+
+    def pod_gone(self, uid: str) -> None:
+        """See PodObserver."""
+        gang = self._of_pod.pop(uid, None)
+        if gang is None:
+            return
+        pending = uid in gang.pending
+        gang.remove(uid)
+        group = gang.group
+        if group.representative == uid:
+            group.representative = ""
+        if not gang.children and not gang.from_crd:
+            self._drop(gang)
+        elif pending:
+            self.wake(group)
+        self._changed(gang)
+
+    def _get_or_create(self, gang_id: str) -> Gang:
+        gang = self.gangs.get(gang_id)
+        if gang is None:
+            gang = self.gangs[gang_id] = Gang(gang_id, self._group((gang_id,)), self._wall())
+            gang.group.gangs[gang_id] = gang
+            namespace, _, name = gang_id.partition("/")
+            if (pod_group := self.pod_groups.get(namespace, name)) is not None:
+                self._define(gang, from_pod_group(pod_group, self._args))
+        return gang
+
+    def _define_by(self, gang: Gang, pod: Pod) -> None:
+        options = from_pod(gang.id, pod.labels.labels, self.facts.annotations(pod), self._args)
+        if options is not None:
+            self._define(gang, options)
+
+    # --- what happens to PodGroups -----------------------------------------------------------------
+
+    def _pod_group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        if new is not None:
+            gang = self._get_or_create(new.id)
+            was_kept_out = old is None or bool(self.why_not(gang.group))
+            self._define(gang, from_pod_group(new, self._args))
+            gang.created = _seconds(new.metadata.creation_timestamp) or gang.created
+            if was_kept_out:
+                self.wake(gang.group)
+            self._changed(gang)
+        elif old is not None and old.id in self.gangs:
+            self._pod_group_gone(self.gangs[old.id])
+
+    def _pod_group_gone(self, gang: Gang) -> None:
+        """Its pods stay: another PodGroup of the name finds them."""
+        gang.options = None
+        for pod in gang.children.values():
+            membership = self.facts.membership(pod)
+            if gang.options is None and membership is not None and not membership.by_pod_group:
+                self._define_by(gang, pod)
+        if gang.options is None:
+            self._regroup(gang, (gang.id,))
+        if not gang.children:
+            self._drop(gang)
+        self._changed(gang)
+
+    # --- gangs and groups ----------------------------------------------------------------------------
+
+    def _define(self, gang: Gang, options: GangOptions) -> None:
+        gang.options = options
+        self._regroup(gang, options.groups)
+
+    def _regroup(self, gang: Gang, gang_ids: tuple[str, ...]) -> None:
+        before, group = gang.group, self._group(gang_ids)
+        if group is not before:
+            self._leave(gang)
+            gang.group = group
+            if before.representative in gang.children:
+                group.representative = group.representative or before.representative
+                before.representative = ""
+        group.gangs[gang.id] = gang
+        if gang.bound:
+            self.satisfy(group)
+
+    def _group(self, gang_ids: tuple[str, ...]) -> GangGroup:
+        group = self._groups.get(",".join(gang_ids))
+        if group is None:
+            group = GangGroup(gang_ids)
+            self._groups[group.id] = group
+        return group
+
+    def _leave(self, gang: Gang) -> None:
+        group = gang.group
+        group.gangs.pop(gang.id, None)
+        if not group.gangs:
+            self._groups.pop(group.id, None)
+
+    def _drop(self, gang: Gang) -> None:
+        self._leave(gang)
+        del self.gangs[gang.id]
+
+    def satisfy(self, group: GangGroup) -> None:
+        """A pod of the group is bound. Those that still wait are placed one by one from now on."""
+        if group.satisfied:
+            return
+        group.satisfied = True
+        singly = [gang for gang in group.gangs.values() if group.admits_singly(gang)]
+        self._activate([pod for gang in singly for pod in gang.pending.values() if self.placeable(pod)])
+
+    def wake(self, group: GangGroup) -> None:
+        """Has the group tried, if it may be and no pod is in the queue for it."""
+        if group.representative or self.why_not(group):
+            return
+        pod = next((pod for pod in group.pending() if self.placeable(pod)), None)
+        if pod is not None:
+            self._activate([pod])
+
+    def _changed(self, gang: Gang) -> None:
+        for listener in self._listeners:
+            listener(gang.id)
+
+    # --- journals ----------------------------------------------------------------------------------
+
+    def recorded_state(self) -> list[GangRecord]:
+        """See Keeper."""
+        return list(self._records())
+
+    def _records(self) -> Iterator[GangRecord]:
+        for gang in self.gangs.values():
+            group = gang.group
+            yield GangRecord(
+                gang.id,
+                gang.created,
+                gang.options if not gang.from_crd else None,
+                group.satisfied,
+                tuple(gang.waiting),
+                group.representative,
+                tuple(sorted(group.binding_members)),
+            )
+
+    def restore_state(self, state: list[GangRecord]) -> None:
+        """See Keeper."""
+        for record in state:
+            gang = self.gangs.get(record.id)
+            if gang is None:
+                continue
+            gang.created = record.created
+            if record.options is not None:
+                self._define(gang, record.options)
+            group = gang.group
+            group.satisfied = record.satisfied
+            group.representative = record.representative
+            group.binding_members = frozenset(record.binding_members)
+            for uid in record.waiting:
+                if (pod := gang.children.get(uid)) is not None:
+                    gang.put(pod, gang.waiting)
+
+
+def _seconds(timestamp: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(timestamp or "").timestamp()
+    except ValueError:
+        return None

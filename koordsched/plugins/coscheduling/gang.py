@@ -1,0 +1,129 @@
+"""A gang, and the group of gangs that are placed together: who is pending, placed and bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.coscheduling.kinds import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
+from koordsched.plugins.coscheduling.options import FROM_POD, FROM_POD_GROUP, GangOptions
+
+
+class Gang:
+    """One gang; pods by uid, in the order in which they came.
+
+    `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
+    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`. `created` is in
+    seconds since the epoch.
+    """
+
+    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "waiting")
+
+    def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
+        self.id = gang_id
+        self.group = group
+        self.created = created
+        self.options: GangOptions | None = None
+        self.children: dict[str, Pod] = {}
+        self.pending: dict[str, Pod] = {}
+        self.waiting: dict[str, Pod] = {}
+        self.bound: dict[str, Pod] = {}
+
+    @property
+    def from_crd(self) -> bool:
+        """Whether a PodGroup defines it."""
+        return self.options is not None and self.options.origin == FROM_POD_GROUP
+
+    @property
+    def origin(self) -> str:
+        """What defines it, as upstream's summary names it."""
+        return self.options.origin if self.options is not None else FROM_POD
+
+    @property
+    def lacks_children(self) -> bool:
+        """Whether it has fewer pods than have to be placed together."""
+        return self.options is not None and len(self.children) < self.options.min
+
+    @property
+    def valid(self) -> bool:
+        """Whether there are enough members, by its match policy (coscheduling spec 3.9)."""
+        options = self.options
+        if options is None:
+            return False
+        if options.match_policy == ONLY_WAITING:
+            return len(self.waiting) >= options.min
+        if options.match_policy == WAITING_AND_RUNNING:
+            return len(self.waiting) + len(self.bound) >= options.min
+        return len(self.waiting) >= options.min or self.group.satisfied
+
+    def put(self, pod: Pod, where: dict[str, Pod]) -> None:
+        """A child is in this one of the three sets now."""
+        uid = pod.uid
+        self.children[uid] = pod
+        for each in (self.pending, self.waiting, self.bound):
+            if each is where:
+                each[uid] = pod
+            else:
+                each.pop(uid, None)
+
+    def remove(self, uid: str) -> None:
+        """A child is gone."""
+        for each in (self.children, self.pending, self.waiting, self.bound):
+            each.pop(uid, None)
+
+
+class GangGroup:
+    """The gangs that are placed together; mostly one alone.
+
+    `gang_ids`: all that belong to it, sorted; `gangs`: by id, those that exist and say so. `satisfied`: a pod of one of
+    them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is. `binding_members`:
+    uids of the pods that were placed together and are being bound.
+    """
+
+    __slots__ = ("binding_members", "gang_ids", "gangs", "id", "representative", "satisfied")
+
+    def __init__(self, gang_ids: tuple[str, ...]) -> None:
+        self.id = ",".join(gang_ids)
+        self.gang_ids = gang_ids
+        self.gangs: dict[str, Gang] = {}
+        self.satisfied = False
+        self.representative = ""
+        self.binding_members: frozenset[str] = frozenset()
+
+    @property
+    def waiting_gangs(self) -> set[str]:
+        """Ids of the gangs with placed members that are not being bound yet."""
+        return {gang.id for gang in self.gangs.values() if gang.waiting.keys() - self.binding_members}
+
+    @property
+    def representative_key(self) -> str:
+        """`namespace/name` of the representative, "" if there is none."""
+        found = (gang.children.get(self.representative) for gang in self.gangs.values())
+        return next((pod.key for pod in found if pod is not None), "")
+
+    def pending(self) -> Iterator[Pod]:
+        """The pending pods of all gangs."""
+        for gang_id in self.gang_ids:
+            if (gang := self.gangs.get(gang_id)) is not None:
+                yield from gang.pending.values()
+
+    def waiting(self) -> list[Pod]:
+        """The placed pods of all gangs."""
+        return [pod for gang in self.gangs.values() for pod in gang.waiting.values()]
+
+    def admits_singly(self, gang: Gang) -> bool:
+        """Whether pods of this gang of the group are placed one by one: once satisfied, if its policy says so."""
+        return self.satisfied and gang.options is not None and gang.options.match_policy == ONCE_SATISFIED
+
+
+def shortcomings(group: GangGroup, gangs: Mapping[str, Gang]) -> str:
+    """What keeps the group from being tried at all, "" if nothing does (coscheduling spec 3.3, step 5)."""
+    known = [(gang_id, gangs.get(gang_id)) for gang_id in group.gang_ids]
+    parts = []
+    if missing := [gang_id for gang_id, gang in known if gang is None]:
+        parts.append(f"memberGangs [{' '.join(missing)}] doesn't exists")
+    if undefined := [gang_id for gang_id, gang in known if gang is not None and gang.options is None]:
+        parts.append(f"memberGangs [{' '.join(undefined)}] has not init")
+    if any(gang is not None and gang.lacks_children for _, gang in known):
+        parts.append(f"memberGangs [{' '.join(group.gang_ids)}] child pod not collect enough")
+    return ", ".join(parts)

@@ -1,0 +1,75 @@
+"""Planning a whole group by network topology (upstream's FindOneNode, coscheduling spec 3.4, 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Handle
+from koordsched.framework.status import Code, Status
+from koordsched.plugins.coscheduling.gang import Gang
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
+from koordsched.plugins.coscheduling.topology import refusal
+from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
+from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
+from koordsched.plugins.coscheduling.topology.offers import Offers
+from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, NetworkTopology
+from koordsched.plugins.coscheduling.topology.solver import solve
+
+NO_PENDING = "no pending pods"
+
+
+class TopologyPlans:
+    """Plans for the gangs of one profile."""
+
+    def __init__(self, name: str, handle: Handle, topology: NetworkTopology, *, aware: bool) -> None:
+        """`name`: of the plugin; `aware`: whether jobs are planned at all."""
+        self._handle = handle
+        self._topology = topology
+        self._aware = aware
+        self._offers = Offers(handle, frozenset({name}))
+        self._gatherings: dict[str, Gathering | None] = {}
+
+    def gathering(self, gang: Gang) -> Gathering | None:
+        """How the gang wants to be gathered; None if it does not say, or what it says cannot be read.
+
+        Where jobs are not planned it counts as if it said nothing (D10).
+        """
+        text = gang.options.topology_spec if gang.options is not None and self._aware else ""
+        if not text:
+            return None
+        if text not in self._gatherings:
+            if len(self._gatherings) >= 1024:
+                self._gatherings.clear()
+            try:
+                self._gatherings[text] = gathering_of(text)
+            except MalformedGathering:
+                self._gatherings[text] = None
+        return self._gatherings[text]
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no tree."""
+        return self._topology.tree() is None
+
+    def plan(self, first: Pod, gathering: Gathering, pods: Sequence[Pod], rows: RowArray) -> dict[str, str] | Status:
+        """uid -> node of all members; a refusal if they have no place together.
+
+        `first`: the member by whose selector pods are counted; `pods`: all that have no place; `rows`: the candidates.
+        """
+        if not pods:
+            return Status(Code.ERROR, (NO_PENDING,))
+        tree = self._topology.tree()
+        if tree is None:
+            return Status(Code.UNSCHEDULABLE, (NO_TOPOLOGY,))
+        members = [member_of(pod) for pod in pods]
+        existing = self._topology.existing(first.shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+        counted = self._offers.count([pods[at] for at in in_order(members)], rows)
+        solution = solve(tree, gathering, len(pods), counted.offers, existing)
+        if solution is None:
+            reasons = self._handle.reasons
+            text = refusal.message(tree, gathering, len(pods), counted.offers, counted.codes, rows, reasons)
+            return Status(Code.UNSCHEDULABLE, (text,))
+        names = self._handle.cluster.table.names
+        return {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}

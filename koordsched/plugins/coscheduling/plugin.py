@@ -1,0 +1,297 @@
+"""The plugin at the extension points: which pods go together, when there are enough, and why there are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    AfterPostFilter,
+    BeforePreFilter,
+    CycleState,
+    FindOneNode,
+    PodScore,
+    PostBind,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Scores,
+)
+from koordsched.framework.jobs import Job, JobScheduling
+from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.coscheduling import messages
+from koordsched.plugins.coscheduling.args import CoschedulingArgs
+from koordsched.plugins.coscheduling.cache import GangCache
+from koordsched.plugins.coscheduling.gang import GangGroup
+from koordsched.plugins.coscheduling.kinds import (
+    BIND_GANG_GROUP_ID,
+    BIND_GANG_GROUP_ID_DEPRECATED,
+    BIND_GANG_MEMBER_COUNT,
+    BIND_GANG_MEMBER_COUNT_DEPRECATED,
+    WRITTEN,
+)
+from koordsched.plugins.coscheduling.planning import TopologyPlans
+from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
+from koordsched.queue.hints import GroupBy, HintRegistration
+
+GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
+"""Never announced: gangs are activated. Its registration says what tells pods apart."""
+
+
+class Coscheduling(
+    PodScore,
+    PreEnqueue,
+    BeforePreFilter,
+    PreFilter,
+    FindOneNode,
+    PostFilter,
+    AfterPostFilter,
+    Reserve,
+    JobScheduling,
+    PreBind,
+    PostBind,
+):
+    """Source: upstream `pkg/scheduler/plugins/coscheduling`; coscheduling spec.
+
+    All pods of a group are placed in one attempt (`framework.jobs`), so no member waits on Permit between attempts.
+    """
+
+    name = "Coscheduling"
+
+    def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+        self.cache = GangCache.shared(args, handle)
+        self.topology = network_topology(handle.cluster, handle.features)
+        self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
+        return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+
+    # --- the queue -----------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Of a group that is to be placed, one pod is let in for all (coscheduling spec 3.3)."""
+        gang_id = self.cache.gang_id(pod)
+        if gang_id is None:
+            return SUCCESS
+        refusal = self._kept_out(pod, gang_id)
+        if refusal is not None:
+            return refusal
+        gang = self.cache.gangs[gang_id]
+        group = gang.group
+        if group.admits_singly(gang):
+            return SUCCESS
+        if problem := self.cache.why_not(group):
+            return _unresolvable(messages.basic_check(group, problem, gang, pod))
+        around = self.cache.round
+        if around is not None and around.group is group and pod.uid not in around.attempted:
+            return Status(Code.WAIT, (messages.not_attempted(group),))
+        if pod.uid not in gang.pending:
+            return _unresolvable(messages.not_pending(pod))
+        if group.representative not in ("", pod.uid):
+            return Status(Code.WAIT, (messages.represented(group),))
+        return SUCCESS
+
+    def admitted(self, pod: Pod) -> None:
+        """The pod represents its group."""
+        gang = self.cache.of(pod)
+        if gang is not None and not gang.group.admits_singly(gang):
+            gang.group.representative = pod.uid
+
+    def _kept_out(self, pod: Pod, gang_id: str) -> Status | None:
+        gang = self.cache.gangs.get(gang_id)
+        if gang is None:
+            return _unresolvable(messages.unknown(gang_id, pod))
+        if gang.options is None:
+            return _unresolvable(messages.undefined(gang, pod))
+        return None
+
+    # --- a group as a job ----------------------------------------------------------------------------
+
+    def begin_job(self, pod: Pod) -> Job | None:
+        """See JobScheduling."""
+        gang = self.cache.of(pod)
+        if gang is None:
+            return None
+        group = gang.group
+        if group.representative == pod.uid:
+            group.representative = ""
+        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group):
+            return None
+        others = [each for each in group.pending() if each.uid != pod.uid and self.cache.placeable(each)]
+        self.cache.round = Round(group, pod, others)
+        return self.cache.round
+
+    def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
+        """See JobScheduling."""
+        self.cache.round = None
+
+    def _round_of(self, pod: Pod) -> Round | None:
+        around, gang = self.cache.round, self.cache.of(pod)
+        return around if around is not None and gang is not None and around.group is gang.group else None
+
+    # --- one member ----------------------------------------------------------------------------------
+
+    def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
+        """Coscheduling spec 3.4."""
+        gang_id = self.cache.gang_id(pod)
+        if gang_id is None:
+            return SUCCESS
+        refusal = self._kept_out(pod, gang_id)
+        if refusal is not None:
+            return refusal
+        gang = self.cache.gangs[gang_id]
+        group = gang.group
+        if group.admits_singly(gang):
+            return SUCCESS
+        if problem := self.cache.why_not(group):
+            return _unresolvable(messages.basic_check(group, problem, gang, pod))
+        around = self._round_of(pod)
+        if around is not None and around.failed_message:
+            return _unresolvable(around.failed_message)
+        if self._plans.gathering(gang) is not None and self._plans.missing:
+            return _unresolvable(NO_TOPOLOGY)
+        return SUCCESS
+
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
+        """Restricts a member to the node that was planned for it."""
+        around = self._round_of(pod)
+        node = around.planned.get(pod.uid) if around is not None else None
+        return PreFilterResult(frozenset((node,))) if node is not None else SKIP
+
+    def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
+        """Plans the whole group with its first pod (coscheduling spec 3.4)."""
+        around = self._round_of(pod)
+        if around is None or around.failed_message or pod is not around.first:
+            return SKIP
+        gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
+        if gathering is None:
+            return SKIP
+        table = self.handle.cluster.table
+        if names is None:
+            rows = np.flatnonzero(table.alive.data[: table.size])
+        else:
+            rows = np.array(sorted(table.row_of[name] for name in names if name in table.row_of), dtype=np.intp)
+        planned = self._plans.plan(pod, gathering, around.pending(), rows)
+        if isinstance(planned, Status):
+            return planned
+        around.planned = planned
+        return PreFilterResult(frozenset((planned[pod.uid],)))
+
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Job preemption (coscheduling spec 3.7, 3.8)."""
+        around = self._round_of(pod)
+        texts = (around.preemption_message,) if around is not None and around.preemption_message else ()
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, texts))
+
+    def after_post_filter(self, cycle: CycleState, pod: Pod, codes: Codes, result: PostFilterResult) -> None:
+        """The first member that has no place is why the group is rejected (coscheduling spec 3.7)."""
+        around = self._round_of(pod)
+        if around is not None:
+            around.fail(pod, cycle.fit_error())
+
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
+        """Whether the pod is pulled to no others."""
+        return True
+
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        return 0
+
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
+        """Nothing to do: Permit counts the pod."""
+        return SUCCESS
+
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
+        """The pod has lost its place; so have those that wait with it, unless the group is satisfied."""
+        gang = self.cache.of(pod)
+        if gang is None or pod.uid not in gang.waiting:
+            return
+        gang.put(pod, gang.pending)
+        group = gang.group
+        self._end_binding(group)
+        if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
+            text = messages.rejected_in_unreserve(gang, pod)
+            for other in group.waiting():
+                if (waiting := self.handle.waiting.get(other.uid)) is not None:
+                    waiting.reject(self.name, text)
+
+    def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
+        """WAIT until every gang of the group has enough members (coscheduling spec 3.9)."""
+        gang_id = self.cache.gang_id(pod)
+        if gang_id is None:
+            return SUCCESS, 0.0
+        gang = self.cache.of(pod)
+        if gang is None:
+            return Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
+        gang.put(pod, gang.waiting)
+        group = gang.group
+        if not self._enough(group):
+            return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
+        members = group.waiting()
+        if not group.binding_members:
+            group.binding_members = frozenset(each.uid for each in members)
+        for each in members:
+            if (waiting := self.handle.waiting.get(each.uid)) is not None:
+                waiting.allow(self.name)
+        return SUCCESS, 0.0
+
+    def _enough(self, group: GangGroup) -> bool:
+        gangs = [self.cache.gangs.get(gang_id) for gang_id in group.gang_ids]
+        return all(gang is not None and gang.valid for gang in gangs)
+
+    # --- binding ---------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """SKIP for pods that are bound alone, and say so."""
+        return SUCCESS if self._written(pod) else SKIP
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """Writes with how many others the pod is bound."""
+        for key, value in self._written(pod).items():
+            cycle.patch.annotate(key, value)
+        return SUCCESS
+
+    def _written(self, pod: Pod) -> dict[str, str | None]:
+        """The annotations to write, None for one to be taken away."""
+        gang = self.cache.of(pod)
+        members = gang.group.binding_members if gang is not None else frozenset()
+        if gang is not None and pod.uid in members and len(members) > 1:
+            group, count = gang.group.id, str(len(members))
+            return {
+                BIND_GANG_GROUP_ID: group,
+                BIND_GANG_MEMBER_COUNT: count,
+                BIND_GANG_GROUP_ID_DEPRECATED: group,
+                BIND_GANG_MEMBER_COUNT_DEPRECATED: count,
+            }
+        shown = pod.wire.metadata.annotations if pod.wire is not None else {}
+        return {key: None for key in WRITTEN if key in shown}
+
+    def post_bind(self, cycle: CycleState, pod: Pod, node: str) -> None:
+        """The group is satisfied by its first pod."""
+        gang = self.cache.of(pod)
+        if gang is None:
+            return
+        gang.put(pod, gang.bound)
+        self._end_binding(gang.group)
+        self.cache.satisfy(gang.group)
+
+    def _end_binding(self, group: GangGroup) -> None:
+        if not any(gang.waiting for gang in group.gangs.values()):
+            group.binding_members = frozenset()
+
+
+def _unresolvable(text: str) -> Status:
+    return Status(Code.UNRESOLVABLE, (text,))

@@ -1,0 +1,76 @@
+"""What the plugin reads of pods beyond their spec, and how it is kept.
+
+A gang and its options do not join the shape: members, and pods of other gangs that are alike, share one, with all that
+is cached for it. Of pending pods labels and annotations are at hand. Of pods on nodes the annotations that define a
+gang are pod facts: after a restart a gang may have no others. All members share one tuple of them, and other pods have
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordsched.cluster.facts import PodFact
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
+from koordsched.plugins.coscheduling.kinds import (
+    GANG_NAME,
+    GROUPS,
+    MATCH_POLICY,
+    MATCH_POLICY_ALIAS,
+    MIN_AVAILABLE,
+    MODE,
+    NETWORK_TOPOLOGY_INDEX,
+    NETWORK_TOPOLOGY_SELECTOR,
+    NETWORK_TOPOLOGY_SPEC,
+    TOTAL_NUMBER,
+    WAITING_TIME,
+    WRITTEN,
+)
+from koordsched.plugins.coscheduling.options import Membership, membership
+
+KEPT = (
+    GANG_NAME,
+    MIN_AVAILABLE,
+    TOTAL_NUMBER,
+    MODE,
+    WAITING_TIME,
+    GROUPS,
+    MATCH_POLICY,
+    MATCH_POLICY_ALIAS,
+    NETWORK_TOPOLOGY_SPEC,
+)
+"""The annotations that a pod defines a gang by."""
+
+_NONE: Mapping[str, str] = {}
+
+
+class GangFacts:
+    """Gang annotations of all pods. One per cluster state (`cluster.shared(GangFacts)`)."""
+
+    __slots__ = ("_facts", "_name")
+
+    def __init__(self, cluster: ClusterState) -> None:
+        """Declares what is read; it must be made before the first pod is read."""
+        # Pods with one selector are pulled together: this changes scores.
+        cluster.shape_facts.declare(annotations=[NETWORK_TOPOLOGY_SELECTOR])
+        cluster.read_annotations.update((NETWORK_TOPOLOGY_INDEX, *WRITTEN))
+        self._facts: tuple[PodFact[str], ...] = tuple(cluster.pod_facts.declare(key, str, str) for key in KEPT)
+        self._name = self._facts[0]
+
+    def annotations(self, pod: Pod) -> Mapping[str, str]:
+        """The annotations of `KEPT` that a pod has; of a pending pod all annotations."""
+        if pod.wire is not None:
+            return pod.wire.metadata.annotations
+        if not pod.facts:
+            return _NONE
+        return {fact.annotation: text for fact in self._facts if (text := fact.of(pod)) is not None}
+
+    def membership(self, pod: Pod) -> Membership | None:
+        """The gang of a pod; None for most pods."""
+        if pod.wire is not None:
+            annotations: Mapping[str, str] = pod.wire.metadata.annotations
+        else:
+            name = self._name.of(pod)
+            annotations = {GANG_NAME: name} if name is not None else _NONE
+        return membership(pod.namespace, pod.labels.labels, annotations)
