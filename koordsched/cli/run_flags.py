@@ -264,11 +264,6 @@ _FLAGS: tuple[_Decorator, ...] = (
     ),
     click.option(
         "--enable-network-topology-manager",
-<<<<<<< HEAD
-        type=boolean,
-        **_optional_value(boolean),
-        help=f"Read the network topology of the cluster; the same as the feature gate {NETWORK_TOPOLOGY_MANAGER}.",
-=======
         "network_topology_manager",
         type=boolean,
         default=None,
@@ -281,7 +276,6 @@ _FLAGS: tuple[_Decorator, ...] = (
         "controller_plugins",
         comma_list,
         "Plugins whose controllers run: * for all, NAME, or -NAME for none of this one.",
->>>>>>> main
     ),
     _unused_flag("--emulated-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--min-compatibility-version", kubernetes_version, "1.33 to 1.36."),
@@ -364,21 +358,12 @@ def _take_options(parameters: dict[str, Any]) -> Options:
     """Move our parameters into Options. Raises click.BadParameter for unusable feature gates."""
     for name in [name for name in parameters if name.startswith(f"{_UNUSED}__")]:
         parameters.pop(name)
-<<<<<<< HEAD
-    texts = list(parameters.pop("feature_gates"))
-    manager = parameters.pop("enable_network_topology_manager")
-    if manager is not None:
-        texts.append(f"{NETWORK_TOPOLOGY_MANAGER}={str(manager).lower()}")
-    try:
-        gates = FeatureGates.parse(texts)
-=======
     given = list(parameters.pop("feature_gates"))
     manager = parameters.pop("network_topology_manager")
     if manager is not None:
         given.append(f"{NETWORK_TOPOLOGY_MANAGER}={str(manager).lower()}")
     try:
         gates = FeatureGates.parse(given)
->>>>>>> main
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     groups = {
