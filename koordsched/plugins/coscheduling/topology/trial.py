@@ -177,6 +177,7 @@ class Trial:
     def _tally(self, nominated: dict[int, list[Pod]]) -> None:
         """What filters count of these pods: `_totals` of members on each row, `_beside` of nominated pods per row."""
         tallies = self._chain.tallies if self._chain is not None else ()
+        self._filters = bool(self._handle.filtering.pod_filters(self._cycle))
         self._own = [tally.of(self._pod) for tally in tallies]
         self._totals = [sum(tally.of(pod) * number for pod, number in self._added.kinds) for tally in tallies]
         self._beside: list[Amounts] = [np.zeros(len(self.together), dtype=np.int64) for _ in tallies]
@@ -202,6 +203,8 @@ class Trial:
             self._room.show_ports(rows)
             facets |= Facet.PORTS
         codes = chain.nodes(rows, facets)
+        if not self._filters:
+            return codes
         at = np.searchsorted(self.together, rows)
         own = [np.full(len(rows), total, dtype=np.int64) for total in self._totals]
         chain.refuse(codes, rows, [mine + beside[at] for mine, beside in zip(own, self._beside, strict=True)])

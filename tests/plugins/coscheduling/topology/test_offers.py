@@ -42,7 +42,7 @@ def naive(cluster, profile, pods, row):
 
 def same_as_one_by_one(offline, pods, rows):
     """Both ways on these rows; returns how many fit each."""
-    profile = offline.profiles["default-scheduler"]
+    (profile,) = offline.profiles.values()
     counted = Offers(profile.handle).count(pods, rows)
     nominations = [offline.nominator.withdraw(member.uid) for member in pods]
     names, reasons = offline.cluster.table.names, profile.handle.reasons
