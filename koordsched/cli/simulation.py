@@ -36,6 +36,7 @@ class Simulation:
     def __init__(self, scheduler: OfflineScheduler) -> None:
         self._scheduler = scheduler
         self._equivalence = {name: equivalence_keys(profile) for name, profile in scheduler.profiles.items()}
+        self._pods = dict(scheduler.pending)
         self._refused: dict[Hashable, tuple[int, Explanation, Advice]] = {}
 
     def run(self) -> list[Outcome]:
@@ -43,7 +44,7 @@ class Simulation:
         return [self._decide(key) for key in self._scheduler.queue_order()]
 
     def _decide(self, key: str) -> Outcome:
-        pod = self._scheduler.pending[key]
+        pod = self._pods[key]
         outcome = Outcome(
             key, pod.shape.scheduler_name, workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
         )
@@ -53,7 +54,7 @@ class Simulation:
             return outcome
         explanation, advice = self._refusal(scheduled.pod)
         outcome.reason, outcome.message = explanation.reason, explanation.message
-        if scheduled.refused_by_reserve or not outcome.message:
+        if scheduled.refused_by_reserve or not outcome.message or explanation.job is not None:
             outcome.reason, outcome.message = UNSCHEDULABLE, scheduled.message
         outcome.nominated_node, outcome.victims = explanation.nominated_node or "", explanation.victims
         outcome.advice = advice
@@ -69,7 +70,7 @@ class Simulation:
         known = self._refused.get(key) if identity is not None else None
         if known is not None and known[0] == serial:
             return known[1], known[2]
-        explanation = explain(profile, scheduler.cluster, pod)
+        explanation = explain(profile, scheduler.cluster, pod, scheduler.jobs)
         advice = advise(profile, scheduler.cluster, pod, explanation)
         self._refused[key] = (serial, explanation, advice)
         return explanation, advice

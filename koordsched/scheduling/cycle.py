@@ -94,8 +94,10 @@ class SchedulingCycle:
             return ()
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
-        if profile.job_plugin is not None and (job := profile.job_plugin.begin_job(pod)) is not None:
-            return await JobAttempt(self, queued, profile.job_plugin, job).run()
+        if profile.job_plugin is not None:
+            profile.job_plugin.taken_up(pod)
+            if (job := profile.job_plugin.begin_job(pod)) is not None:
+                return await JobAttempt(self, queued, profile.job_plugin, job).run()
         consultation = self.consult(pod) if self.consult is not None else None
         known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
         if known is not None and known.message is not None:

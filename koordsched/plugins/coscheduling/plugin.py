@@ -127,19 +127,31 @@ class Coscheduling(
 
     # --- a group as a job ----------------------------------------------------------------------------
 
-    def begin_job(self, pod: Pod) -> Job | None:
+    def taken_up(self, pod: Pod) -> None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
         if gang is None:
+            return
+        if gang.group.representative == pod.uid:
+            gang.group.at_rest = True
+        if self._goes_together(gang):
+            gang.group.representative = ""
+
+    def begin_job(self, pod: Pod) -> Job | None:
+        """See JobScheduling."""
+        gang = self.cache.of(pod)
+        if gang is None or not self._goes_together(gang):
             return None
-        group = gang.group
-        if group.representative == pod.uid:
-            group.at_rest = True  # it leaves the queue, whatever comes of it
-        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group) or self._lacks_topology(gang):
-            return None
-        group.representative = ""
-        self.cache.round = Round(group, pod, self._members(group, pod))
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
         return self.cache.round
+
+    def _goes_together(self, gang: Gang) -> bool:
+        return not (
+            gang.options is None
+            or gang.group.admits_singly(gang)
+            or self.cache.why_not(gang.group)
+            or self._lacks_topology(gang)
+        )
 
     def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
