@@ -289,7 +289,9 @@ class OfflineScheduler:
     def _refuse_job(self, job: Job, plan: JobPlan, pod: Pod) -> Scheduled:
         rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
         messages = {cycle.pod.key: rejected for cycle in plan.cycles}
-        messages.update((each.key, job.rejection()) for each in job.untried())
+        nodes = self.cluster.table.count
+        untried = f"0/{nodes} nodes are available: {job.rejection()}."
+        messages.update((each.key, untried) for each in job.untried())
         if plan.refused is not None:
             messages[plan.refused.key] = plan.message
         self._refused_with |= {key: text for key, text in messages.items() if key != pod.key}
