@@ -17,6 +17,7 @@ from tests.depth import quick_first
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.deviceshare.randomstates import CONFIGMAP, Draw
 from tests.plugins.deviceshare.world import ALLOCATED, NUMA, PROFILE, World, configuration, key, profile
+from tests.plugins.nodenumaresource.cluster import row_state
 
 NODES = ("n0", "n1", "n2", "n3")
 ASKED = 5
@@ -273,6 +274,7 @@ class Walk:
         world, rebuilt = self.world, self.rebuilt()
         books = world.books()
         assert books == rebuilt.books(), happened
+        assert numa_books(world) == numa_books(rebuilt), happened
         for name, now in books.items():
             row = world.row(name)
             before, serial = self.seen.get((name, row), (None, -1))
@@ -315,6 +317,12 @@ class Walk:
             found = plugin._allocating.trial(shape, row)
             refusal = found if isinstance(found, Refusal) else None
         return PASS if refusal is None else feasibility.refusal_code(refusal)
+
+
+def numa_books(world):
+    """All that the columns of NodeNUMAResource say, by node; nothing where it is not enabled."""
+    plugin = world.profile.plugins.get(NUMA)
+    return {name: row_state(plugin.columns, row) for name, row in world.table.row_of.items()} if plugin else {}
 
 
 def walk(seed, steps, **options):
