@@ -86,7 +86,7 @@ class Plan:
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
         if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
-            plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 4000))
+            plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" not in plan.features:
             return plan
         # Breakers open and close in their own time, and a share of very few nodes is none.
