@@ -147,7 +147,7 @@ class ReplayedScheduler:
         """Begins with a checkpoint; `objects` by path."""
         present = {path: [*map(_decoded, records)] for path, records in objects.items() if path in self._sinks}
         departed: dict[str, list[HasMetadata]] = {}
-        for record in checkpoint.departed:
+        for record in (*checkpoint.departed, *(pod for pod, _ in checkpoint.abandoned)):
             if record.path in self._sinks:
                 departed.setdefault(record.path, []).append(_decoded(record))
         self._placements = restore(self.scheduler, checkpoint, present, departed)
