@@ -107,6 +107,8 @@ class CycleState:
         """The overlay of this cycle, to be filled in PreFilter."""
         if self.overlay is None:
             self.overlay = Overlay()
+        elif self.overlay.decided_by:
+            self.overlay = self.overlay.added_to(Overlay())  # that of a plugin is not for others to change
         return self.overlay
 
 

@@ -203,6 +203,8 @@ class ReservationCache:
         self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
         self._handle.virtual_pods.upsert(pod, self.writer)
         self._recount(info)
+        if (row := self.row_of(info)) >= 0:
+            self._cluster.table.touch(row, self.facets)
         changed = before is None or _offer(before) != _offer(new)
         if info.matchable and (changed or not was):
             self._cluster.announce(RESERVATION_CHANGED, None, info)
@@ -291,7 +293,7 @@ class ReservationCache:
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
-            return 0
+            return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
         was = info is not None and info.matchable
         if info is None:
@@ -309,7 +311,7 @@ class ReservationCache:
         self._recount(info)
         if info.matchable and not was:
             self._cluster.announce(RESERVATION_CHANGED, None, info)
-        return self._settle(info)
+        return self._settle(info) | self.facets
 
     def holder_of(self, pod: Pod) -> str | None:
         """See Sharing."""
@@ -352,6 +354,7 @@ class ReservationCache:
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
+            changed |= self.facets
         return changed
 
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
@@ -372,7 +375,7 @@ class ReservationCache:
             if not info.available:
                 info.full_facts = ()  # Reserve is taken back
         self._recount(info)
-        return self._settle(info)
+        return self._settle(info) | self.facets
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
         """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
@@ -389,7 +392,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info)
+        return self._settle(info) | self.facets
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""
