@@ -131,7 +131,7 @@ class Overlay:
 
     def take_back(self, cycle: CycleState, filters: Sequence[PodFilter]) -> None:
         """The state of these filters, made inside the overlay, becomes that of the plain table."""
-        for row, changes in self._changes.items():
+        for row, changes in self._changes.items() if filters else ():
             for other, sign in changes:
                 for plugin in filters:
                     _tell(plugin, cycle, other, row, -sign)

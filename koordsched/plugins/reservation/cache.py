@@ -354,7 +354,7 @@ class ReservationCache:
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
-            changed |= self.facets
+            return changed or self.facets  # rows with other users are other rows, also where these use nothing
         return changed
 
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
@@ -375,7 +375,7 @@ class ReservationCache:
             if not info.available:
                 info.full_facts = ()  # Reserve is taken back
         self._recount(info)
-        return self._settle(info) | self.facets
+        return self._settle(info)
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
         """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
@@ -392,7 +392,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info) | self.facets
+        return self._settle(info) or self.facets
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""
