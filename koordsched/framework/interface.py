@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -302,6 +302,14 @@ class ShapeScore(Plugin):
         """A raw score per row; it must be computable for rows that are not feasible, too."""
 
 
+class FewScores(NamedTuple):
+    """Scores of some rows, in ascending order; all others have 0. `normalized`: 0..100."""
+
+    rows: RowArray
+    raw: npt.NDArray[np.int64]
+    normalized: npt.NDArray[np.int64]
+
+
 class PodScore(Plugin):
     """Prefers nodes by anything; asked about the feasible rows."""
 
@@ -315,6 +323,11 @@ class PodScore(Plugin):
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""
         return SUCCESS
+
+    def few(self, cycle: CycleState, pod: Pod, codes: Codes) -> FewScores | None:
+        """The feasible rows that it gives more than 0, where these are few; None if it has to be asked about all rows,
+        as by default. Asked in place of `pre_score`, `score` and `normalize`; `codes`: int32[rows]."""
+        return None
 
     @abstractmethod
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:

@@ -94,9 +94,9 @@ class Overlay:
             self._sorted = np.array(sorted(self._changes), dtype=np.intp)
         return self._sorted
 
-    def column(self, dtype: npt.DTypeLike) -> OverlayColumn:
-        """A number for each of the rows, 0 for those that are new."""
-        column = OverlayColumn(self, dtype)
+    def column(self, dtype: npt.DTypeLike, width: int = 0) -> OverlayColumn:
+        """A number for each of the rows (or some), 0 for those that are new."""
+        column = OverlayColumn(self, dtype, width)
         self._columns.append(column)
         return column
 
@@ -148,10 +148,10 @@ class Overlay:
 
         `rows`: only these of the rows that differ; None: all.
         """
-        told: list[tuple[Pod, int, int]] = []
         covered = self._changes if rows is None else dict.fromkeys(rows)
         with cluster.what_if() as hypothesis:
             before, self._covered, self._level = self._covered, covered.keys(), cluster.table.hypothetical
+            told: list[tuple[Pod, int, int]] = []
             try:
                 for row in covered:
                     differing = 0
@@ -185,13 +185,14 @@ class Overlay:
 
 
 class OverlayColumn:
-    """A number for each row of an overlay."""
+    """A number for each row of an overlay, or `width` of them."""
 
-    __slots__ = ("_data", "_dtype", "_overlay", "_rows")
+    __slots__ = ("_data", "_dtype", "_overlay", "_rows", "_shape")
 
-    def __init__(self, overlay: Overlay, dtype: npt.DTypeLike) -> None:
+    def __init__(self, overlay: Overlay, dtype: npt.DTypeLike, width: int = 0) -> None:
         self._overlay = overlay
         self._dtype = dtype
+        self._shape = (width,) if width else ()
         self._data: npt.NDArray[Any] | None = None
         self._rows: RowArray | None = None
 
@@ -199,10 +200,10 @@ class OverlayColumn:
     def data(self) -> npt.NDArray[Any]:
         """In the order of `Overlay.rows`, valid until those change."""
         if self._data is None:
-            self._data = np.zeros(len(self._overlay.rows), dtype=self._dtype)
+            self._data = np.zeros((len(self._overlay.rows), *self._shape), dtype=self._dtype)
         elif self._rows is not None:
             rows, before, old = self._overlay.rows, self._rows, self._data
-            self._data, self._rows = np.zeros(len(rows), dtype=self._dtype), None
+            self._data, self._rows = np.zeros((len(rows), *self._shape), dtype=self._dtype), None
             _, at, at_before = np.intersect1d(rows, before, assume_unique=True, return_indices=True)
             self._data[at] = old[at_before]
         return self._data

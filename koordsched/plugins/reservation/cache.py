@@ -299,7 +299,7 @@ class ReservationCache:
         if info is None:
             info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
         else:
-            info.reservation, info.terms = new, self._terms(new, pod)
+            info.say(new, self._terms(new, pod))
         if info.terms.problem:
             self._report(new, info.terms.problem, PODS)
         info.taken = operating.current_owner(acts) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,15 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.reservations import Reserved
-from koordsched.framework.status import Codes, HeldReason
+from koordsched.framework.status import PASS, Codes, HeldReason
 from koordsched.plugins.reservation.cache import ReservationCache
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.messages import NodeCounts
 
 Positions = npt.NDArray[np.intp]
+
+_NO_ROWS = np.zeros(0, dtype=np.intp)
+_NO_FLAGS = np.zeros(0, dtype=np.bool_)
 
 
 class Diagnosis:
@@ -61,9 +64,9 @@ class Usable:
     """The Reservations that pods which are alike may use, by row, and what was decided about these rows.
 
     `by_row`: in the order of creation. `diagnosis`: of all whose owners match. `orders`: of rows where any has one, the
-    smallest. `serial`: of the change up to which all this is so. `codes`, `scores`, `chosen`: the verdict of Filter,
-    how full the Reservation becomes that was chosen, and which that is (None: none); of rows that have not changed
-    since their stamp in `decided`. `held`: reasons of such verdicts.
+    smallest. `serial`: of the change up to which all this is so. `verdicts`: int64[rows of the overlay, 3], the latest
+    change of the row when it was decided about, the code of Filter, and how full the Reservation becomes that was
+    chosen; `chosen`: which that is (None: none). `held`: reasons of such verdicts.
     """
 
     def __init__(self, plugin: str, serial: int) -> None:
@@ -72,18 +75,17 @@ class Usable:
         self.by_row: dict[int, list[ReservationInfo]] = {}
         self.diagnosis: dict[int, Diagnosis] = {}
         self.orders: dict[int, int] = {}
-        self.decided = overlay.column(np.int64)
-        self.codes = overlay.column(np.int32)
-        self.scores = overlay.column(np.int64)
+        self.verdicts = overlay.column(np.int64, width=3)
         self.chosen: dict[int, ReservationInfo | None] = {}
         self.held: dict[int, HeldReason] = {}
 
     def settle(self, row: int, cache: ReservationCache) -> None:
         """Other Reservations of the row may be used from now on."""
         self.orders.pop(row, None)
-        self.held.pop(row, None)
-        self.chosen.pop(row, None)
         infos = self.by_row.get(row, [])
+        if not infos:
+            self.held.pop(row, None)
+            self.chosen.pop(row, None)
         if len(infos) > 1:
             infos.sort(key=lambda info: info.key)
         self.overlay.renew(row, [pod for info in infos if (pod := cache.reserve_pod(info)) is not None])
@@ -117,8 +119,8 @@ class MatchedReservations:
         self._chosen: dict[int, ReservationInfo | None] = {}
         self.decided = False
         """Whether Filter decided about all rows that passed the filters before it."""
-        self._rows = usable.overlay.rows[:0]
-        self._known = np.zeros(0, dtype=np.bool_)
+        self._rows = _NO_ROWS
+        self._known = _NO_FLAGS
         """By position in `_rows`, whether Filter of this cycle knows the verdict."""
 
     # --- what Filter decides ---------------------------------------------------------------------------
@@ -129,27 +131,34 @@ class MatchedReservations:
         cycle, overlay = self._cycle, self.usable.overlay
         return cycle.overlay is overlay and not cycle.may_be_suspended and overlay.undisturbed(self._cluster)
 
-    def decide(self, rows: RowArray, judge: Callable[[int], tuple[int, int]]) -> tuple[Positions, Codes]:
+    def decide(
+        self, rows: RowArray, judge: Callable[[int], tuple[int, int]]
+    ) -> tuple[Positions, npt.NDArray[np.int64]]:
         """(positions of those of the rows that have usable ones, their codes). `rows` are in ascending order.
 
         `judge` finds (code, score) of a row, where that is not known yet.
         """
-        usable, mine = self.usable, self.usable.overlay.rows
-        latest = self._cluster.table.log.latest.take(mine)
-        known = usable.decided.data == latest
+        mine, verdicts = self.usable.overlay.rows, self.usable.verdicts.data
+        latest = self._cluster.table.log.latest[mine]
+        known = verdicts[:, 0] == latest
         at, asked = _positions(rows, mine)
-        for new in (asked & ~known).nonzero()[0].tolist():
-            usable.codes.data[new], usable.scores.data[new] = judge(mine.item(new))
-            usable.decided.data[new] = latest[new]
+        for new in (asked > known).nonzero()[0].tolist():
+            verdicts[new] = (latest.item(new), *judge(mine.item(new)))
             known[new] = True
         self._rows, self._known, self.decided = mine, known, True
-        return at[asked], usable.codes.data[asked]
+        return at[asked], verdicts[asked, 1]
 
     def kept_scores(self, rows: RowArray) -> tuple[Positions, npt.NDArray[np.int64]]:
         """(positions of those of the rows that Filter decided about, their scores)."""
         at, asked = _positions(rows, self._rows)
         asked &= self._known
-        return at[asked], self.usable.scores.data[asked]
+        return at[asked], self.usable.verdicts.data[asked, 2]
+
+    def scored(self, codes: Codes) -> tuple[RowArray, npt.NDArray[np.int64]]:
+        """(feasible rows that have a score other than 0, the scores)."""
+        scores = self.usable.verdicts.data[:, 2]
+        some = (scores != 0) & self._known & (codes[self._rows] == PASS)
+        return self._rows[some], scores[some]
 
     def _is_known(self, row: int) -> bool:
         at = int(self._rows.searchsorted(row))
@@ -184,18 +193,20 @@ class MatchedReservations:
                     self._chosen[row] = self._choose(self._cycle, row, infos, self)
         return self._chosen[row]
 
-    @contextmanager
-    def as_filtered(self, row: int) -> Iterator[None]:
+    def as_filtered(self, row: int) -> AbstractContextManager[object]:
         """Inside, the row reads as in Filter, also where that is over and the pod is on the row."""
-        overlay, pod = self._cycle.overlay, self._cycle.pod
+        overlay = self._cycle.overlay
         assert overlay is not None, "rows with usable reservations are in the overlay"
-        with ExitStack() as stack:
-            if not overlay.covers(row):
-                hypothesis = stack.enter_context(self._cluster.what_if())
-                if pod.row == row:
-                    hypothesis.remove(pod, row)
-                stack.enter_context(overlay.on_row(row, self._cluster))
-            yield
+        return nullcontext() if overlay.covers(row) else self._filtered_again(overlay, row)
+
+    @contextmanager
+    def _filtered_again(self, overlay: Overlay, row: int) -> Iterator[None]:
+        pod = self._cycle.pod
+        with self._cluster.what_if() as hypothesis:
+            if pod.row == row:
+                hypothesis.remove(pod, row)
+            with overlay.on_row(row, self._cluster):
+                yield
 
     @contextmanager
     def alone(self, row: int, reserved: Reserved | None) -> Iterator[None]:
@@ -217,6 +228,5 @@ def _positions(rows: RowArray, mine: RowArray) -> tuple[Positions, npt.NDArray[n
     if not len(rows):
         return np.zeros(len(mine), dtype=np.intp), np.zeros(len(mine), dtype=np.bool_)
     at = rows.searchsorted(mine)
-    at[at == len(rows)] = 0
-    there: npt.NDArray[np.bool_] = rows[at] == mine
+    there: npt.NDArray[np.bool_] = rows.take(at, mode="clip") == mine
     return at, there

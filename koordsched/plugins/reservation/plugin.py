@@ -20,6 +20,7 @@ from koordsched.framework.interface import (
     BeforePreFilter,
     Bind,
     CycleState,
+    FewScores,
     PodScore,
     PostFilter,
     PostFilterResult,
@@ -328,6 +329,14 @@ class Reservation(
         matched = _matched(cycle)
         return matched is None or matched.ignored or not matched.by_row
 
+    def few(self, cycle: CycleState, pod: Pod, codes: Codes) -> FewScores | None:
+        """What `score` and `normalize` say of the rows that Filter decided about, where no order does."""
+        matched = _matched(cycle)
+        if matched is None or not matched.decided or matched.usable.orders:
+            return None
+        rows, scores = matched.scored(codes)
+        return FewScores(rows, scores, scores * 100 // scores.max() if len(scores) else scores)
+
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """Finds the row with the smallest order."""
         if pod.virtual:
@@ -348,7 +357,7 @@ class Reservation(
         takes, or how full the one makes it."""
         if (taking := _taking(cycle)) is not None:
             return np.array([self._pre_allocation.score(row, taking) for row in rows.tolist()], dtype=np.int64)
-        scores = np.zeros(len(rows), dtype=np.int64)
+        scores = np.zeros(len(rows), dtype=np.int16)
         matched = _matched(cycle)
         if matched is None:
             return scores
@@ -367,8 +376,13 @@ class Reservation(
         """By the highest."""
         if pod.virtual or isinstance(scores, int):
             return scores
-        highest = scores.max(initial=0)
-        return scores * 100 // highest if highest else scores
+        some = scores.nonzero()[0]  # few rows have Reservations
+        if not len(some):
+            return scores
+        scored = scores[some]
+        normalized = np.zeros(len(scores), dtype=np.int8)
+        normalized[some] = scored.astype(np.int64) * 100 // scored.max()
+        return normalized
 
     # --- reserve and bind ----------------------------------------------------------------------------
 
