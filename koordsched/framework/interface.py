@@ -198,7 +198,7 @@ class PreFilter(Plugin):
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
-        """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
+        """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes. A filter that says SKIP would with fewer pods, too."""
 
 
 class PodFilter(Plugin):
@@ -210,7 +210,7 @@ class PodFilter(Plugin):
 
     @abstractmethod
     def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
-        """A reason number per row, 0 where it passes; None if all pass."""
+        """A reason number per row, 0 where it passes; None if all pass. `rows` are in ascending order."""
 
     def add_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
