@@ -108,6 +108,9 @@ class ReservationCache:
     def __len__(self) -> int:
         return len(self._infos)
 
+    def __contains__(self, info: object) -> bool:
+        return isinstance(info, ReservationInfo) and self._infos.get(info.uid) is info
+
     def reserve_pod(self, info: ReservationInfo) -> Pod | None:
         """The reserve pod on a node, if only assumed; None while it has none."""
         return self._cluster.assigned.get(info.uid)
@@ -117,7 +120,7 @@ class ReservationCache:
         pod = self._cluster.assigned.get(info.uid)
         return pod.row if pod is not None else -1
 
-    def on(self, row: int) -> Iterable[ReservationInfo]:
+    def on(self, row: int) -> list[ReservationInfo]:
         """Those that hold room on a row, in the order of their creation."""
         return sorted(self._on_row.get(row, {}).values(), key=lambda info: info.key)
 

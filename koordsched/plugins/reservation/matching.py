@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.pod import Pod
@@ -89,8 +89,11 @@ class Matching:
                 del self._kept[key]
                 self._rows_kept -= len(usable.by_row)
         else:
+            candidates = self._candidates(pod, terms)
+            if not candidates and terms.affinity is None:
+                return None  # the usual case
             usable = Usable(self._plugin, self._cluster.table.log.serial)
-            self._find(usable, pod, terms, self._candidates(pod, terms))
+            self._find(usable, pod, terms, candidates)
             for row in usable.by_row:
                 usable.settle(row, self._cache)
             if len(usable.by_row) >= _MANY:
@@ -166,15 +169,15 @@ class Matching:
             if self._matches(pod, terms, info, row, usable.diagnosis):
                 usable.by_row.setdefault(row, []).append(info)
 
-    def _candidates(self, pod: Pod, terms: PodTerms) -> Iterable[ReservationInfo]:
+    def _candidates(self, pod: Pod, terms: PodTerms) -> Collection[ReservationInfo]:
         if terms.affinity is not None and terms.affinity.name:
             named = self._cache.named(terms.affinity.name)
             if named is not None and self._cache.row_of(named) >= 0:
                 return self._cache.on(self._cache.row_of(named))
         if terms.ignored:
             return self._cache
-        found = (self._cache.get(uid) for uid in self._cache.index.candidates(pod))
-        return (info for info in found if info is not None)
+        uids = self._cache.index.candidates(pod)
+        return [info for uid in uids if (info := self._cache.get(uid)) is not None] if uids else ()
 
     def _matches(
         self, pod: Pod, terms: PodTerms, info: ReservationInfo, row: int, diagnosis: dict[int, Diagnosis]
