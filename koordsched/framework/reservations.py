@@ -58,7 +58,11 @@ class UsableReservations(Protocol):
 
 
 class ReservedAllocation(Protocol):
-    """A plugin that gives out single things: it registers itself in `Handle.reserved_allocations`."""
+    """A plugin that gives out single things: it registers itself in `Handle.reserved_allocations`.
+
+    Its answers depend on the shape of the pod, on the row and on the reservation alone: they are kept until the row
+    changes.
+    """
 
     @property
     def name(self) -> str: ...

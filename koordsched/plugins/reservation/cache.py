@@ -108,6 +108,9 @@ class ReservationCache:
     def __len__(self) -> int:
         return len(self._infos)
 
+    def __contains__(self, info: object) -> bool:
+        return isinstance(info, ReservationInfo) and self._infos.get(info.uid) is info
+
     def reserve_pod(self, info: ReservationInfo) -> Pod | None:
         """The reserve pod on a node, if only assumed; None while it has none."""
         return self._cluster.assigned.get(info.uid)
@@ -117,7 +120,7 @@ class ReservationCache:
         pod = self._cluster.assigned.get(info.uid)
         return pod.row if pod is not None else -1
 
-    def on(self, row: int) -> Iterable[ReservationInfo]:
+    def on(self, row: int) -> list[ReservationInfo]:
         """Those that hold room on a row, in the order of their creation."""
         return sorted(self._on_row.get(row, {}).values(), key=lambda info: info.key)
 
@@ -203,6 +206,8 @@ class ReservationCache:
         self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
         self._handle.virtual_pods.upsert(pod, self.writer)
         self._recount(info)
+        if (row := self.row_of(info)) >= 0:
+            self._cluster.table.touch(row, self.facets)
         changed = before is None or _offer(before) != _offer(new)
         if info.matchable and (changed or not was):
             self._cluster.announce(RESERVATION_CHANGED, None, info)
@@ -291,13 +296,13 @@ class ReservationCache:
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
-            return 0
+            return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
         was = info is not None and info.matchable
         if info is None:
             info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
         else:
-            info.reservation, info.terms = new, self._terms(new, pod)
+            info.say(new, self._terms(new, pod))
         if info.terms.problem:
             self._report(new, info.terms.problem, PODS)
         info.taken = operating.current_owner(acts) is not None
@@ -309,7 +314,7 @@ class ReservationCache:
         self._recount(info)
         if info.matchable and not was:
             self._cluster.announce(RESERVATION_CHANGED, None, info)
-        return self._settle(info)
+        return self._settle(info) | self.facets
 
     def holder_of(self, pod: Pod) -> str | None:
         """See Sharing."""
@@ -352,6 +357,7 @@ class ReservationCache:
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
+            return changed or self.facets  # rows with other users are other rows, also where these use nothing
         return changed
 
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
@@ -389,7 +395,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info)
+        return self._settle(info) or self.facets
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""
