@@ -14,7 +14,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import ExplainsNodes, ExplainsRefusals
+from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
@@ -54,7 +54,8 @@ class Explanation(msgspec.Struct, rename="camel"):
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
     before any node was looked at, and `refusal` has what that plugin can say about it. `nominated_node` and
-    `victims`: what preemption would do.
+    `victims`: what preemption would do. `virtual`: `pod` is no pod, but another object that is scheduled as one.
+    `notes`: plugin -> what it says about the pod, whatever the node, in lines of text.
     """
 
     pod: str
@@ -69,11 +70,13 @@ class Explanation(msgspec.Struct, rename="camel"):
     nominated_node: str | None = None
     victims: list[str] = []
     scored: bool = False
+    virtual: bool = False
+    notes: dict[str, list[str]] = {}
 
 
 def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
     """Evaluates the pod on the cluster as it is."""
-    result = Explanation(pod.key, profile.name, [], [])
+    result = Explanation(pod.title, profile.name, [], [], virtual=pod.virtual)
     gate = gated_by(profile, pod)
     if not gate.ok:
         result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
@@ -85,6 +88,11 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
     _add_details(result.nodes, profile, cluster, pod)
+    result.notes = {
+        name: lines
+        for name, plugin in profile.plugins.items()
+        if isinstance(plugin, ExplainsPods) and (lines := plugin.explain_pod(attempt.cycle))
+    }
     error = attempt.error()
     if error is not None:
         result.message, result.reason = error.message, "SchedulerError"
@@ -99,7 +107,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         outcome = attempt.post_filter()
         result.message, result.reason = attempt.message(outcome), "Unschedulable"
         result.nominated_node = outcome.nominated_node
-        result.victims = [victim.key for victim in outcome.victims]
+        result.victims = [victim.title for victim in outcome.victims]
         return result
     try:
         _score(result, attempt)

@@ -156,7 +156,7 @@ class SchedulingCycle:
     def _is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
-            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.title}")
         elif pod.uid not in self.cluster.assigned:
             return True
         self.queue.done(pod.uid)
@@ -168,7 +168,7 @@ class SchedulingCycle:
         if isinstance(error, (ScoringFailed, ExtenderError)):
             self._fail(queued, profile, started, clipped(str(error), MAX_MESSAGE))
             return
-        _log.error("scheduling %s failed", pod.key, exc_info=error)
+        _log.error("scheduling %s failed", pod.title, exc_info=error)
         if pod.uid in self.cluster.assumed:
             profile.run_unreserve(attempt.cycle, pod, pod.row)
             self.cluster.forget(pod)

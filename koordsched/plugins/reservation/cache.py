@@ -47,7 +47,7 @@ from koordsched.plugins.reservation.kinds import (
 )
 from koordsched.plugins.reservation.malformed import MalformedReservation
 from koordsched.plugins.reservation.operating import Operating
-from koordsched.plugins.reservation.owners import OwnerIndex, Owners
+from koordsched.plugins.reservation.owners import OwnerIndex, Owners, named_pods
 from koordsched.plugins.reservation.reservepod import requests_of, reserve_pod, validate
 from koordsched.plugins.reservation.writer import ReservationWriter
 
@@ -173,7 +173,7 @@ class ReservationCache:
                 new.status.phase or "Pending",
             )
             return
-        pod = self._cluster.pods.build(reserve_pod(new), virtual=True)
+        pod = self._cluster.pods.build(reserve_pod(new), virtual=RESERVATIONS.title(new.metadata.name))
         terms = self._terms(new, pod)
         uid = new.metadata.uid
         held = self._cluster.assigned.get(uid)
@@ -205,7 +205,7 @@ class ReservationCache:
         self._recount(info)
         changed = before is None or _offer(before) != _offer(new)
         if info.matchable and (changed or not was):
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
+            self._announce(info)
         elif before is not None and changed and not pod.node:
             self._handle.activate([pod])
 
@@ -293,7 +293,7 @@ class ReservationCache:
                 self.index.remove(pod.uid)
             return 0
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
-        was = info is not None and info.matchable
+        was = info is not None and info.matchable and _offer(info.reservation) == _offer(new)
         if info is None:
             info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
         else:
@@ -308,8 +308,15 @@ class ReservationCache:
         self._join_users(info, pod.node)
         self._recount(info)
         if info.matchable and not was:
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
+            self._announce(info)
         return self._settle(info)
+
+    def _announce(self, info: ReservationInfo) -> None:
+        """Pods that it names may rest among pods that were equivalent until it named them: they are tried for
+        themselves."""
+        self._cluster.announce(RESERVATION_CHANGED, None, info)
+        if info.terms.owners is not None:
+            self._handle.activate(named_pods(info.terms.owners, self._handle.pending))
 
     def holder_of(self, pod: Pod) -> str | None:
         """See Sharing."""

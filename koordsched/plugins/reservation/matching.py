@@ -121,12 +121,12 @@ class MatchedReservations:
             elif len(infos) == 1 and self.required:
                 self._chosen[row] = infos[0]
             else:
-                with self._as_filtered(row):
+                with self.as_filtered(row):
                     self._chosen[row] = self._choose(row, infos)
         return self._chosen[row]
 
     @contextmanager
-    def _as_filtered(self, row: int) -> Iterator[None]:
+    def as_filtered(self, row: int) -> Iterator[None]:
         """Inside, the row reads as in Filter, also where that is over and the pod is on the row."""
         overlay, pod = self._cycle.overlay, self._cycle.pod
         assert overlay is not None, "rows with usable reservations are in the overlay"
@@ -274,6 +274,12 @@ class Matching:
         ):
             return False
         return self._is_exact(pod, terms, info)
+
+    def diagnose(self, pod: Pod, info: ReservationInfo, row: int) -> Diagnosis:
+        """Why the pod, which is an owner, may not use it: the one count above 0 besides `owner_matched` says so."""
+        found: dict[int, Diagnosis] = {}
+        self._matches(pod, self.terms(pod), info, row, found)
+        return found[row]
 
     def _selects(self, affinity: ReservationAffinity, info: ReservationInfo, row: int) -> bool:
         node = self._cluster.table.nodes[row]

@@ -16,6 +16,7 @@ from koordsched.api.decoding import DecodeError, convert
 from koordsched.api.meta import LabelSelector, OwnerReference, Wire
 from koordsched.api.selectors import Selector, SelectorError, compile_unchecked
 from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Pending
 from koordsched.plugins.reservation.malformed import MalformedReservation
 
 _OF_PODS = ("", "v1")
@@ -83,6 +84,12 @@ class _Entry:
     def selects_labels(self, labels: Mapping[str, str]) -> bool:
         """Whether it has a label selector that matches."""
         return self._selector is not None and self._selector.matches(labels)
+
+    @property
+    def named(self) -> _Object | None:
+        """The pod that it names."""
+        found = self._object
+        return found if found is not None and (found.uid or found.name) else None
 
     @property
     def object_keys(self) -> Iterable[_Key]:
@@ -157,9 +164,31 @@ class Owners:
         return any(entry.selects_labels(labels) for entry in self._entries)
 
     @property
+    def objects(self) -> Iterable[tuple[str, str, str]]:
+        """(uid, namespace, name) of pods that entries name, "" for what is not said."""
+        for entry in self._entries:
+            if (named := entry.named) is not None:
+                yield named.uid, named.namespace, named.name
+
+    @property
     def entries(self) -> tuple[_Entry, ...]:
         """The entries, for the index."""
         return self._entries
+
+
+def named_pods(owners: Owners, pending: Pending) -> list[Pod]:
+    """The pods that wait which entries name, if they match. All pods are looked at only if names lack a namespace."""
+    found: dict[str, Pod] = {}
+    names: set[str] = set()
+    for uid, namespace, name in owners.objects:
+        pod = pending.of_uid(uid) if uid else pending.named(namespace, name) if namespace else None
+        if pod is not None:
+            found[pod.uid] = pod
+        elif not uid and not namespace:
+            names.add(name)
+    if names:
+        found.update((pod.uid, pod) for pod in pending if pod.name in names)
+    return [pod for pod in found.values() if not pod.virtual and owners.matches(pod)]
 
 
 class OwnerIndex:
