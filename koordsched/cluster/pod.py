@@ -21,6 +21,13 @@ _NAMESPACES_KEPT = 1 << 16
 """Names of namespaces that pods share; some clusters make a namespace for every build."""
 
 
+class References(tuple[OwnerReference, ...]):
+    """All owner references of a pod on a node, where they are more than that to its controller: a pod fact, kept if a
+    plugin asks for it (`PodFacts.declare_references`)."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Pod:
     """A pod. A million of these must fit in memory: bound pods keep no wire object.
@@ -60,6 +67,16 @@ class Pod:
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def references(self) -> tuple[OwnerReference, ...]:
+        """The owner references; of a pod on a node all of them only if a plugin asked for them."""
+        if self.wire is not None:
+            return self.wire.metadata.owner_references
+        for fact in self.facts:
+            if isinstance(fact, References):
+                return fact
+        return () if self.owner is None else (self.owner,)
 
     @property
     def title(self) -> str:

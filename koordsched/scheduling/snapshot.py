@@ -88,8 +88,8 @@ def pod_object(
     }
     shown_ones = shown_annotations(pod.wire.metadata) if pod.wire is not None else {}
     metadata["annotations"] = {**shown_ones, **annotations}
-    if pod.owner is not None:
-        metadata["ownerReferences"] = [{**msgspec.to_builtins(pod.owner), "controller": True}]
+    if references := pod.references:
+        metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in references]
     status: dict[str, Any] = {**facts, "phase": "Running" if pod.start_time else "Pending"}
     if pod.start_time:
         status["startTime"] = pod.start_time

@@ -85,6 +85,7 @@ class ReservationCache:
             RESERVATION_ALLOCATED, parse_allocated, lambda used: allocated_text(used.name, used.uid)
         )
         self._operating = operating.declare(cluster.pod_facts)
+        cluster.pod_facts.declare_references()
         cluster.read_annotations.update((RESERVATION_OWNERS, CURRENT_OWNER))
         self.writer = ReservationWriter(handle, self._newest)
         self._user_listeners: list[Callable[[str], None]] = []

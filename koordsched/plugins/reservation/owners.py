@@ -126,14 +126,7 @@ def _is_object(pod: Pod, wanted: _Object) -> bool:
 def _is_controlled(pod: Pod, wanted: _Controller) -> bool:
     if wanted.namespace and pod.namespace != wanted.namespace:
         return False
-    return any(wanted.matches(reference) for reference in _references_of(pod))
-
-
-def _references_of(pod: Pod) -> tuple[OwnerReference, ...]:
-    """A pod on a node keeps the reference to its controller only."""
-    if pod.wire is not None:
-        return pod.wire.metadata.owner_references
-    return () if pod.owner is None else (pod.owner,)
+    return any(wanted.matches(reference) for reference in pod.references)
 
 
 class Owners:
@@ -275,7 +268,7 @@ def _other_keys_of(pod: Pod) -> Iterable[_Key]:
     """All facts of a pod that it may be found by, but for its labels."""
     yield _ANY
     yield from _object_keys_of(pod)
-    for reference in _references_of(pod):
+    for reference in pod.references:
         yield "controller", reference.uid
         yield "controller", "", reference.name
         yield "controller", pod.namespace, reference.name

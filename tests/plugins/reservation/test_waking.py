@@ -231,3 +231,19 @@ def test_a_pod_that_acts_as_a_reservation_becomes_ready():
             assert not cluster.get("Pod", "before")["spec"].get("nodeName")
 
     run(main())
+
+
+def test_a_pod_is_taken_over_by_an_owner_that_is_not_its_controller():
+    """Of a pod on a node all owner references are known."""
+
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            for name, references in (("o1", [CONTROLLER]), ("o2", [CONTROLLER, {**JOB, "controller": False}])):
+                cluster.pod(name, "n1", {"cpu": "4"}, labels=WEB, ownerReferences=references)
+            owners = [{"labelSelector": {"matchLabels": WEB}, "controller": JOB}]
+            taking = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+            cluster.reservation(requests={"cpu": "28"}, owners=owners, **taking)
+            await cluster.until(lambda: cluster.owners() == ["o2"], limit=20)
+
+    run(main())
