@@ -198,7 +198,7 @@ def _with_reserved(cycle: CycleState, verdicts: Verdicts, raw: list[Scores] | No
     """The raw scores of the shape plugins where the pod would use reservations on some rows; `raw` if that changes
     nothing."""
     usable, plan = cycle.reservations, verdicts.plan
-    if usable is None or usable.ignored or not cycle.overlay:
+    if usable is None or usable.ignored or cycle.pod.virtual or not cycle.overlay:
         return raw
     pod, rows = cycle.pod, verdicts.rows
     at = np.flatnonzero(np.isin(rows, cycle.overlay.rows)).tolist()

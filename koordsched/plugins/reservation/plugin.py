@@ -88,6 +88,7 @@ class Reservation(
         self.cache: ReservationCache = cluster.shared(
             lambda state: ReservationCache(state, handle), key=ReservationCache
         )
+        self.selector_index = args.reservation_selector_index
         features = handle.features
         self.matching = Matching(
             cluster, self.cache, self._choose, omit_node_labels="OmitNodeLabelsForReservation" in features

@@ -315,15 +315,15 @@ def scoring(strategy):
     return {"scoringStrategy": {"type": strategy, "resources": resources}}
 
 
-def test_nodes_are_scored_as_if_the_reservations_were_free():
-    """Upstream scores what the pod could have of the one that it would use."""
+def test_nodes_are_scored_by_what_a_restricted_reservation_has():
+    """Of its two GPUs one is left, of eight seven; memory is not asked for, and counts as much."""
     found = world(*g8(), *g8("m"), reserved(policy="Restricted", gpu=gpus(0, 1)))
     wanted = owner(pod(gpu=100))
     found.put(wanted)
     attempt = found.offline.attempt("default/p")
     attempt.filter(all_nodes=True)
     scores = {each.plugin: each.raw.tolist() for each in attempt.score().by_plugin(found.profile.chains)}
-    assert scores[DEVICES][0] == scores[DEVICES][1] > 0
+    assert scores[DEVICES] == [75, 93]
     assert len(set(scores["Reservation"])) == 2
 
 
