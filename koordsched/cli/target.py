@@ -61,7 +61,10 @@ def target_of(text: str, namespace: str | None, default: str) -> Target:
 
 def scheduler_of(thing: Any) -> str:
     """The scheduler that an object names, "" if none: it may be malformed."""
-    spec = thing.spec.template if hasattr(thing.spec, "template") else None
+    if hasattr(thing.spec, "scheduler_name"):
+        name: str = thing.spec.scheduler_name
+        return name
+    spec = thing.spec.template
     for key in ("spec", "schedulerName"):
         spec = spec.get(key) if isinstance(spec, Mapping) else None
     return spec if isinstance(spec, str) else ""
