@@ -53,6 +53,9 @@ from koordsched.plugins.reservation.writer import ReservationWriter
 
 _log = logging.getLogger(__name__)
 
+_NATIVE = {"cpu", "memory", "ephemeral-storage"}
+"""Resources whose index is never another one's."""
+
 RESERVATION_CHANGED = ClusterEvent(EventResource("Reservation"), ActionType.UPDATE)
 """Owners may use a Reservation that they could not use before: `new` is its `ReservationInfo`."""
 
@@ -212,7 +215,11 @@ class ReservationCache:
 
     def _terms(self, new: Reservation, pod: Pod) -> Terms:
         resources = self._cluster.table.resource_names
-        names = frozenset(index for index, _ in pod.requests.amounts)
+        held = new.status.allocatable if new.spec.template is None else requests_of(new)
+        # What is listed as 0 is restricted as well: owners get none of it.
+        names = frozenset(index for index, _ in pod.requests.amounts) | {
+            resources.index[name] for name in held.keys() & _NATIVE
+        }
         annotations = new.metadata.annotations
         owners: Owners | None = None
         inner: dict[int, int] = {}
@@ -226,7 +233,6 @@ class ReservationCache:
         except MalformedReservation as error:
             problem = str(error)
         slots = None
-        held = new.status.allocatable if new.spec.template is None else requests_of(new)
         if "pods" in held:
             _, slots, _ = allocatable_of({"pods": held["pods"]}, resources)
         order = parse_integer(new.metadata.labels.get(RESERVATION_ORDER, ""))

@@ -7,6 +7,7 @@ import pytest
 from koordsched.framework.status import PASS
 from koordsched.plugins.reservation.fitting import utilization
 from koordsched.plugins.reservation.kinds import (
+    EXACT_MATCH,
     NODE_RESERVATION,
     PRE_ALLOCATABLE,
     PRE_ALLOCATABLE_PRIORITY,
@@ -390,3 +391,19 @@ def test_reservation_case_30_nominated_reservations_count():
         found.offline.nominator.add(nominated)
     assert found.said("r2") == ("Unschedulable", "NodeResourcesFit", "Insufficient cpu")
     assert found.said("r1") == ()
+
+
+def test_nothing_of_what_a_restricted_reservation_lists_as_zero():
+    found = Played(node("n", cpu="8"), reservation(holds=amounts(0, "1Gi"), allocatePolicy="Restricted"))
+    assert found.said(wanting(cpu=1, memory="1Gi", affinity={})) == refused("Reservation(s) Insufficient cpu")
+    assert found.said(wanting("q", cpu=1, memory="1Gi")) == ()
+    assert found.chosen(wanting("q", cpu=1, memory="1Gi")) is None
+    assert found.said(wanting("s", memory="1Gi", affinity={})) == ()
+
+
+def test_exact_match_of_what_is_requested_as_zero():
+    """It counts as absent, and what is in neither matches."""
+    exact = {EXACT_MATCH: json.dumps({"resourceNames": ["cpu"]})}
+    found = Played(node("n", cpu="8"), reservation(holds=amounts(None, "1Gi")))
+    assert found.chosen(wanting(cpu=0, memory="1Gi", annotations=exact)) == "r"
+    assert found.chosen(wanting("q", memory="1Gi", annotations=exact)) == "r"
