@@ -26,11 +26,16 @@ def print_explanation(
     """Prints all of it; of the feasible nodes the `top` best. `wide`: the scores of all plugins, all refused nodes."""
     feasible = [node for node in explanation.nodes if node.feasible]
     refused = [node for node in explanation.nodes if not node.feasible]
-    out.print(f"Pod {explanation.pod}, profile {explanation.profile}", style="bold")
+    out.print(f"{titled(explanation)}, profile {explanation.profile}", style="bold")
     out.print(_headline(explanation, len(feasible)), soft_wrap=True)
     if explanation.job is not None:
         out.print()
         _print_job(out, explanation.job, wide=wide)
+    for plugin, lines in explanation.notes.items():
+        out.print()
+        out.print(f"{plugin}:")
+        for line in lines:
+            out.print(f"  {line}", soft_wrap=True)
     if explanation.refusal is not None:
         out.print()
         print_refusal(out, explanation.rejected_by, explanation.refusal)
@@ -44,6 +49,11 @@ def print_explanation(
     if advice is not None and not explanation.any_of and not explanation.gated_by:
         out.print()
         _print_advice(out, explanation, advice)
+
+
+def titled(explanation: Explanation) -> str:
+    """What the explanation is of."""
+    return explanation.pod if explanation.virtual else f"Pod {explanation.pod}"
 
 
 def _headline(explanation: Explanation, feasible: int) -> str:

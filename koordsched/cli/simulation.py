@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 import msgspec
 
-from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import Explanation, explain
+from koordsched.plugins.shared.workloads import workload_title
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.failure import UNSCHEDULABLE
 from koordsched.scheduling.offline import OfflineScheduler
@@ -39,15 +39,22 @@ class Simulation:
         self._pods = dict(scheduler.pending)
         self._refused: dict[Hashable, tuple[int, Explanation, Advice]] = {}
 
-    def run(self) -> list[Outcome]:
-        """Every pending pod, in the order of the queue: by priority, then as given."""
-        return [self._decide(key) for key in self._scheduler.queue_order()]
+    def run(self, namespace: str | None = None) -> list[Outcome]:
+        """Every pending pod, in the order of the queue: by priority, then as given.
+
+        `namespace`: only the outcomes for its pods, though all are placed.
+        """
+        outcomes = []
+        for key in self._scheduler.queue_order():
+            pod = self._pods[key]
+            outcome = self._decide(key)
+            if not namespace or (pod.namespace == namespace and not pod.virtual):
+                outcomes.append(outcome)
+        return outcomes
 
     def _decide(self, key: str) -> Outcome:
         pod = self._pods[key]
-        outcome = Outcome(
-            key, pod.shape.scheduler_name, workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
-        )
+        outcome = Outcome(pod.title, pod.shape.scheduler_name, workload_title(pod))
         scheduled = self._scheduler.schedule(key)
         outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
         if scheduled.node:

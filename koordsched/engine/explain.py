@@ -18,7 +18,7 @@ from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import ExplainsNodes, ExplainsRefusals
+from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
@@ -83,8 +83,9 @@ class Explanation(msgspec.Struct, rename="camel"):
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
     before any node was looked at, and `refusal` has what that plugin can say about it. `nominated_node` and
-    `victims`: what preemption would do. `job`: the pods that are placed together with it, None if it is placed alone;
-    the rest is about the pod as if it were.
+    `victims`: what preemption would do. `virtual`: `pod` is no pod, but another object that is scheduled as one.
+    `notes`: plugin -> what it says about the pod, whatever the node, in lines of text. `job`: the pods that are placed
+    together with it, None if it is placed alone; the rest is about the pod as if it were.
     """
 
     pod: str
@@ -99,17 +100,14 @@ class Explanation(msgspec.Struct, rename="camel"):
     nominated_node: str | None = None
     victims: list[str] = []
     scored: bool = False
+    virtual: bool = False
+    notes: dict[str, list[str]] = {}
     job: JobExplanation | None = None
 
 
-def explain(
-    profile: Profile,
-    cluster: ClusterState,
-    pod: Pod,
-    jobs: Jobs | None = None,
-) -> Explanation:
+def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None = None) -> Explanation:
     """Evaluates the pod on the cluster as it is. `jobs`: None leaves out those that are placed together with it."""
-    result = Explanation(pod.key, profile.name, [], [])
+    result = Explanation(pod.title, profile.name, [], [], virtual=pod.virtual)
     result.job = _job(profile, cluster, pod, jobs) if jobs is not None else None
     gate = gated_by(profile, pod)
     if not gate.ok:
@@ -122,6 +120,11 @@ def explain(
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
     _add_details(result.nodes, profile, cluster, pod)
+    result.notes = {
+        name: lines
+        for name, plugin in profile.plugins.items()
+        if isinstance(plugin, ExplainsPods) and (lines := plugin.explain_pod(attempt.cycle))
+    }
     error = attempt.error()
     if error is not None:
         result.message, result.reason = error.message, "SchedulerError"
@@ -136,7 +139,7 @@ def explain(
         outcome = attempt.post_filter()
         result.message, result.reason = attempt.message(outcome), "Unschedulable"
         result.nominated_node = outcome.nominated_node
-        result.victims = [victim.key for victim in outcome.victims]
+        result.victims = [victim.title for victim in outcome.victims]
         return result
     try:
         _score(result, attempt)

@@ -301,6 +301,14 @@ class ExplainsNodes(Plugin):
         """What would have to change on a node that it refuses. Changes nothing."""
 
 
+class ExplainsPods(Plugin):
+    """Can say something about a pod that holds whatever the node, but is no refusal."""
+
+    @abstractmethod
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Lines of text about the pod of a cycle whose nodes were filtered. Changes nothing."""
+
+
 class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 

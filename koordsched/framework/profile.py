@@ -205,7 +205,7 @@ class Profile:
             try:
                 plugin.unreserve(cycle, pod, row)
             except Exception:
-                _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.key)
+                _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.title)
 
     def run_permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
         """SUCCESS, WAIT with the plugins to wait for (name -> seconds), or the first rejection or error."""
@@ -224,4 +224,4 @@ class Profile:
             try:
                 plugin.post_bind(cycle, pod, node)
             except Exception:
-                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.key)
+                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.title)

@@ -23,6 +23,7 @@ from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of
 from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import MAX_SCORE, CycleState, FewScores, Scores
 from koordsched.framework.plan import Chains
+from koordsched.framework.reservations import ScoresReserved
 from koordsched.framework.status import Code, Status
 
 
@@ -66,7 +67,7 @@ class Scored:
     __slots__ = ("_pod_scores", "_raw", "_totals", "added", "verdicts")
 
     def __init__(self, verdicts: Verdicts, raw: list[Scores] | None = None, pod_scores: Sequence[_Asked] = ()) -> None:
-        """`raw`: of the shape plugins, if there is no evaluation; `pod_scores`: of those asked in this cycle."""
+        """`raw`: of the shape plugins, if not those of the evaluation count; `pod_scores`: of those asked now."""
         self.verdicts = verdicts
         self._raw = raw
         self._pod_scores = pod_scores
@@ -87,9 +88,9 @@ class Scored:
         """The weighted total of each row, added up once. Not to be changed. Raises InvalidScore."""
         if self._totals is None:
             verdicts = self.verdicts
-            if verdicts.evaluation is not None:
+            if self._raw is None and verdicts.evaluation is not None:
                 totals = verdicts.evaluation.totals.take(verdicts.rows).astype(np.int64)
-            elif verdicts.wider is not None:
+            elif self._raw is None and verdicts.wider is not None:
                 totals = verdicts.wider.totals_among(verdicts.rows)
             else:
                 totals = np.zeros(len(verdicts.rows), dtype=np.int64)
@@ -113,7 +114,9 @@ class Scored:
     def _shape_scores(self) -> Iterator[_Asked]:
         verdicts = self.verdicts
         cached = verdicts.evaluation or verdicts.wider
-        raws = cached.raw_among(verdicts.rows) if cached is not None else self._raw or ()
+        raws: Sequence[Scores] = self._raw or ()
+        if self._raw is None and cached is not None:
+            raws = cached.raw_among(verdicts.rows)
         for (scorer, weight), raw in zip(verdicts.plan.node_scores, raws, strict=True):
             yield scorer.name, weight, raw, normalize(raw, highest_of(raw), scorer.normalization)
 
@@ -231,7 +234,37 @@ def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
         else:
             scores = cycle.timed(plugin.name, "Score", partial(plugin.score, cycle, cycle.pod, table, rows))
         pod_scores.append((plugin.name, weight, scores, plugin.normalize(cycle, cycle.pod, scores)))
-    return Scored(verdicts, raw, pod_scores)
+    return Scored(verdicts, _with_reserved(cycle, verdicts, raw), pod_scores)
+
+
+def _with_reserved(cycle: CycleState, verdicts: Verdicts, raw: list[Scores] | None) -> list[Scores] | None:
+    """The raw scores of the shape plugins where the pod would use reservations on some rows; `raw` if that changes
+    nothing."""
+    usable, plan = cycle.reservations, verdicts.plan
+    if usable is None or usable.ignored or cycle.pod.virtual or not cycle.overlay:
+        return raw
+    pod, rows = cycle.pod, verdicts.rows
+    at = np.flatnonzero(np.isin(rows, cycle.overlay.rows)).tolist()
+    changed: list[Scores] | None = None
+    for k, (scorer, _) in enumerate(plan.node_scores):
+        if not at or not isinstance(scorer, ScoresReserved):
+            continue
+        for position in at:
+            row = rows.item(position)
+            if (chosen := usable.chosen(row)) is None:
+                continue
+            with usable.alone(row, chosen):
+                score = scorer.score_using(cycle, pod, row, chosen)
+            if score is None:
+                continue
+            if changed is None:
+                cached = verdicts.evaluation or verdicts.wider
+                before = cached.raw_among(rows) if cached is not None else raw or []
+                changed = [_full(scores, len(rows)) for scores in before]
+            of_scorer = changed[k]
+            assert not isinstance(of_scorer, int), "made an array above"
+            of_scorer[position] = score
+    return changed or raw
 
 
 def _check_prepared(table: NodeTable, verdicts: Verdicts) -> None:

@@ -199,7 +199,7 @@ def _assume(scheduler: Scheduler, uid: str, node: str, allocations: Mapping[str,
         try:
             plugin.reserve(attempt.cycle, pod, row)
         except Exception:
-            _log.exception("Reserve of %s failed for pod %s", plugin.name, pod.key)
+            _log.exception("Reserve of %s failed for pod %s", plugin.name, pod.title)
     scheduler.cluster.allocate_all(pod, allocations)
     return AssumedPod(attempt.cycle, profile, queued, row, node, {}, 0.0, 0)
 

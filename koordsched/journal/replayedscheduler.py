@@ -231,7 +231,7 @@ class RepeatingScheduler(ReplayedScheduler):
         self._repeater.at(record.at)
         queued = self._pop(record.uid)
         if queued is None or queued.pod.uid != record.uid:
-            now = queued.key if queued is not None else "none"
+            now = queued.pod.title if queued is not None else "none"
             self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
             return
         for placement in self._schedule(queued):

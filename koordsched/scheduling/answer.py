@@ -31,8 +31,17 @@ def answer_for(scheduler: Scheduler, pod: Pod, *, advice: bool) -> Answer:
     rejection = scheduler.decisions.refusal(pod.uid)
     placed = cluster.assigned.get(pod.uid)
     if placed is not None:
-        made = (decision for decision in scheduler.decisions.of(pod.key) if decision.uid == pod.uid)
-        return Answer(pod.key, name, [], [], node=placed.node, decision=next(made, None), rejection=rejection)
+        made = (decision for decision in scheduler.decisions.of(pod.title) if decision.uid == pod.uid)
+        return Answer(
+            pod.title,
+            name,
+            [],
+            [],
+            virtual=pod.virtual,
+            node=placed.node,
+            decision=next(made, None),
+            rejection=rejection,
+        )
     profile = scheduler.profiles[name]
     explanation: Explanation = explain(profile, cluster, pod, Jobs(scheduler.profiles, scheduler.queue.nominator))
     if advice:

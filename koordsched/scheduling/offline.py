@@ -159,8 +159,13 @@ class OfflineScheduler:
         kind = KINDS.get((str(thing.get("apiVersion", "")), str(thing.get("kind", ""))))
         if kind is None:
             return None
+        return self.add_object(kind, self.decoded(kind, thing))
+
+    @staticmethod
+    def decoded(kind: Kind[T], thing: Mapping[str, Any]) -> T:
+        """The object of a kind from JSON values. Raises BadObject."""
         try:
-            return self.add_object(kind, convert(thing, kind.type))
+            return convert(thing, kind.type)
         except DecodeError as error:
             meta = thing.get("metadata")
             name = meta.get("name", "?") if isinstance(meta, Mapping) else "?"

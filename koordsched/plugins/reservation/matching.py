@@ -15,7 +15,6 @@ from koordsched.plugins.reservation.cache import ReservationCache
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.kinds import EXACT_MATCH, RESERVATION_AFFINITY, RESERVATION_IGNORED
 from koordsched.plugins.reservation.matched import Choose, Diagnosis, MatchedReservations, Usable
-from koordsched.plugins.reservation.owners import references_of
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, RequiredNodes
 
 _MANY = 8
@@ -122,7 +121,7 @@ class Matching:
             or self._cache.index.names(pod)
         ):
             return None
-        return (pod.shape, pod.labels, pod.namespace, references_of(pod))
+        return (pod.shape, pod.labels, pod.namespace, pod.references)
 
     def _keep(self, cycle: CycleState, terms: PodTerms, usable: Usable) -> None:
         key = self._alike(cycle, terms)
@@ -226,6 +225,12 @@ class Matching:
         ):
             return False
         return self._is_exact(pod, terms, info)
+
+    def diagnose(self, pod: Pod, info: ReservationInfo, row: int) -> Diagnosis:
+        """Why the pod, which is an owner, may not use it: the one count above 0 besides `owner_matched` says so."""
+        found: dict[int, Diagnosis] = {}
+        self._matches(pod, self.terms(pod), info, row, found)
+        return found[row]
 
     def _selects(self, affinity: ReservationAffinity, info: ReservationInfo, row: int) -> bool:
         node = self._cluster.table.nodes[row]

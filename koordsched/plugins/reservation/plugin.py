@@ -20,6 +20,7 @@ from koordsched.framework.interface import (
     BeforePreFilter,
     Bind,
     CycleState,
+    ExplainsPods,
     FewScores,
     PodScore,
     PostFilter,
@@ -34,6 +35,7 @@ from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, HeldRe
 from koordsched.plugins.reservation.annotations import Allocated, allocated_text
 from koordsched.plugins.reservation.args import ReservationArgs
 from koordsched.plugins.reservation.cache import ReservationCache
+from koordsched.plugins.reservation.explanation import Explaining
 from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.kinds import (
@@ -72,6 +74,7 @@ class Reservation(
     Reserve,
     PreBind,
     Bind,
+    ExplainsPods,
 ):
     """Keeps reserved room for owners, and gives it to them."""
 
@@ -87,6 +90,7 @@ class Reservation(
         self.cache: ReservationCache = cluster.shared(
             lambda state: ReservationCache(state, handle), key=ReservationCache
         )
+        self.selector_index = args.reservation_selector_index
         features = handle.features
         self.matching = Matching(
             cluster,
@@ -100,6 +104,7 @@ class Reservation(
             cluster, self.cache, self.matching, self.fitting, args.pre_allocation_config, handle.reserved_allocations
         )
         self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
+        self._explaining = Explaining(self.cache, self.matching, cluster.table, self._why_not)
         self._evaluator: Evaluator | None = None
         if args.enable_preemption:
             preemption = DefaultPreemptionArgs(
@@ -508,6 +513,19 @@ class Reservation(
         note = event_text(f"0/{self._cluster.table.count} nodes are available: {listed}. {result.status.message}")
         if note:
             result.also(lambda: self._handle.events.pod_event(pod, WARNING, "FailedScheduling-Reservation", note))
+
+    # --- explaining ----------------------------------------------------------------------------------
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Each Reservation whose owners match, and what speaks against it."""
+        return self._explaining.lines(cycle)
+
+    def _why_not(self, cycle: CycleState, row: int, info: ReservationInfo) -> Status | None:
+        matched = _matched(cycle)
+        if matched is None or row not in matched.by_row:
+            return None
+        with matched.as_filtered(row):
+            return self._status_on(cycle, cycle.pod, row, (info,), matched.by_row[row], matched, required=True)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """See `waking`."""
