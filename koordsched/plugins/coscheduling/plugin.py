@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from koordsched.framework.interface import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
+    QueueSort,
     Reserve,
     Scores,
 )
@@ -48,12 +50,14 @@ from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 """Never announced: gangs are activated. Its registration says what tells pods apart."""
 
 
 class Coscheduling(
+    QueueSort,
     PodScore,
     PreEnqueue,
     BeforePreFilter,
@@ -85,6 +89,10 @@ class Coscheduling(
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
         return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+
+    def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
+        """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
+        return (-queued.pod.priority, queued.timestamp, queued.sequence)
 
     # --- the queue -----------------------------------------------------------------------------------
 
