@@ -281,8 +281,9 @@ class Coscheduling(
         self._end_binding(group)
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
-            for other in group.waiting():
-                if (waiting := self.handle.waiting.get(other.uid)) is not None:
+            for waiting in self.handle.waiting:
+                other = self.cache.of(waiting.pod)
+                if other is not None and other.group is group and waiting.pod.uid in other.waiting:
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
