@@ -60,6 +60,8 @@ class Plan:
         if unknown := set(forced).difference(FEATURES, LATER):
             raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
+        # What came later has a generator of its own: worlds without it stay what they were.
+        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
@@ -77,9 +79,7 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(
-                Random(f"{seed} features"), [name for name in LATER if Random(f"{seed} {name}").random() < 0.2], forced
-            ),
+            **_more(Random(f"{seed} features"), [*later, *forced]),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
@@ -89,11 +89,10 @@ class Plan:
         return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
 
 
-def _more(rng, later, forced):
-    """What came later has a generator of its own: worlds without it stay what they were."""
+def _more(rng, later):
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
-    features = tuple(dict.fromkeys((*features, *later, *forced)))
+    features = tuple(dict.fromkeys((*features, *later)))
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

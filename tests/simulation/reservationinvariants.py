@@ -67,11 +67,18 @@ class ReservationInvariants:
         if decision is None or decision.node != node:
             self._invariants.fail(f"{writer} gives reservation {name} node {node}, which it did not decide")
             return
-        pod = Info({**thing, "status": {}}).reserve_pod()
+        pod = self._reserve_pod(thing, decision)
         if self._permits is not None:
             self._permits.bound(pod, decision)
         self._invariants.check_room(pod, decision)
         self._invariants.check_later(decision)
+
+    def _reserve_pod(self, thing, decision):
+        """As it counts: what pods use that the Reservation takes over is theirs."""
+        bare = Info({**thing, "status": {}}).reserve_pod()
+        others = [other for other in self._invariants.known_others(bare, decision)]
+        info = self._info(thing, [other for other in others if other["spec"]["nodeName"] == decision.node], decision)
+        return info.reserve_pod(info.held())
 
     # --- what they keep ------------------------------------------------------------------------------
 
@@ -103,7 +110,7 @@ class ReservationInvariants:
 
     def _states(self, uid, decision):
         """The states of a Reservation that a replica may have believed in, or heard of since; None for its absence."""
-        for key, versions in self._history.all_states(decision.versions[RESERVATIONS]).items():
+        for versions in self._history.all_states(decision.versions[RESERVATIONS]).values():
             if any(state is not None and state["metadata"]["uid"] == uid for state in versions):
                 return [state if state is None or state["metadata"]["uid"] == uid else None for state in versions]
         return []
@@ -192,7 +199,8 @@ class ReservationInvariants:
     @staticmethod
     def _may_go_without(pod):
         try:
-            return "it has to use one" if Wish(pod).affinity is not None else None
+            wish = Wish(pod)
+            return "it has to use one" if wish.affinity is not None and not wish.ignores else None
         except Rejected:
             return "it cannot be placed at all"
 

@@ -45,7 +45,7 @@ class ReservationReckoning:
         outcome = evaluate(pod, self._dated(decision.view, world), self._with_reservation(profile), nominated)
         if not outcome.feasible or all(name in outcome.skipped for name in allocating):
             return outcome
-        if decision.has_affinity or decision.required:
+        if decision.has_affinity or (decision.is_reserve and decision.required):
             outcome.feasible = []
             return outcome
         beside = evaluate(pod, self.view(world), profile, nominated)

@@ -125,7 +125,7 @@ class ReservationUsers:
         if rng.random() < 0.4:
             labels["tier"] = "gold"
         if rng.random() < 0.2:
-            labels[names.ORDER] = rng.choice(["1", "2", "-3", "first"])
+            labels[names.ORDER] = rng.choice(["1", "2", "3", "first"])
         if rng.random() < 0.2:
             labels[names.PRIORITY] = rng.choice(["0", "50"])
         if rng.random() < 0.2:

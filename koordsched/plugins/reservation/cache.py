@@ -287,7 +287,7 @@ class ReservationCache:
         if sign < 0:
             if info is not None:
                 info.counted = False
-                self._on_row.get(row, {}).pop(pod.uid, None)
+                self._leave_row(row, pod.uid)
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
@@ -357,6 +357,8 @@ class ReservationCache:
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         info = self._infos.get(pod.uid)
         if info is None:
+            if sign < 0 and not self._cluster.table.hypothetical:
+                self._leave_row(row, pod.uid)  # its Reservation ended while it waited to be bound
             return 0
         info.counted = sign > 0
         if self._cluster.table.hypothetical:
@@ -365,14 +367,17 @@ class ReservationCache:
             self._on_row.setdefault(row, {})[pod.uid] = info
             self._join_users(info, pod.node)
         else:
-            rest = self._on_row[row]
-            del rest[pod.uid]
-            if not rest:
-                del self._on_row[row]
+            self._leave_row(row, pod.uid)
             if not info.available:
                 info.full_facts = ()  # Reserve is taken back
         self._recount(info)
         return self._settle(info)
+
+    def _leave_row(self, row: int, uid: str) -> None:
+        rest = self._on_row.get(row, {})
+        rest.pop(uid, None)
+        if not rest:
+            self._on_row.pop(row, None)
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
         """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
