@@ -9,8 +9,8 @@ from tests.plugins.reservation.naive.matching import Diagnosis, Rejected, Wish
 from tests.reference.podrequests import exact_requests
 from tests.simulation.configuration import gates
 from tests.simulation.history import History
-from tests.simulation.invariants import PODS, Bound
-from tests.simulation.reservationusers import API_VERSION, KIND, is_over
+from tests.simulation.invariants import PODS, Bound, is_finished
+from tests.simulation.reservationusers import API_VERSION, KIND, is_operating, is_over
 from tests.simulation.reservedroom import as_reservation
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -76,7 +76,7 @@ class ReservationInvariants:
     def _reserve_pod(self, thing, decision):
         """As it counts: what pods use that the Reservation takes over is theirs."""
         bare = Info({**thing, "status": {}}).reserve_pod()
-        others = [other for other in self._invariants.known_others(bare, decision)]
+        others = self._invariants.known_others(bare, decision)
         info = self._info(thing, [other for other in others if other["spec"]["nodeName"] == decision.node], decision)
         return info.reserve_pod(info.held())
 
@@ -151,6 +151,19 @@ class ReservationInvariants:
         meta = pod["metadata"]
         states = self._invariants.pods.states_since((meta["namespace"], meta["name"]), decision.versions[PODS])
         return [state for state in states if state and state["metadata"]["uid"] == meta["uid"]] or [pod]
+
+    def sharing(self, node):
+        """(Reservation, pods that use it) of those on a node whose place a replica decided, and of the pods that act as
+        Reservations."""
+        pods = [pod for pod in self._server.objects("Pod") if pod["spec"].get("nodeName") == node]
+        pods = [pod for pod in pods if not is_finished(pod)]
+        for thing in self._server.objects(KIND, API_VERSION):
+            if thing["metadata"]["uid"] in self._rooms and thing["status"].get("nodeName") == node:
+                yield thing, [pod for pod in pods if allocated_to(pod) == thing["metadata"]["uid"]]
+        for acting in pods:
+            known = self._invariants.bound.get(acting["metadata"]["uid"])
+            if is_operating(acting) and known is not None and known.decision is not None:
+                yield acting, [pod for pod in pods if allocated_to(pod) == acting["metadata"]["uid"]]
 
     # --- who uses them -------------------------------------------------------------------------------
 

@@ -42,7 +42,11 @@ class ReservationReckoning:
             decision = Decision(cluster, pod, self._settings)
         except Rejected as rejected:
             return Outcome(rejected=(RESERVATION, rejected.status))
-        outcome = evaluate(pod, self._dated(decision.view, world), self._with_reservation(profile), nominated)
+        view = self._dated(decision.view, world)
+        if world is not world.origin:  # a dry run: others look at what there really is
+            view.origin = self.view(world.origin)
+            view.origin.decision, view.origin.holding = decision, view.holding
+        outcome = evaluate(pod, view, self._with_reservation(profile), nominated)
         if not outcome.feasible or all(name in outcome.skipped for name in allocating):
             return outcome
         if decision.has_affinity or (decision.is_reserve and decision.required):
@@ -81,7 +85,7 @@ class ReservationReckoning:
         acting = {}
         for pod in world.origin.placed:
             made = as_reservation(pod)
-            if made is not None and made["spec"]["owners"]:
+            if made is not None and made["spec"]["owners"] and not allocated_to(pod):
                 acting[made["metadata"]["uid"]] = made
         for pod in world.placed:
             made = acting.get(pod["metadata"]["uid"])

@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from koordsched.fakecluster.clock import rfc3339_micro
+from koordsched.fakecluster.defaults import default_pod_spec
 from tests.plugins.objects import container, node, pod, taint
 from tests.simulation.invariants import is_gone
 from tests.simulation.permits import GATE
@@ -178,6 +179,8 @@ class Users:
 
     def insert(self, made):
         """A pod comes into being."""
+        if self.reservations is not None:
+            default_pod_spec(made["spec"])  # running pods are annotated: an update must not seem to change more
         record = self.server.insert(made)
         if self.volumes is not None:
             self.volumes.created(record)

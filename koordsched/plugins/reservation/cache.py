@@ -20,7 +20,7 @@ from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import allocatable_of
+from koordsched.cluster.resources import Requests, allocatable_of
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING, Handle
 from koordsched.plugins.reservation import operating
@@ -143,6 +143,11 @@ class ReservationCache:
         info = self._infos.get(uid) if uid is not None else None
         return info if info is not None and pod.uid in info.owners else None
 
+    def requests_of(self, pod: Pod) -> Requests:
+        """What a pod on a node requests; one that acts as a Reservation may count less."""
+        info = self._infos.get(pod.uid)
+        return pod.requests if info is None else info.full
+
     # --- objects -----------------------------------------------------------------------------------
 
     def _changed(self, old: Reservation | None, new: Reservation | None) -> None:
@@ -184,7 +189,7 @@ class ReservationCache:
         before = info.reservation if info is not None else None
         was = info is not None and info.matchable
         if info is None:
-            info = self._infos[uid] = ReservationInfo(new, pod, terms)
+            info = self._infos[uid] = ReservationInfo(new, pod, terms, self._infos)
         else:
             facts = info.full_facts
             info.renew(new, pod, terms)
@@ -256,25 +261,31 @@ class ReservationCache:
 
     def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         """See Sharing."""
+        if self._amending:
+            return 0
         if pod.virtual:
-            return 0 if self._amending else self._reserve_pod_counted(row, pod, sign)
+            return self._reserve_pod_counted(row, pod, sign)
         if not pod.facts:
             return 0
-        if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, sign)
+        acts, changed = self._operating.of(pod), 0
+        if acts is not None and sign > 0:
+            changed = self._operating_counted(row, pod, acts, sign)
         uid = self._used.get(pod.uid) if sign < 0 else self._uses(pod)
-        if uid is None:
-            return 0
-        return self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if uid is not None:
+            changed |= self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if acts is not None and sign < 0:
+            changed |= self._operating_counted(row, pod, acts, sign)
+        return changed
 
     def facts_changed(self, row: int, pod: Pod) -> int:
         """See Sharing."""
         if pod.virtual:
             return 0 if self._amending else self._reserve_pod_allocated(pod)
+        changed = 0
         if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, 1)
+            changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
-        changed = self._left(before, pod) if before is not None and before != now else 0
+        changed |= self._left(before, pod) if before is not None and before != now else 0
         return changed | (self._joined(now, row, pod) if now is not None else 0)
 
     def _operating_counted(self, row: int, pod: Pod, acts: Operating, sign: int) -> int:
@@ -295,7 +306,7 @@ class ReservationCache:
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
         was = info is not None and info.matchable
         if info is None:
-            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
+            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod), self._infos)
         else:
             info.reservation, info.terms = new, self._terms(new, pod)
         if info.terms.problem:

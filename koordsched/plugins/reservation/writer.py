@@ -49,7 +49,7 @@ class ReservationWriter:
         self._find = find
         self.failures: dict[str, Failure] = {}
         self._patched: dict[str, tuple[str, str]] = {}
-        """By uid, of a Reservation on its way to a node: the version that was patched, and the one that it has since."""
+        """By uid, of one on its way to a node: the version that was patched, and the one that it has since."""
         self.on_failure: Callable[[str], None] = lambda uid: None
 
     def _current(self, pod: Pod) -> Reservation:

@@ -90,7 +90,8 @@ class Reconciler:
         if node:
             users = self._cache.users(uid).values()
             bound = [pod for pod in users if pod.node == node and not self._cluster.is_assumed(pod.uid)]
-            return status.used(reservation, status.use_of(reservation, bound, self._cluster.table.resource_names), at)
+            use = status.use_of(reservation, bound, self._cluster.table.resource_names, self._cache.requests_of)
+            return status.used(reservation, use, at)
         failure = self._failures.get(uid)
         return status.unschedulable(reservation, failure) if failure is not None else {}
 
