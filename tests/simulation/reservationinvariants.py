@@ -154,9 +154,11 @@ class ReservationInvariants:
 
     def sharing(self, node):
         """(Reservation, pods that use it) of those on a node whose place a replica decided, and of the pods that act as
-        Reservations."""
+        Reservations; none where a pod ignores them, which may have taken what they keep."""
         pods = [pod for pod in self._server.objects("Pod") if pod["spec"].get("nodeName") == node]
         pods = [pod for pod in pods if not is_finished(pod)]
+        if any((pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true" for pod in pods):
+            return
         for thing in self._server.objects(KIND, API_VERSION):
             if thing["metadata"]["uid"] in self._rooms and thing["status"].get("nodeName") == node:
                 yield thing, [pod for pod in pods if allocated_to(pod) == thing["metadata"]["uid"]]

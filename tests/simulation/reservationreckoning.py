@@ -9,7 +9,7 @@ from tests.plugins.reservation.naive.plugin import Reservation as NaiveReservati
 from tests.reference.evaluation import Outcome, evaluate
 from tests.simulation.configuration import DEVICES, NUMA, PROFILE, RESERVATION, gates
 from tests.simulation.invariants import is_finished
-from tests.simulation.reservationusers import is_over
+from tests.simulation.reservationusers import is_operating, is_over
 from tests.simulation.reservedroom import as_reservation, is_due
 
 CLEANS = "CleanExpiredReservationAllocated=true"
@@ -47,6 +47,9 @@ class ReservationReckoning:
             view.origin = self.view(world.origin)
             view.origin.decision, view.origin.holding = decision, view.holding
         outcome = evaluate(pod, view, self._with_reservation(profile), nominated)
+        if is_operating(pod):  # it is to be one of policy Aligned
+            closed = {info.node for info in cluster.infos() if info.matchable and not info.policy}
+            outcome.feasible = [name for name in outcome.feasible if name not in closed]
         if not outcome.feasible or all(name in outcome.skipped for name in allocating):
             return outcome
         if decision.has_affinity or (decision.is_reserve and decision.required):
@@ -119,6 +122,7 @@ class ReservationReckoning:
         for thing in [*self._users.objects(), *self._server.objects("Pod")]:
             cluster.put(thing)
         uids = {thing["metadata"]["uid"] for thing in cluster.reservations.values()}
+        uids |= {pod["metadata"]["uid"] for pod in cluster.pods.values() if is_operating(pod)}
         found = []
         for name, thing in cluster.reservations.items():
             found += self._wrong_object(cluster, name, thing)

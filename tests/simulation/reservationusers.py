@@ -83,7 +83,7 @@ class ReservationUsers:
         for _ in range(self.rng.choice([0, 2, 4])):
             call_later(self.rng.uniform(5, 20), self._create)
         for _ in range(self.rng.randint(0, 5)):
-            call_later(self.rng.uniform(20, 40), self._end_owner)
+            call_later(self.rng.uniform(20, 40), self.rng.choice([self._end_owner, self._end_owner, self._move]))
 
     # --- Reservations --------------------------------------------------------------------------------
 

@@ -181,6 +181,7 @@ class Users:
         """A pod comes into being."""
         if self.reservations is not None:
             default_pod_spec(made["spec"])  # running pods are annotated: an update must not seem to change more
+            made["spec"].setdefault("enableServiceLinks", True)
         record = self.server.insert(made)
         if self.volumes is not None:
             self.volumes.created(record)

@@ -285,7 +285,11 @@ class ReservationCache:
         if (acts := self._operating.of(pod)) is not None and not self._amending:
             changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
-        changed |= self._left(before, pod) if before is not None and before != now else 0
+        if before is not None and before != now:
+            changed |= self._left(before, pod)
+            left = self._infos.get(before)
+            if left is not None and left.matchable and not self._cluster.table.hypothetical:
+                self._cluster.announce(RESERVATION_CHANGED, None, left)
         return changed | (self._joined(now, row, pod) if now is not None else 0)
 
     def _operating_counted(self, row: int, pod: Pod, acts: Operating, sign: int) -> int:
@@ -302,6 +306,7 @@ class ReservationCache:
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
+                self._users_changed(pod.uid)
             return 0
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
         was = info is not None and info.matchable

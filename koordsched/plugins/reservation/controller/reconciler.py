@@ -98,6 +98,8 @@ class Reconciler:
     async def _gone(self, uid: str) -> None:
         self._forget(uid)
         self._reported.pop(uid, None)
+        if self._cache.get(uid) is not None:
+            return  # a pod that acts as a Reservation
         users = [pod for pod in self._cache.users(uid).values() if not self._cluster.is_assumed(pod.uid)]
         if self._cleans and users:
             if self._store.hidden:
