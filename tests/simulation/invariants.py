@@ -9,6 +9,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tests.plugins.reservation.naive.cluster import allocated_to
 from tests.plugins.reservation.naive.names import RESERVE_POD
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
@@ -214,12 +215,13 @@ class Invariants:
     def check_room(self, pod, decision):
         """There is room for the pod, which is bound, or for a Reservation as its reserve pod."""
         others = [each for each in self.known_others(pod, decision) if each["spec"]["nodeName"] == decision.node]
-        reasons, kept = [], []
+        reasons, kept, slots = [], [], 0
         if self.reserved is not None:
             kept = self.reserved.kept_from(pod, decision, others)
+            slots = len(kept) + sum(allocated_to(other) == pod["metadata"]["uid"] for other in others)
             others = self.reserved.without_operating(pod, decision, others)
         for state in self.node_states(decision):
-            reason = self._misfit(pod, state, others, kept)
+            reason = self._misfit(pod, state, others, kept, slots)
             if reason is None:
                 return
             reasons.append(reason)
@@ -227,13 +229,16 @@ class Invariants:
         what = "reservation" if is_reserve_pod(pod) else "pod"
         self.fail(f"{decision.writer} binds {what} {pod['metadata']['name']} to {decision.node}: {why}")
 
-    def _misfit(self, pod, node, others, kept):
-        """Why the pod does not fit on this state of the node; None if it does. `kept`: reserve pods, which take no
-        place of a pod: those of which the pod is an owner make room for it."""
-        if kept:
+    def _misfit(self, pod, node, others, kept, slots):
+        """Why the pod does not fit on this state of the node; None if it does.
+
+        `kept`: reserve pods. `slots`: how many pods there may be beside the node's own number: reserve pods, and one for
+        each pod that the Reservation takes over.
+        """
+        if slots:
             status = node["status"]
-            slots = int(status["allocatable"]["pods"]) + len(kept)
-            node = {**node, "status": {**status, "allocatable": {**status["allocatable"], "pods": str(slots)}}}
+            most = str(int(status["allocatable"]["pods"]) + slots)
+            node = {**node, "status": {**status, "allocatable": {**status["allocatable"], "pods": most}}}
         world = World([node])
         for other in [*others, *kept]:
             world.add(other)
