@@ -232,8 +232,8 @@ class Invariants:
     def _misfit(self, pod, node, others, kept, slots):
         """Why the pod does not fit on this state of the node; None if it does.
 
-        `kept`: reserve pods. `slots`: how many pods there may be beside the node's own number: reserve pods, and one for
-        each pod that the Reservation takes over.
+        `kept`: reserve pods. `slots`: how many pods there may be beside the node's own number: reserve pods, and those
+        that the Reservation takes over.
         """
         if slots:
             status = node["status"]

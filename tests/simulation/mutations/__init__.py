@@ -7,6 +7,14 @@ from tests.simulation.mutations import breakers, clients, devices, features, num
 from tests.simulation.mutations.registry import MUTATIONS, WORLDS, mutated
 
 __all__ = [
-    *("MUTATIONS", "WORLDS", "mutated"),
-    *("breakers", "clients", "devices", "features", "numa", "reservations", "scheduling"),
+    "MUTATIONS",
+    "WORLDS",
+    "breakers",
+    "clients",
+    "devices",
+    "features",
+    "mutated",
+    "numa",
+    "reservations",
+    "scheduling",
 ]
