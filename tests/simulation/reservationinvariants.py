@@ -23,6 +23,7 @@ class ReservationInvariants:
         self._invariants = simulation.invariants
         self._server = simulation.server
         self._permits = simulation.permits
+        self._users = simulation.reservations
         self._omits_node_labels = "OmitNodeLabelsForReservation=true" in gates(simulation.plan)
         self._history = History()
         self._rooms = {}
@@ -154,10 +155,13 @@ class ReservationInvariants:
 
     def sharing(self, node):
         """(Reservation, pods that use it) of those on a node whose place a replica decided, and of the pods that act as
-        Reservations; none where a pod ignores them, which may have taken what they keep."""
+        Reservations; none where a pod ignores them, which may have taken what they keep, or an administrator has
+        written which one a pod uses."""
         pods = [pod for pod in self._server.objects("Pod") if pod["spec"].get("nodeName") == node]
         pods = [pod for pod in pods if not is_finished(pod)]
         if any((pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true" for pod in pods):
+            return
+        if any(pod["metadata"]["uid"] in self._users.moved for pod in pods):
             return
         for thing in self._server.objects(KIND, API_VERSION):
             if thing["metadata"]["uid"] in self._rooms and thing["status"].get("nodeName") == node:
@@ -206,9 +210,11 @@ class ReservationInvariants:
                     yield self._problem(state, Info(thing), node, others)
 
     def _operating(self, uid, decision):
-        for pod in self._invariants.pods.newest():
-            if pod["metadata"]["uid"] == uid:
-                return [thing for thing in map(as_reservation, self._states_of(pod, decision)) if thing]
+        """The states of a pod that acts as a Reservation."""
+        for states in self._invariants.pods.all_states(decision.versions[PODS]).values():
+            there = [state for state in states if state is not None and state["metadata"]["uid"] == uid]
+            if there:
+                return [thing for thing in map(as_reservation, there) if thing]
         return []
 
     @staticmethod

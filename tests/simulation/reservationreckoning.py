@@ -50,6 +50,9 @@ class ReservationReckoning:
         if is_operating(pod):  # it is to be one of policy Aligned
             closed = {info.node for info in cluster.infos() if info.matchable and not info.policy}
             outcome.feasible = [name for name in outcome.feasible if name not in closed]
+        if hasattr(world.origin, "now"):  # a pod that acts as a Reservation is a load all the same
+            acting = {made["status"]["nodeName"] for made in map(as_reservation, world.origin.placed) if made}
+            outcome.feasible = [name for name in outcome.feasible if name not in acting]
         if not outcome.feasible or all(name in outcome.skipped for name in allocating):
             return outcome
         if decision.has_affinity or (decision.is_reserve and decision.required):

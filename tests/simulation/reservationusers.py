@@ -31,6 +31,8 @@ class ReservationUsers:
         self.server = simulation.server
         self.args = reservation_args(simulation.plan)
         self.rng = Random(f"{simulation.plan.seed} reservation users")
+        self.moved = set()
+        """uids of pods of which another hand than the scheduler's has written what they use."""
         self._operates = self.rng.random() < 0.5
         self._takes_over = self.rng.random() < 0.5
         for thing in yaml.safe_load_all((MANIFESTS / "crds" / "reservations.yaml").read_text()):
@@ -331,6 +333,7 @@ class ReservationUsers:
         pods = self._using() or [pod for pod in self.server.objects("Pod") if pod["spec"].get("nodeName")]
         if pods:
             meta, text = self.rng.choice(pods)["metadata"], self.rng.choice([self._foreign(), None])
+            self.moved.add(meta["uid"])
             self.server.change("Pod", meta["name"], lambda pod: annotate(pod, names.ALLOCATED, text), meta["namespace"])
 
 
