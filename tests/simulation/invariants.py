@@ -9,7 +9,6 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tests.plugins.reservation.naive.cluster import allocated_to
 from tests.plugins.reservation.naive.names import RESERVE_POD
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
@@ -218,7 +217,7 @@ class Invariants:
         reasons, kept, slots = [], [], 0
         if self.reserved is not None:
             kept = self.reserved.kept_from(pod, decision, others)
-            slots = len(kept) + sum(allocated_to(other) == pod["metadata"]["uid"] for other in others)
+            slots = len(kept) + self.reserved.slots_of(pod, len(others))
             others = self.reserved.without_operating(pod, decision, others)
         for state in self.node_states(decision):
             reason = self._misfit(pod, state, others, kept, slots)

@@ -97,6 +97,12 @@ class ReservationInvariants:
                 found += self._least_kept(uid, [pod, *others], decision)
         return found
 
+    @staticmethod
+    def slots_of(pod, others):
+        """How many of the other pods on a node take no slot from this one: all, for the reserve pod of a Reservation
+        that may take pods over, as of these more may be out of sight when it is placed than it takes."""
+        return others if names.PRE_ALLOCATION in (pod["metadata"].get("annotations") or {}) else 0
+
     def without_operating(self, pod, decision, others):
         """The other pods; those that act as Reservations count what their owners leave."""
         own, found = allocated_to(pod), []

@@ -53,11 +53,6 @@ def owners_forgotten_by_a_restart(original):
     return lambda text: None
 
 
-@mutation(Reservation, "unreserve", world=WORLD)
-def pods_taken_over_kept_by_a_failed_binding(original):
-    return lambda self, cycle, pod, row: None
-
-
 @mutation(Fitting, "exceeds", world=WORLD)
 def restricted_policy_not_obeyed(original):
     return lambda self, requests, info, detailed=False: ()
@@ -166,11 +161,6 @@ def annotations_of_ended_reservations_left(original):
 
 @mutation(Waking, "_after_reservation_changed", world=WORLD)
 def no_pod_woken_by_reservations(original):
-    return lambda self, pod, old, new: QueueingHint.SKIP
-
-
-@mutation(Waking, "_after_pod_left", world=WORLD)
-def no_pod_woken_by_owners_that_leave(original):
     return lambda self, pod, old, new: QueueingHint.SKIP
 
 
