@@ -65,6 +65,7 @@ COMMANDS: Mapping[str, Listed] = {
     "numa": Listed(VIEWS, "Show CPUs and NUMA nodes."),
     "devices": Listed(VIEWS, "Show GPUs, NICs and FPGAs."),
     "reservations": Listed(VIEWS, "Show Reservations."),
+    "gang": Listed(VIEWS, "Show gangs."),
     "breaker": Listed(VIEWS, "Show circuit breakers of nodes."),
     "quarantine": Listed(VIEWS, "Show quarantined workloads."),
     "check-config": Listed(

@@ -6,17 +6,67 @@ own state, and writes through protocols declared here; it does not know queues, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from koordsched.api.meta import ObjectMeta
+from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Clock, EventRecorder
 from koordsched.framework.profile import Profile
 from koordsched.observability.metric_registry import MetricRegistry
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+class ObjectWatch(Protocol):
+    """A collection that a controller has watched."""
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set while what was seen is complete: from the first list of a run to its end."""
+
+    async def run(self) -> None:
+        """Lists and watches until cancelled."""
+
+
+class ObjectWatches(Protocol):
+    """Has objects watched that only a controller reads: decisions do not depend on them, and journals lack them."""
+
+    def __call__(
+        self,
+        path: str,
+        kind: type[T],
+        selectors: Mapping[str, str],
+        seen: Callable[[T], None],
+        gone: Callable[[str], None],
+    ) -> ObjectWatch:
+        """The collection at a path, narrowed by labelSelector and fieldSelector, as objects of a wire type.
+
+        `seen` is called with every object that is new or changed, `gone` with the uid of one that is not there any
+        more. Objects are not kept.
+        """
+
+
+class _NothingThere:
+    """A collection without objects."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+def nothing_there(
+    path: str, kind: type[T], selectors: Mapping[str, str], seen: Callable[[T], None], gone: Callable[[str], None]
+) -> ObjectWatch:
+    """For controllers without an API server."""
+    return _NothingThere()
 
 
 class ObjectWrites(Protocol):
@@ -51,6 +101,7 @@ class ControllerHandle:
     """By scheduler name."""
     features: frozenset[str] = frozenset()
     """The feature gates that are on."""
+    watch: ObjectWatches = nothing_there
 
 
 class Controller(Protocol):

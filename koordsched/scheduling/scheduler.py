@@ -43,6 +43,7 @@ from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
+from koordsched.scheduling.controllerwatches import ControllerWatches
 from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.eviction import Launch, PreemptionEvictions
@@ -180,10 +181,18 @@ class Scheduler:
             count=metrics.count,
             states=self.plugin_states,
         )
-        self.profiles.update(build_profiles(resolved, registry, offered))
+        self.profiles.update(build_profiles(resolved, registry, offered, self.queue.nominator))
         writes = ObjectWrites(lanes, virtual)
         given = ControllerHandle(
-            self.cluster, writes, self.reporter, clock, metrics, replicas, self.profiles, resolved.features
+            self.cluster,
+            writes,
+            self.reporter,
+            clock,
+            metrics,
+            replicas,
+            self.profiles,
+            resolved.features,
+            ControllerWatches(transport, clock, rng),
         )
         self._controllers = build_controllers(resolved, self.profiles, controllers, given)
         self._notices = WaitNotices(self.reporter, clock.monotonic, self._pending.by_uid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koordsched.api import core
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -43,12 +44,30 @@ KEPT = (
 """The annotations that a pod defines a gang by."""
 
 _NONE: Mapping[str, str] = {}
+_RUNNING = "Running"
+
+
+def _is_member(wire: core.Pod) -> bool:
+    meta = wire.metadata
+    return membership(meta.namespace, meta.labels, meta.annotations) is not None
+
+
+def _member_runs(wire: core.Pod) -> bool | None:
+    return True if wire.status.phase == _RUNNING and _is_member(wire) else None
+
+
+def _member_owners(wire: core.Pod) -> tuple[str, ...] | None:
+    """None as well for a pod whose only owner is its controller, which every pod keeps."""
+    owners = wire.metadata.owner_references
+    if not owners or (len(owners) == 1 and owners[0].controller) or not _is_member(wire):
+        return None
+    return tuple(owner.name for owner in owners)
 
 
 class GangFacts:
     """Gang annotations of all pods. One per cluster state (`cluster.shared(GangFacts)`)."""
 
-    __slots__ = ("_facts", "_name")
+    __slots__ = ("_facts", "_name", "_owners", "_running")
 
     def __init__(self, cluster: ClusterState) -> None:
         """Declares what is read; it must be made before the first pod is read."""
@@ -57,6 +76,13 @@ class GangFacts:
         cluster.read_annotations.update((NETWORK_TOPOLOGY_INDEX, *WRITTEN))
         self._facts: tuple[PodFact[str], ...] = tuple(cluster.pod_facts.declare(key, str, str) for key in KEPT)
         self._name = self._facts[0]
+        self._running: PodFact[bool] = cluster.pod_facts.declare_status_of(
+            "gang-member-runs", _member_runs, lambda runs: {"phase": _RUNNING}
+        )
+
+        self._owners: PodFact[tuple[str, ...]] = cluster.pod_facts.declare_status_of(
+            "gang-member-owners", _member_owners, lambda owners: {}
+        )
 
     def annotations(self, pod: Pod) -> Mapping[str, str]:
         """The annotations of `KEPT` that a pod has; of a pending pod all annotations."""
@@ -65,6 +91,16 @@ class GangFacts:
         if not pod.facts:
             return _NONE
         return {fact.annotation: text for fact in self._facts if (text := fact.of(pod)) is not None}
+
+    def runs(self, pod: Pod) -> bool:
+        """Whether a member runs."""
+        return self._running.of(pod) is True
+
+    def owners(self, pod: Pod) -> tuple[str, ...]:
+        """The names of all owners of a member."""
+        if pod.wire is not None:
+            return tuple(owner.name for owner in pod.wire.metadata.owner_references)
+        return self._owners.of(pod) or ((pod.owner.name,) if pod.owner is not None else ())
 
     def membership(self, pod: Pod) -> Membership | None:
         """The gang of a pod; None for most pods."""

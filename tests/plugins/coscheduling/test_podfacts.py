@@ -2,8 +2,8 @@
 
 import pytest
 
-from koordsched.api.core import Pod, PodSpec
-from koordsched.api.meta import ObjectMeta
+from koordsched.api.core import Pod, PodSpec, PodStatus
+from koordsched.api.meta import ObjectMeta, OwnerReference
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.coscheduling import options
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
@@ -72,6 +72,24 @@ def test_members_share_shape_and_facts_and_other_pods_cost_nothing(cluster, fact
     assert first.shape is other.shape
     assert facts.membership(other) is None
     assert facts.annotations(other) == {}
+
+
+@pytest.mark.parametrize("node", ["", "node-1"])
+@pytest.mark.parametrize("owners", [(), ("a",), ("b", "a")])
+@pytest.mark.parametrize("controlled", [False, True])
+def test_all_owners_of_a_member_are_known(cluster, facts, node, owners, controlled):
+    references = tuple(OwnerReference(name=name, controller=controlled and at == 0) for at, name in enumerate(owners))
+    meta = ObjectMeta(name="p", namespace="ns", uid="p", labels={LABEL: "g"}, owner_references=references)
+    assert facts.owners(cluster.pods.build(Pod(metadata=meta, spec=PodSpec(node_name=node)))) == owners
+
+
+@pytest.mark.parametrize("phase, runs", [("Running", True), ("Pending", False), ("", False), ("Succeeded", False)])
+def test_whether_a_member_runs_is_known(cluster, facts, phase, runs):
+    pod = wire("p", "node-1", {LABEL: "g"})
+    pod = Pod(metadata=pod.metadata, spec=pod.spec, status=PodStatus(phase=phase))
+    assert facts.runs(cluster.pods.build(pod)) is runs
+    other = Pod(metadata=ObjectMeta(name="o", namespace="ns"), spec=pod.spec, status=pod.status)
+    assert cluster.pods.build(other).facts == ()
 
 
 def test_the_topology_selector_is_part_of_the_shape(cluster, facts):

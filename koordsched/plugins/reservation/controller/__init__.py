@@ -2,5 +2,5 @@
 
 `loops` runs it all; `reconciler` brings one Reservation up to date: its status (`status`), its end (`expiry`), the pods
 that used one that is gone (`release`); `collection` deletes those that are long over. `places` knows where Reservations
-are, `workqueue` which are to be looked at. `metrics` is what Prometheus reads.
+are, a `WorkQueue` which are to be looked at. `metrics` is what Prometheus reads.
 """

@@ -15,9 +15,9 @@ from koordsched.plugins.reservation.controller.collection import Collection
 from koordsched.plugins.reservation.controller.metrics import observe_reservations
 from koordsched.plugins.reservation.controller.places import Places
 from koordsched.plugins.reservation.controller.reconciler import CLEANS, Reconciler
-from koordsched.plugins.reservation.controller.workqueue import WorkQueue
 from koordsched.plugins.reservation.kinds import RESERVATIONS, Reservation
 from koordsched.plugins.reservation.plugin import Reservation as ReservationPlugin
+from koordsched.plugins.shared.workqueue import WorkQueue
 
 _log = logging.getLogger(__name__)
 

@@ -33,6 +33,12 @@ class WorkQueue:
         self._cancel(key)
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, partial(self._due, key))
 
+    def add_within(self, key: str, seconds: float) -> None:
+        """The same, in so many seconds at the latest: what is said again and again does not put it off."""
+        timer = self._timers.get(key)
+        if timer is None or timer.when() > asyncio.get_running_loop().time() + seconds:
+            self.add_later(key, seconds)
+
     async def take(self) -> str:
         """The next key; the caller has to say `done` or `failed` of it. Others get their turn before."""
         await asyncio.sleep(0)

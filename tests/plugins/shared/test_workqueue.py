@@ -2,7 +2,7 @@
 
 import asyncio
 
-from koordsched.plugins.reservation.controller.workqueue import LONGEST_PAUSE, WorkQueue
+from koordsched.plugins.shared.workqueue import LONGEST_PAUSE, WorkQueue
 from tests.virtualtime import run
 
 
@@ -70,5 +70,26 @@ def test_a_later_time_replaces_an_earlier_one():
         queue.add_later("b", 5)
         assert (await queue.take(), await queue.take()) == ("b", "a")
         assert loop.time() - started == 10
+
+    run(main())
+
+
+def test_what_is_said_again_and_again_is_not_put_off():
+    async def main():
+        queue = WorkQueue()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        queue.add_later("a", 30)
+        for _ in range(10):
+            queue.add_within("a", 1)
+            await asyncio.sleep(0.3)
+            if loop.time() - started > 1:
+                break
+        assert await queue.take() == "a"
+        assert loop.time() - started < 1.3
+        queue.done("a")
+        queue.add_within("a", 5)
+        assert await queue.take() == "a"
+        queue.close()
 
     run(main())

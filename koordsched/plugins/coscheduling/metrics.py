@@ -1,0 +1,73 @@
+"""Metrics of gangs (coscheduling spec 5)."""
+
+from __future__ import annotations
+
+from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.plugins.coscheduling.plugin import Coscheduling
+from koordsched.plugins.coscheduling.reports.report import (
+    BOUND,
+    INCOMPLETE,
+    PENDING,
+    PLACED,
+    UNDEFINED,
+    overview,
+)
+
+CYCLE_BUCKETS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
+"""Seconds, of the duration of a round."""
+
+_STEP, _LARGEST = 100, 1000
+
+
+def job_size(members: int) -> str:
+    """The label of a number of pods: hundreds, beginning with `1-100`; `0` and `1000+` at the ends."""
+    if members <= 0:
+        return "0"
+    if members > _LARGEST:
+        return f"{_LARGEST}+"
+    first = (members - 1) // _STEP * _STEP + 1
+    return f"{first}-{first + _STEP - 1}"
+
+
+def observe_gangs(plugin: Coscheduling, metrics: MetricRegistry) -> None:
+    """Shows how many gangs there are by state, and how long the oldest waits."""
+    cache = plugin.cache
+    metrics.read(
+        "scheduler_waiting_gang_group_number",
+        "Groups of gangs with members that have a node and wait for others.",
+        lambda: sum(bool(group.waiting_gangs) for group in cache.groups()),
+        of_leader=True,
+    )
+    metrics.read(
+        "koordsched_gangs",
+        "Gangs by state: nothing defines them, pods are missing, they wait for room, are being bound, are bound.",
+        lambda: _states(plugin),
+        ("state",),
+        of_leader=True,
+    )
+    metrics.read(
+        "koordsched_gang_oldest_wait_seconds",
+        "Age of the oldest gang that has its pods and waits for room; 0 if none does.",
+        lambda: _oldest_wait(plugin),
+        of_leader=True,
+    )
+
+
+def _states(plugin: Coscheduling) -> dict[str, int]:
+    found = dict.fromkeys((UNDEFINED, INCOMPLETE, PENDING, PLACED, BOUND), 0)
+    for line in overview(plugin).gangs:
+        found[line.state] += 1
+    return found
+
+
+def _oldest_wait(plugin: Coscheduling) -> float:
+    cache, now = plugin.cache, plugin.handle.clock.wall()
+    waiting = [
+        gang.created
+        for gang in cache.gangs.values()
+        if gang.options is not None
+        and gang.pending
+        and len(gang.bound) < gang.options.min
+        and not cache.why_not(gang.group)
+    ]
+    return max(now - min(waiting), 0.0) if waiting else 0.0
