@@ -24,5 +24,6 @@ What the plugin calls:
   `abstains`, `pre_score`, `score` and `normalize` pass on to it.
 * `controller.TopologyController(topology, handle)`: `run()` beside the plugin's controller while the replica leads;
   writes the status of the object, and Events about what is wrong with it.
-* `picture.picture(tree, offers=None, ...)`: the tree with offers as a struct; `picture.lines(picture)` as text.
+* `explanation.explained(handle, topology, offers, gathering, pods)`: the tree with what it offers these pods, as a
+  struct for JSON; `picture.lines(explained)` are the same as text. `picture.picture(tree)` is the tree alone.
 """
