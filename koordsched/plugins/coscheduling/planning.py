@@ -78,6 +78,14 @@ class TopologyPlans:
         around.planned = {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}
         return SUCCESS
 
+    def refused_by(self, around: Round) -> frozenset[str]:
+        """The plugins that kept members from nodes when there was no plan: the group waits for what they wait for."""
+        if around.refused_plan is None:
+            return frozenset()
+        reasons = self._handle.reasons
+        found = {reasons[code].plugin for code, _ in reasons.counted(around.refused_plan.codes)}
+        return frozenset(found - {""})
+
     def spread(
         self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, scores: Amounts
     ) -> tuple[dict[int, list[Pod]] | None, Counted]:

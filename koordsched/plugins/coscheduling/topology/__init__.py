@@ -24,6 +24,8 @@ What the plugin calls:
   `abstains`, `pre_score`, `score` and `normalize` pass on to it.
 * `controller.TopologyController(topology, handle)`: `run()` beside the plugin's controller while the replica leads;
   writes the status of the object, and Events about what is wrong with it.
+* `waking.registrations(name, gathers, alike)`: the hints for `events_to_register`. What else a gang waits for are the
+  plugins of the reasons in `codes`.
 * `explanation.explained(handle, topology, offers, gathering, pods)`: the tree with what it offers these pods, as a
   struct for JSON; `picture.lines(explained)` are the same as text. `picture.picture(tree)` is the tree alone.
 """
