@@ -12,6 +12,7 @@ from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
+from koordsched.plugins.coscheduling.topology.complaints import GatheringComplaints
 from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
@@ -32,6 +33,12 @@ class TopologyPlans:
         self._aware = aware
         self._offers = Offers(handle, frozenset({name}))
         self._gatherings: dict[str, Gathering | None] = {}
+        self._complaints = GatheringComplaints(topology, handle.events)
+
+    def complain(self, gang: Gang, pod: Pod) -> None:
+        """An Event if what the gang asks for cannot be read, or is not there; `pod`: one of its pods."""
+        if self._aware and gang.options is not None and gang.options.topology_spec:
+            self._complaints.look(gang.id, gang.options.topology_spec, pod)
 
     def gathering(self, gang: Gang) -> Gathering | None:
         """How the gang wants to be gathered; None if it does not say, or what it says cannot be read.

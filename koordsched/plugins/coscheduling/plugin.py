@@ -144,6 +144,7 @@ class Coscheduling(
         group = gang.group
         if group.representative == pod.uid:
             group.at_rest = True  # it leaves the queue, whatever comes of it
+        self._plans.complain(gang, pod)
         if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group) or self._lacks_topology(gang):
             return None
         group.representative = ""

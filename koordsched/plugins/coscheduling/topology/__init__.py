@@ -9,6 +9,8 @@ What the plugin calls:
   with this selector; to be called before anything is placed (D12).
 * `gathering.gathering_of(text)`: the annotation `network-topology-spec` as a `Gathering`. Raises `MalformedGathering`:
   then the gang has no spec, and the message is for an Event.
+* `complaints.GatheringComplaints(topology, handle.events).look(gang, text, pod)`: Events about such annotations, and
+  about layers that there are not.
 * `members.Member`, `members.member_of(pod)`: what matters of a pod; `members.in_order(members)`: the order in which
   offers are counted.
 * `offers.Offers(handle, without=frozenset({"Coscheduling"})).count(pods, rows)`: how many of the pods, in this order,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.packaging.test_manifests import MANIFESTS
-from tests.plugins.coscheduling.running import GANG, GangCluster, configuration, scheduling
+from tests.plugins.coscheduling.running import GangCluster, configuration, scheduling
 from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND_BLOCKS, entry, topology
 from tests.virtualtime import run
 
@@ -143,12 +143,29 @@ def test_an_annotation_that_cannot_be_read_counts_as_none():
             cluster.member("g-1", gang="g")
             await asyncio.sleep(5)
             assert all(cluster.nodes("g", 2))
+            annotation = "annotation gang.scheduling.koordinator.sh/network-topology-spec"
+            text = f"gang default/g: {annotation}: unexpected end of JSON input; it is ignored"
+            assert cluster.said("InvalidNetworkTopologySpec") == [text]
 
     run(main())
 
 
-def test_names_of_annotations():
-    assert f"{GANG}network-topology-spec" == "gang.scheduling.koordinator.sh/network-topology-spec"
+def test_layers_that_there_are_not_are_said():
+    async def main():
+        cluster = TopologyCluster()
+        await cluster.label_all()
+        cluster.create(topology(*SPINES_AND_BLOCKS))
+        async with running(cluster):
+            cluster.group(2, "g", network_topology_spec=SPEC.replace("BlockLayer", "RackLayer"))
+            cluster.member("g-0", gang="g")
+            cluster.member("g-1", gang="g")
+            await asyncio.sleep(15)
+            assert cluster.nodes("g", 2) == [None] * 2
+            annotation = "annotation gang.scheduling.koordinator.sh/network-topology-spec"
+            text = f'gang default/g: {annotation}: no layer of the ClusterNetworkTopology: "RackLayer"'
+            assert cluster.said("InvalidNetworkTopologySpec") == [text]
+
+    run(main())
 
 
 def test_room_that_comes_late():
