@@ -73,7 +73,7 @@ class TopologyPlans:
         if tree is None:
             return Status(Code.UNSCHEDULABLE, (NO_TOPOLOGY,))
         members = [member_of(pod) for pod in pods]
-        existing = self._topology.existing(around.members[0].shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+        existing = self._existing(around.members[0])
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
         solution = solve(tree, gathering, len(pods), counted.offers, existing)
         if solution is None:
@@ -93,14 +93,19 @@ class TopologyPlans:
         found = {reasons[code].plugin for code, _ in reasons.counted(around.refused_plan.codes)}
         return frozenset(found - {""})
 
+    def _existing(self, first: Pod) -> Amounts | None:
+        """int64[rows]: the pods on each row that have the selector of the first member; None without one."""
+        return self._topology.existing(first.shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+
     def spread(
         self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, scores: Amounts
     ) -> tuple[dict[int, list[Pod]] | None, Counted]:
         """Row -> the members that go there; None if they have no place together. `scores`: int64[rows of the table]."""
         tree = self._topology.tree()
         members = [member_of(pod) for pod in pods]
+        existing = self._existing(pods[0])
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
-        solution = solve(tree, gathering, len(pods), counted.offers, scores=scores) if tree is not None else None
+        solution = solve(tree, gathering, len(pods), counted.offers, existing, scores) if tree is not None else None
         if solution is None:
             return None, counted
         spread: dict[int, list[Pod]] = {}
