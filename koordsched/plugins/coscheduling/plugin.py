@@ -46,6 +46,7 @@ from koordsched.plugins.coscheduling.kinds import (
 from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology import waking
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
@@ -87,8 +88,16 @@ class Coscheduling(
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
-        return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too."""
+        alike = GroupBy(self.cache.gang_id)
+        return [
+            HintRegistration(self.name, GANG_CHANGED, None, alike),
+            *waking.registrations(self.name, self._gathers, alike),
+        ]
+
+    def _gathers(self, pod: Pod) -> bool:
+        gang = self.cache.of(pod)
+        return gang is not None and self._plans.gathering(gang) is not None
 
     def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
         """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
@@ -148,7 +157,10 @@ class Coscheduling(
     def begin_job(self, pod: Pod) -> Job | None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
-        if gang is None or not self._goes_together(gang):
+        if gang is None:
+            return None
+        self._plans.complain(gang, pod)
+        if not self._goes_together(gang):
             return None
         self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
         return self.cache.round
@@ -250,6 +262,7 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None:
             around.fail(pod, self._fit_error(codes))
+            result.refused_by |= self._plans.refused_by(around)
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether the pod is pulled to no others."""
