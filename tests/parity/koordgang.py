@@ -4,7 +4,8 @@ import json
 import re
 
 from koordsched.framework.declaration import finished
-from koordsched.plugins import DECLARED
+from koordsched.plugins.coscheduling import DECLARATION
+from koordsched.plugins.coscheduling.options import membership
 from tests.parity.koord import API_VERSIONS, BETWEEN, GATED, KoordReplay, condition_of, several
 from tests.parity.matching import ABSENT, ONE_OF_THE_PENDING, UNSTABLE, Names, differences
 
@@ -13,8 +14,6 @@ COMPARED_OBJECTS = ("PodGroup", "ClusterNetworkTopology")
 """Kinds of objects whose status is compared. Quotas are compared in the records about quotas."""
 BY_CHANCE = "up to chance"
 """What the notes of a record say if members are bound in an order that is up to chance."""
-
-DECLARATION = next((declared for declared in DECLARED if declared.name == "Coscheduling"), None)
 
 
 class GangReplay(KoordReplay):
@@ -102,7 +101,7 @@ class GangReplay(KoordReplay):
         return BY_CHANCE in self.record["notes"]
 
     def _recorded_at_checkpoint(self, state):
-        """Pods at a checkpoint. What is said of a gang that is tried again and again changes: any recorded text will do."""
+        """Pods at a checkpoint. What a gang reads that is tried again and again changes: any recorded text will do."""
         pods = {}
         for key, pod in state["pods"].items():
             pods[key] = pod
@@ -167,7 +166,12 @@ class GangReplay(KoordReplay):
     def _end_differences(self, names):
         """How many are bound, who went for it, and that nobody else did."""
         expected, pods, found = self.record["expected"], self.pods[self.END], []
-        bound = {gang: len(self.states[self.END][gang]["boundChildren"]) for gang in expected["boundCount"]}
+        bound = dict.fromkeys(expected["boundCount"], 0)
+        for pod in pods.values():
+            meta = pod["metadata"]
+            found = membership(meta["namespace"], meta.get("labels", {}), meta.get("annotations", {}))
+            if found is not None and pod["spec"].get("nodeName"):
+                bound[found.id] += 1
         found += differences(bound, expected["boundCount"], names, "boundCount")
         fates = expected.get("boundPodsChanged", {})
         ours = {key: fate_of(pods.get(key)) for key in fates}
