@@ -3,6 +3,7 @@
 * `attempt`: one attempt to find a node for a pod: PreFilter and Filter, Score and the choice, PostFilter.
 * `transaction`: the changes that follow, on the live table: place (assume and Reserve), evict, checkpoint, rollback,
   commit.
+* `hypothesis`: what would be if pods were evicted and others placed, for plugins that decide about several pods.
 * `plan`: many pods placed one after the other in a transaction.
 
 The scheduling cycle, extenders, `simulate`, `explain`, replay and the benchmarks use these, and nothing else places a

@@ -50,7 +50,6 @@ class Attempt:
     def filter(self, *, all_nodes: bool = False) -> Verdicts:
         """PreFilter and Filter; unless `all_nodes`, on preferred nodes and the nominated one alone first."""
         self.verdicts = self.profile.filtering.filter(self.cycle, all_nodes=all_nodes)
-        self.cycle.fit_error = self.message
         return self.verdicts
 
     def error(self) -> Status | None:

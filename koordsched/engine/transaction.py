@@ -64,11 +64,17 @@ class Transaction:
     transaction with evictions in force cannot be committed.
     """
 
-    __slots__ = ("_cluster", "_nominator", "_open", "_steps")
+    __slots__ = ("_announced", "_cluster", "_nested", "_nominator", "_open", "_steps")
 
-    def __init__(self, cluster: ClusterState, nominator: Nominator[Pod]) -> None:
-        """Raises RuntimeError inside another transaction."""
-        cluster.begin()
+    def __init__(self, cluster: ClusterState, nominator: Nominator[Pod], *, nested: bool = False) -> None:
+        """`nested`: a part of the transaction that is under way, which is taken back at its end.
+
+        Raises RuntimeError inside another transaction if it is not nested.
+        """
+        if not nested:
+            cluster.begin()
+        self._announced = cluster.announced()
+        self._nested = nested
         self._cluster = cluster
         self._nominator = nominator
         self._steps: list[Placed | _Evicted] = []
@@ -108,7 +114,7 @@ class Transaction:
 
     def rollback(self, to: Checkpoint | None = None) -> None:
         """Takes back what was done since the checkpoint, last step first; everything if none is given."""
-        steps, announced = to or Checkpoint(0, 0)
+        steps, announced = to or Checkpoint(0, self._announced)
         while len(self._steps) > steps:
             step = self._steps.pop()
             if isinstance(step, Placed):
@@ -120,8 +126,10 @@ class Transaction:
     def commit(self) -> list[Placed]:
         """Ends the transaction; the pods stay assumed. Returns them in the order in which they were placed.
 
-        Raises ValueError if an eviction is in force.
+        Raises ValueError if an eviction is in force, or if it is nested.
         """
+        if self._nested:
+            raise ValueError("a part of a transaction is not committed by itself")
         placed: list[Placed] = []
         for step in self._steps:
             if not isinstance(step, Placed):
@@ -142,4 +150,5 @@ class Transaction:
             try:
                 self.rollback()
             finally:
-                self._cluster.end()
+                if not self._nested:
+                    self._cluster.end()

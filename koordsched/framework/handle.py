@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -61,8 +62,11 @@ class Evictions(Protocol):
     def evicting(self, uid: str) -> bool:
         """Whether this pod is being evicted, though the API server may not say so yet."""
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
-        """Evicts the victims on a node; pods of lower priority lose their nomination to it."""
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = ...) -> None:
+        """Evicts the victims on a node; pods of lower priority lose their nomination to it.
+
+        `reason`: what their condition DisruptionTarget says after the name of the scheduler.
+        """
 
 
 class EventRecorder:
@@ -87,6 +91,28 @@ class EventRecorder:
 
     def pod_event(self, pod: Pod, event_type: str, reason: str, message: str, *, action: str = "Scheduling") -> None:
         """An event on a pod, in the name of its profile."""
+
+
+class Hypothesis(Protocol):
+    """What would be if pods were evicted and others placed: a context, at the end of which all is as before."""
+
+    def withdraw(self, pods: Iterable[Pod]) -> None:
+        """The nominations of these pods do not count. To be called first."""
+
+    def evict(self, pod: Pod) -> None:
+        """Takes the pod off its row. Raises ValueError if it is on none."""
+
+    def place(self, pod: Pod, row: int, without: frozenset[str] = frozenset()) -> int:
+        """Places the pod on the row if it fits: PASS. Otherwise the verdict, or -1 if there is none.
+
+        The PreFilter plugins in `without` are not asked.
+        """
+
+    def checkpoint(self) -> Any:
+        """The point that was reached."""
+
+    def rollback(self, to: Any) -> None:
+        """Takes back what was done since."""
 
 
 class Clock(Protocol):
@@ -120,7 +146,8 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
-    `filtering`, the profile's own filter chain for dry runs, is there from the first scheduling cycle on.
+    `filtering`, the profile's own filter chain for dry runs, and `hypothesis`, which begins one by its plugins, are
+    there from the first scheduling cycle on.
     """
 
     profile: str
@@ -144,6 +171,7 @@ class Handle:
     numa_alignment: NUMAAlignment | None = None
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
+    hypothesis: Callable[[], AbstractContextManager[Hypothesis]] = field(init=False)
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:
         """Times at which rows are to be touched in a facet; `due` is called with those that were."""

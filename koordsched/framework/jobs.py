@@ -23,19 +23,19 @@ class Job(ABC):
 
     @abstractmethod
     def next(self) -> Pod | None:
-        """The member to place after those that were placed; None if all were tried."""
-
-    @abstractmethod
-    def incomplete(self) -> str:
-        """Why the members that were placed may not stay, though all were tried."""
+        """The member to place after those that were placed; None if all were tried. `first` is one of them."""
 
     @abstractmethod
     def fail(self, pod: Pod, message: str) -> None:
         """A member has no place. AfterPostFilter may have said so before."""
 
     @abstractmethod
+    def fall_short(self) -> None:
+        """All members were placed, and there are not enough."""
+
+    @abstractmethod
     def rejection(self) -> str:
-        """Why those that were placed do not stay; after a failure."""
+        """Why those that were placed do not stay; after `fail` or `fall_short`."""
 
     @abstractmethod
     def untried(self) -> Sequence[Pod]:

@@ -111,8 +111,10 @@ class Follower(ReplayedScheduler):
     def _take_up(self, uid: str) -> None:
         self._uid = uid
         self._deciding = True
-        pod = self.scheduler.pending_pod(uid)
-        self._queued = self._job[uid] = self.scheduler.queue.pop_pod(pod) if pod is not None else None
+        if uid not in self._job:
+            pod = self.scheduler.pending_pod(uid)
+            self._job[uid] = self.scheduler.queue.pop_pod(pod) if pod is not None else None
+        self._queued = self._job[uid]
 
     def _chosen(self, record: Chosen) -> None:
         """Puts the pod on the recorded node, whatever the plugins here decide."""

@@ -99,7 +99,7 @@ class PreemptionEvictions:
         self._running.update(preemptors)
         self._evictions.update((victim.uid, _Eviction(victim, preemptor)) for victim, preemptor in victims)
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = REASON) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
         self.recorder.evicting(preemptor, node, victims)
         self.metrics.preemption_victims.observe(len(victims))
@@ -112,7 +112,7 @@ class PreemptionEvictions:
                 self.queue.nominator.delete(other.uid)
                 self.reporter.nominate(other, "")
         counted_on = [self._evictions[victim.uid] for victim in remaining if self.evicting(victim.uid)]
-        new = [_Eviction(victim, preemptor.uid) for victim in remaining if not self.evicting(victim.uid)]
+        new = [_Eviction(victim, preemptor.uid, reason) for victim in remaining if not self.evicting(victim.uid)]
         self._evictions.update((eviction.victim.uid, eviction) for eviction in new)
         if len(self._evictions) > self._most_evictions:
             self._evictions = {uid: eviction for uid, eviction in self._evictions.items() if self.evicting(uid)}
@@ -208,15 +208,16 @@ class PreemptionEvictions:
     async def _evict(self, eviction: _Eviction, preemptor: Pod, node: str) -> None:
         victim = eviction.victim
         try:
-            deleted = await self._make_go(victim, preemptor)
+            deleted = await self._make_go(eviction, preemptor)
         except WriteFailed as error:
             eviction.finish(error)
             raise
         eviction.finish(None)
         self.reporter.preempted(victim, preemptor, node, deleted=deleted)
 
-    async def _make_go(self, victim: Pod, preemptor: Pod) -> bool:
+    async def _make_go(self, eviction: _Eviction, preemptor: Pod) -> bool:
         """Returns whether the victim was deleted; one that was not bound yet only loses its place."""
+        victim = eviction.victim
         waiting = self.waiting.get(victim.uid)
         gives_up = waiting is not None and waiting.reject("DefaultPreemption", "preempted", Code.ERROR)
         gives_up = gives_up or self.cancel_binding(victim.uid)
@@ -225,16 +226,17 @@ class PreemptionEvictions:
         if gives_up and not is_bound:
             return False
         now = datetime.fromtimestamp(self.clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self.writes.evict(victim, f"{preemptor.shape.scheduler_name}: {REASON}", now)
+        await self.writes.evict(victim, f"{preemptor.shape.scheduler_name}: {eviction.reason}", now)
         return True
 
 
 class _Eviction:
-    """The eviction of a victim, for the preemptor of that uid, and its outcome."""
+    """The eviction of a victim, for the preemptor of that uid, with what its condition says, and its outcome."""
 
-    __slots__ = ("_finished", "_outcome", "preemptor", "victim")
+    __slots__ = ("_finished", "_outcome", "preemptor", "reason", "victim")
 
-    def __init__(self, victim: Pod, preemptor: str) -> None:
+    def __init__(self, victim: Pod, preemptor: str, reason: str = REASON) -> None:
+        self.reason = reason
         self.victim = victim
         self.preemptor = preemptor
         self._finished = asyncio.Event()

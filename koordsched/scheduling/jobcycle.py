@@ -71,6 +71,7 @@ class JobAttempt:
         self._members: list[_Member] = []
         self._consultation: ExtenderConsultation | None = None
         self._held = False
+        self._began = cycle.clock()
         self._now = asyncio.get_running_loop().time
         self._turn_began = self._now()
 
@@ -91,9 +92,9 @@ class JobAttempt:
             plugin.end_job(job, [each.pod for each in assumed], ())
             return assumed
         if failed is None:
-            job.fail(job.first, job.incomplete())
+            job.fall_short()
         untried = self._message_of_untried()
-        returning = self._returning(failed)
+        returning = self._returning(failed, untried)
         await self._let_in()
         self._give_back(returning, failed[1] if failed is not None else None, untried)
         plugin.end_job(job, (), [each.queued.pod for each in returning])
@@ -104,9 +105,8 @@ class JobAttempt:
     async def _place_all(self) -> tuple[bool, tuple[Pod, NotPlaced] | None]:
         """Whether there are enough members, and the one that has no place, if it is that."""
         cycle, job = self._cycle, self._job
-        pod: Pod | None = job.first
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
-            while pod is not None:
+            while (pod := job.next()) is not None:
                 outcome = await self._place(transaction, pod)
                 if isinstance(outcome, NotPlaced):
                     return False, (pod, outcome)
@@ -114,13 +114,12 @@ class JobAttempt:
                 if self._plugin.name not in outcome.waits:
                     transaction.commit()
                     return True, None
-                pod = job.next()
                 await self._breathe()
         return False, None
 
     async def _place(self, transaction: Transaction, pod: Pod) -> _Member | NotPlaced:
         cycle = self._cycle
-        if self._members:
+        if self._members or pod is not self._job.first:
             cycle.recorder.member(pod)
         started = cycle.clock()
         if cycle.unreadable is not None and (hidden := cycle.unreadable(pod)) is not None:
@@ -207,32 +206,39 @@ class JobAttempt:
         attempt.filter()
         return clipped(attempt.message(attempt.post_filter()), MAX_MESSAGE)
 
-    def _returning(self, failed: tuple[Pod, NotPlaced] | None) -> list[_Returning]:
-        """The member that had no place, and one of each other shape among those that had; always the first of all."""
-        cycle, job = self._cycle, self._job
-        returning, shapes = [], set()
+    def _returning(self, failed: tuple[Pod, NotPlaced] | None, untried: str) -> list[_Returning]:
+        """The member that had no place, and one of each other shape among those that had; and the first, which comes
+        from the queue.
+        """
+        returning: dict[str, _Returning] = {}
+        shapes = set()
         if failed is not None:
             pod, not_placed = failed
             shapes.add(pod.shape)
             if not_placed.evicts({member.attempt.pod.uid for member in self._members}):
                 not_placed = not_placed._replace(outcome=None)
-            if (queued := self._take_up(pod)) is not None:
-                profile = cycle.profiles[pod.shape.scheduler_name]
-                returning.append(_Returning(queued, profile, cycle.clock(), not_placed))
+            self._return(returning, pod, not_placed)
         message = self._message_of_placed()
         for member in self._members:
-            pod, profile = member.attempt.pod, member.attempt.profile
-            if pod.shape in shapes and pod is not job.first:
-                continue
+            pod = member.attempt.pod
             plugins = {self._plugin.name}
             if pod.shape not in shapes:
                 # Other room for this one may leave the room that another member needs.
-                plugins.update(plugin.name for plugin in profile.chains.filters)
+                plugins.update(plugin.name for plugin in member.attempt.profile.chains.filters)
                 shapes.add(pod.shape)
-            if (queued := self._take_up(pod)) is not None:
-                rejected = FailedAttempt(UNSCHEDULABLE, message, frozenset(plugins))
-                returning.append(_Returning(queued, profile, member.started, NotPlaced(rejected)))
-        return returning
+            elif pod is not self._job.first:
+                continue
+            self._return(returning, pod, NotPlaced(FailedAttempt(UNSCHEDULABLE, message, frozenset(plugins))))
+        if self._job.first.uid not in returning:
+            waits = FailedAttempt(UNSCHEDULABLE, untried, frozenset((self._plugin.name,)))
+            self._return(returning, self._job.first, NotPlaced(waits))
+        return list(returning.values())
+
+    def _return(self, returning: dict[str, _Returning], pod: Pod, not_placed: NotPlaced) -> None:
+        queued = self._take_up(pod)
+        if queued is not None:
+            profile = self._cycle.profiles[pod.shape.scheduler_name]
+            returning[pod.uid] = _Returning(queued, profile, self._began, not_placed)
 
     def _message_of_placed(self) -> str:
         return one_node_error(Status(Code.UNSCHEDULABLE, (clipped(self._job.rejection(), MAX_MESSAGE),)))
@@ -256,4 +262,5 @@ class JobAttempt:
             if pod.uid not in told:
                 cycle.failures.tell(pod, UNSCHEDULABLE, message, nominations.get(pod.uid), self._plugin.name)
         for pod in job.untried():
-            cycle.failures.tell(pod, UNSCHEDULABLE, untried, nominations.get(pod.uid), self._plugin.name)
+            if pod.uid not in told:
+                cycle.failures.tell(pod, UNSCHEDULABLE, untried, nominations.get(pod.uid), self._plugin.name)

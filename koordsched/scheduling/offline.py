@@ -60,7 +60,7 @@ class _NoEvictions:
     def evicting(self, uid: str) -> bool:
         return False
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = "") -> None:
         """Evicts no pod: offline there is no API server."""
 
 
@@ -143,7 +143,7 @@ class OfflineScheduler:
             timers=self.timers,
             virtual_pods=self._virtual_pods,
         )
-        self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered)
+        self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered, self.nominator)
         for thing in state:
             self.add(thing)
         self.timers.run()

@@ -181,7 +181,7 @@ class Scheduler:
             count=metrics.count,
             states=self.plugin_states,
         )
-        self.profiles.update(build_profiles(resolved, registry, offered))
+        self.profiles.update(build_profiles(resolved, registry, offered, self.queue.nominator))
         writes = ObjectWrites(lanes, virtual)
         given = ControllerHandle(
             self.cluster,

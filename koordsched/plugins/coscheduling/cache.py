@@ -32,6 +32,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     waiting: tuple[str, ...]
     representative: str
     binding_members: tuple[str, ...]
+    at_rest: bool = False
 
 
 class GangCache:
@@ -86,11 +87,7 @@ class GangCache:
 
     def placeable(self, pod: Pod) -> bool:
         """Whether a pending pod is ours, and may be placed at all."""
-        return (
-            pod.shape.scheduler_name in self.profiles
-            and not pod.deleting
-            and not (pod.wire is not None and pod.wire.spec.scheduling_gates)
-        )
+        return pod.shape.scheduler_name in self.profiles and not _is_stuck(pod)
 
     def why_not(self, group: GangGroup) -> str:
         """Why the group is not to be tried, "" if it is."""
@@ -99,9 +96,9 @@ class GangCache:
             return found
         for gang in group.gangs.values():
             assert gang.options is not None, "all are defined"
-            stuck = sum(not self.placeable(pod) for pod in gang.pending.values())
+            stuck = sum(_is_stuck(pod) for pod in gang.pending.values())
             if stuck and len(gang.children) - stuck < gang.options.min:
-                return f"{stuck} pods of memberGangs [{gang.id}] are gated, terminating, or of other schedulers"
+                return f"{stuck} pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
         return ""
 
     # --- what happens to pods ------------------------------------------------------------------------
@@ -129,13 +126,10 @@ class GangCache:
             self._define_by(gang, pod)
         if bound:
             self.satisfy(gang.group)
-        elif self._stuck(pod) if not known else (before is not None and self._stuck(before) != self._stuck(pod)):
+        elif not self.placeable(pod) if not known else before is not None and _is_stuck(before) != _is_stuck(pod):
             # It does not come to the queue itself, or another one is needed in its place.
             self.wake(gang.group)
         self._changed(gang)
-
-    def _stuck(self, pod: Pod) -> bool:
-        return not self.placeable(pod)
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver: Permit and Unreserve say more."""
@@ -243,7 +237,7 @@ class GangCache:
 
     def wake(self, group: GangGroup) -> None:
         """Has the group tried, if it may be and no pod is in the queue for it."""
-        if group.representative or self.why_not(group):
+        if (group.representative and not group.at_rest) or self.why_not(group):
             return
         pod = next((pod for pod in group.pending() if self.placeable(pod)), None)
         if pod is not None:
@@ -270,6 +264,7 @@ class GangCache:
                 tuple(gang.waiting),
                 group.representative,
                 tuple(sorted(group.binding_members)),
+                group.at_rest,
             )
 
     def restore_state(self, state: list[GangRecord]) -> None:
@@ -283,11 +278,16 @@ class GangCache:
                 self._define(gang, record.options)
             group = gang.group
             group.satisfied = record.satisfied
-            group.representative = record.representative
+            group.representative, group.at_rest = record.representative, record.at_rest
             group.binding_members = frozenset(record.binding_members)
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
+
+
+def _is_stuck(pod: Pod) -> bool:
+    """Whether a pending pod cannot be placed by any scheduler now."""
+    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
 
 
 def _seconds(timestamp: str | None) -> float | None:

@@ -76,11 +76,12 @@ class GangGroup:
     """The gangs that are placed together; mostly one alone.
 
     `gang_ids`: all that belong to it, sorted; `gangs`: by id, those that exist and say so. `satisfied`: a pod of one of
-    them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is. `binding_members`:
-    uids of the pods that were placed together and are being bound.
+    them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`: it waits
+    for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids of the
+    pods that were placed together and are being bound.
     """
 
-    __slots__ = ("binding_members", "gang_ids", "gangs", "id", "representative", "satisfied")
+    __slots__ = ("at_rest", "binding_members", "gang_ids", "gangs", "id", "representative", "satisfied")
 
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
         self.id = ",".join(gang_ids)
@@ -88,6 +89,7 @@ class GangGroup:
         self.gangs: dict[str, Gang] = {}
         self.satisfied = False
         self.representative = ""
+        self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
 
     @property

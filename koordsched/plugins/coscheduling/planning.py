@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
-from koordsched.framework.status import Code, Status
+from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
+from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
 from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
-from koordsched.plugins.coscheduling.topology.offers import Offers
+from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, NetworkTopology
 from koordsched.plugins.coscheduling.topology.solver import solve
+from koordsched.plugins.coscheduling.topology.tree import Amounts
 
 NO_PENDING = "no pending pods"
 
@@ -53,10 +55,10 @@ class TopologyPlans:
         """Whether there is no tree."""
         return self._topology.tree() is None
 
-    def plan(self, first: Pod, gathering: Gathering, pods: Sequence[Pod], rows: RowArray) -> dict[str, str] | Status:
-        """uid -> node of all members; a refusal if they have no place together.
+    def plan(self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, around: Round) -> Status:
+        """Plans all members that have no place, the first of the round among them; notes it there.
 
-        `first`: the member by whose selector pods are counted; `pods`: all that have no place; `rows`: the candidates.
+        A refusal if they have no place together. `rows`: the candidates.
         """
         if not pods:
             return Status(Code.ERROR, (NO_PENDING,))
@@ -64,12 +66,29 @@ class TopologyPlans:
         if tree is None:
             return Status(Code.UNSCHEDULABLE, (NO_TOPOLOGY,))
         members = [member_of(pod) for pod in pods]
-        existing = self._topology.existing(first.shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+        existing = self._topology.existing(around.members[0].shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
         solution = solve(tree, gathering, len(pods), counted.offers, existing)
         if solution is None:
             reasons = self._handle.reasons
+            around.refused_plan = counted
             text = refusal.message(tree, gathering, len(pods), counted.offers, counted.codes, rows, reasons)
             return Status(Code.UNSCHEDULABLE, (text,))
         names = self._handle.cluster.table.names
-        return {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}
+        around.planned = {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}
+        return SUCCESS
+
+    def spread(
+        self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, scores: Amounts
+    ) -> tuple[dict[int, list[Pod]] | None, Counted]:
+        """Row -> the members that go there; None if they have no place together. `scores`: int64[rows of the table]."""
+        tree = self._topology.tree()
+        members = [member_of(pod) for pod in pods]
+        counted = self._offers.count([pods[at] for at in in_order(members)], rows)
+        solution = solve(tree, gathering, len(pods), counted.offers, scores=scores) if tree is not None else None
+        if solution is None:
+            return None, counted
+        spread: dict[int, list[Pod]] = {}
+        for at, row in assign(members, solution.rows):
+            spread.setdefault(row, []).append(pods[at])
+        return spread, counted

@@ -10,6 +10,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.framework.diagnosis import refusals
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     AfterPostFilter,
@@ -41,7 +42,9 @@ from koordsched.plugins.coscheduling.kinds import (
     WRITTEN,
 )
 from koordsched.plugins.coscheduling.planning import TopologyPlans
+from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
 
@@ -75,6 +78,7 @@ class Coscheduling(
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
         self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
+        self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
@@ -101,7 +105,7 @@ class Coscheduling(
             return Status(Code.WAIT, (messages.not_attempted(group),))
         if pod.uid not in gang.pending:
             return _unresolvable(messages.not_pending(pod))
-        if group.representative not in ("", pod.uid):
+        if group.representative not in ("", pod.uid) and not group.at_rest:
             return Status(Code.WAIT, (messages.represented(group),))
         return SUCCESS
 
@@ -109,7 +113,7 @@ class Coscheduling(
         """The pod represents its group."""
         gang = self.cache.of(pod)
         if gang is not None and not gang.group.admits_singly(gang):
-            gang.group.representative = pod.uid
+            gang.group.representative, gang.group.at_rest = pod.uid, False
 
     def _kept_out(self, pod: Pod, gang_id: str) -> Status | None:
         gang = self.cache.gangs.get(gang_id)
@@ -131,13 +135,28 @@ class Coscheduling(
             group.representative = ""
         if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group):
             return None
-        others = [each for each in group.pending() if each.uid != pod.uid and self.cache.placeable(each)]
-        self.cache.round = Round(group, pod, others)
+        self.cache.round = Round(group, pod, self._members(group, pod))
         return self.cache.round
+
+    def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
+        """The pending pods of the group in the order in which they are placed: by index, then by name.
+
+        The first comes first if it could be one of those that are left when there are enough.
+        """
+        members = [pod for pod in group.pending() if self.cache.placeable(pod)]
+        members = [members[at] for at in in_order([member_of(pod) for pod in members])]
+        gangs = group.gangs.values()
+        if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
+            members.sort(key=lambda pod: pod is not first)
+        return members
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
         self.cache.round = None
+        gang = self.cache.of(job.first)
+        waits = next(iter(resting), None)
+        if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
+            gang.group.representative, gang.group.at_rest = waits.uid, True
 
     def _round_of(self, pod: Pod) -> Round | None:
         around, gang = self.cache.round, self.cache.of(pod)
@@ -175,7 +194,7 @@ class Coscheduling(
     def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
         """Plans the whole group with its first pod (coscheduling spec 3.4)."""
         around = self._round_of(pod)
-        if around is None or around.failed_message or pod is not around.first:
+        if around is None or around.failed_message or len(around.attempted) > 1:
             return SKIP
         gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
         if gathering is None:
@@ -185,23 +204,28 @@ class Coscheduling(
             rows = np.flatnonzero(table.alive.data[: table.size])
         else:
             rows = np.array(sorted(table.row_of[name] for name in names if name in table.row_of), dtype=np.intp)
-        planned = self._plans.plan(pod, gathering, around.pending(), rows)
-        if isinstance(planned, Status):
-            return planned
-        around.planned = planned
-        return PreFilterResult(frozenset((planned[pod.uid],)))
+        status = self._plans.plan(gathering, around.pending(), rows, around)
+        return PreFilterResult(frozenset((around.planned[pod.uid],))) if status.ok else status
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Job preemption (coscheduling spec 3.7, 3.8)."""
         around = self._round_of(pod)
-        texts = (around.preemption_message,) if around is not None and around.preemption_message else ()
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, texts))
+        if not self.args.enable_preemption:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE))
+        gang = self.cache.of(pod)
+        gathering = self._plans.gathering(gang) if gang is not None and around is not None else None
+        if around is not None:
+            around.fail(pod, self._fit_error(codes))
+        return self._preemption.post_filter(cycle, around, gathering, codes)
+
+    def _fit_error(self, codes: Codes) -> str:
+        return f"0/{self.handle.cluster.table.count} nodes are available:{refusals(codes, self.handle.reasons)}"
 
     def after_post_filter(self, cycle: CycleState, pod: Pod, codes: Codes, result: PostFilterResult) -> None:
         """The first member that has no place is why the group is rejected (coscheduling spec 3.7)."""
         around = self._round_of(pod)
         if around is not None:
-            around.fail(pod, cycle.fit_error())
+            around.fail(pod, self._fit_error(codes))
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether the pod is pulled to no others."""

@@ -8,64 +8,71 @@ from koordsched.cluster.pod import Pod
 from koordsched.framework.jobs import Job
 from koordsched.plugins.coscheduling import messages
 from koordsched.plugins.coscheduling.gang import GangGroup
+from koordsched.plugins.coscheduling.topology.offers import Counted
 
 
 class Round(Job):
-    """The pending pods of a group, the first of which comes from the queue.
+    """The pending pods of a group.
 
     `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
-    `preemption_message`: what job preemption said about it. `rejection_message`: why placed members lose their place,
-    if that is not the reason why the group is rejected. `planned`: uid -> the node that a member must go to.
+    `preempted_by`: the member for which job preemption was tried, and `preemption_message` what it said.
+    `rejection_message`: why placed members lose their place,
+    if that is not the reason why the group is rejected. `planned`: uid -> the node that a member must
+    go to; `refused_plan`: how many members each node takes, if there is no plan.
     """
 
-    def __init__(self, group: GangGroup, first: Pod, others: Sequence[Pod]) -> None:
+    def __init__(self, group: GangGroup, first: Pod, members: Sequence[Pod]) -> None:
+        """`members`: in the order in which they are placed; `first`, which is in the queue for all, is one of them."""
         self.group = group
         self.name = group.id
         self.first = first
-        self.others = others
-        self.attempted = {first.uid}
+        self.members = members
+        self.attempted: set[str] = set()
         self.trigger: Pod | None = None
         self.failed_message = ""
+        self.preempted_by: Pod | None = None
         self.preemption_message = ""
         self.rejection_message = ""
         self.planned: Mapping[str, str] = {}
-        self._turn = 0
+        self.refused_plan: Counted | None = None
 
-    @property
-    def waiting(self) -> int:
-        """How many members have a place."""
-        return sum(len(gang.waiting) for gang in self.group.gangs.values())
+    def placed(self) -> list[Pod]:
+        """The members that have a place."""
+        return [pod for gang in self.group.gangs.values() for pod in gang.waiting.values()]
 
     def next(self) -> Pod | None:
         """See Job."""
-        if self._turn == len(self.others):
+        if len(self.attempted) == len(self.members):
             return None
-        pod = self.others[self._turn]
-        self._turn += 1
+        pod = self.members[len(self.attempted)]
         self.attempted.add(pod.uid)
         return pod
 
     def untried(self) -> Sequence[Pod]:
         """See Job."""
-        return self.others[self._turn :]
+        return self.members[len(self.attempted) :]
 
     def pending(self) -> list[Pod]:
         """The members without a place, in order, the one that has none included."""
-        return [pod for pod in (self.first, *self.others) if not self._is_waiting(pod)]
-
-    def _is_waiting(self, pod: Pod) -> bool:
-        return any(pod.uid in gang.waiting for gang in self.group.gangs.values())
+        placed = {pod.uid for pod in self.placed()}
+        return [pod for pod in self.members if pod.uid not in placed]
 
     def fail(self, pod: Pod, message: str) -> None:
         """See Job. Only the first reason counts."""
         if not self.failed_message:
             self.trigger = pod
-            self.failed_message = messages.rejected(self.group, pod, message, self.waiting)
+            self.failed_message = messages.rejected(self.group, pod, message, len(self.placed()))
 
-    def incomplete(self) -> str:
+    def fall_short(self) -> None:
         """See Job."""
-        return messages.ALL_ATTEMPTED
+        self.rejection_message = messages.ALL_ATTEMPTED
 
     def rejection(self) -> str:
-        """See Job."""
-        return self.rejection_message or self.failed_message
+        """See Job. Where members wait for the end of the round (NonStrict), that is what rejects them."""
+        if self.rejection_message:
+            return self.rejection_message
+        gang = next(
+            (gang for gang in self.group.gangs.values() if self.trigger and self.trigger.uid in gang.children), None
+        )
+        strict = gang is None or gang.options is None or gang.options.strict
+        return self.failed_message if strict else messages.ALL_ATTEMPTED

@@ -1,0 +1,406 @@
+"""Job preemption: room for all pending members of a group at once, or for none (coscheduling spec 3.8).
+
+Members are tried on nodes whose less important pods are gone, in the order of what evicting these costs; each sees
+where those before it went. Of the pods of a chosen node as many come back as fit beside the members. A gang that would
+be left with fewer than its minimum goes as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
+from koordsched.framework.diagnosis import refusals
+from koordsched.framework.handle import Handle, Hypothesis
+from koordsched.framework.interface import CycleState, PostFilterResult
+from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Status
+from koordsched.plugins.coscheduling.cache import GangCache
+from koordsched.plugins.coscheduling.kinds import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
+from koordsched.plugins.coscheduling.planning import NO_PENDING, TopologyPlans
+from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology.gathering import Gathering
+from koordsched.plugins.coscheduling.topology.tree import Amounts
+from koordsched.plugins.shared.preemption.search import Search
+from koordsched.plugins.shared.preemption.victims import victim_table
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+TERMINATING = "not eligible due to terminating pod on the nominated node."
+NO_NODES = "no nodes available"
+NO_VICTIMS = "no potential victims"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_PREFIX = "preemption: "
+
+
+def spares(pod: Pod) -> bool:
+    """Whether a pod is never a victim, by its labels."""
+    labels = pod.labels.labels
+    return labels.get(DISABLE_PREEMPTIBLE) == "true" or labels.get(QUOTA_PREEMPTIBLE) == "false"
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is made room for on a row: the members that go there, and the pods that leave for them."""
+
+    row: int
+    members: list[Pod] = field(default_factory=list)
+    victims: list[Pod] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Job:
+    """The members that need room. `cycle`: of the one for which none was found, the trigger; `codes`: why, by row."""
+
+    cycle: CycleState
+    members: list[Pod]
+    codes: Codes
+    around: Round | None
+    gathering: Gathering | None
+
+    @property
+    def trigger(self) -> Pod:
+        return self.cycle.pod
+
+    @property
+    def name(self) -> str:
+        """As messages name it: the group, or the pod of no gang."""
+        return self.around.group.id if self.around is not None else self.trigger.key
+
+
+class _Refused(Exception):
+    """No pod is evicted. `final`: the members lose their nominations."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class _Vetoed(Exception):
+    """These pods must stay: other members of their gang would have to go with them, and may not."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        super().__init__()
+        self.uids = {pod.uid for pod in pods}
+
+
+class JobPreemption:
+    """Preemption for the jobs of one profile; a pod of no gang is a job of one."""
+
+    def __init__(self, name: str, handle: Handle, cache: GangCache, plans: TopologyPlans) -> None:
+        """`name`: of the plugin."""
+        self._handle = handle
+        self._cluster = handle.cluster
+        self._cache = cache
+        self._plans = plans
+        self._victims = victim_table(handle.cluster, spares)
+        self._search = Search(handle, spares)
+        self._without = frozenset({name})
+        self._jobs: dict[str, int] = {}
+        reasons = handle.reasons
+        self._no_victims = reasons.intern(name, Code.UNRESOLVABLE, NO_VICTIMS)
+        self._not_helpful = reasons.intern(name, Code.UNRESOLVABLE, NOT_HELPFUL)
+
+    def post_filter(
+        self, cycle: CycleState, around: Round | None, gathering: Gathering | None, codes: Codes
+    ) -> PostFilterResult:
+        """Once per round, for the first member that has no place."""
+        pod = cycle.pod
+        if around is not None and around.preempted_by is not None:
+            text = f"preemption already attempted by {around.preempted_by.key} with message {around.preemption_message}"
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + text,)))
+        members = around.pending() if around is not None else [pod]
+        job = _Job(cycle, members, codes, around, gathering)
+        try:
+            self._check(job)
+            rooms = self._rooms(job)
+        except _Refused as refused:
+            message = str(refused)
+            if around is not None:
+                around.preempted_by, around.preemption_message = pod, message
+                if refused.final:
+                    around.rejection_message = message
+            cleared = {each.uid: "" for each in members} if refused.final else {}
+            status = Status(Code.UNSCHEDULABLE, (_PREFIX + message,))
+            return PostFilterResult(status, "" if refused.final else None, nominations=cleared)
+        return self._success(job, rooms)
+
+    def _success(self, job: _Job, rooms: Sequence[_Room]) -> PostFilterResult:
+        names = self._cluster.table.names
+        nominations = {pod.uid: names[room.row] for room in rooms for pod in room.members}
+        placed = job.around.placed() if job.around is not None else []
+        nominations.update((pod.uid, pod.node) for pod in placed)
+        message = f"preempt success, alreadyWaitingForBound: {len(placed)}/{len(placed) + len(job.members)}"
+        if job.around is not None:
+            job.around.preempted_by, job.around.preemption_message = job.trigger, message
+            job.around.rejection_message = message
+        victims = tuple(victim for room in rooms for victim in room.victims)
+        actuate = partial(self._evict, job, [(names[room.row], room.victims) for room in rooms if room.victims])
+        return PostFilterResult(SUCCESS, nominations[job.trigger.uid], victims, actuate, nominations=nominations)
+
+    def _evict(self, job: _Job, victims: Sequence[tuple[str, Sequence[Pod]]]) -> None:
+        trigger = job.trigger
+        reason = f"preempting to accommodate higher priority pods, preemptor: {job.name}, triggerPod: {trigger.key}"
+        for node, pods in victims:
+            self._handle.evictions.start(trigger, node, pods, reason=reason)
+
+    # --- whether it may be tried ---------------------------------------------------------------------
+
+    def _check(self, job: _Job) -> None:
+        if not job.members:
+            raise _Refused(NO_PENDING)
+        if job.trigger.shape.never_preempts:
+            raise _Refused(NEVER)
+        if any(self._waits_for_victims(pod, job) for pod in job.members):
+            raise _Refused(TERMINATING)
+        if not self._cluster.table.count:
+            raise _Refused(NO_NODES)
+
+    def _waits_for_victims(self, pod: Pod, job: _Job) -> bool:
+        """Whether pods are leaving the node that a member is nominated to."""
+        node = self._handle.nominations.node_of(pod.uid) or pod.nominated_node
+        row = self._cluster.table.row_of.get(node)
+        if row is None:
+            return False
+        if pod.uid == job.trigger.uid and self._handle.reasons[int(job.codes[row])].code is Code.UNRESOLVABLE:
+            return False
+        return any(
+            (other.preempted or self._handle.evictions.evicting(other.uid))
+            and other.priority < job.trigger.priority
+            and not spares(other)
+            for other in self._cluster.pods_on(row).values()
+        )
+
+    # --- where room can be made ----------------------------------------------------------------------
+
+    def _rooms(self, job: _Job) -> list[_Room]:
+        vetoed: set[str] = set()
+        while True:
+            try:
+                return self._whole_gangs(job, self._rooms_without(job, vetoed))
+            except _Vetoed as found:
+                vetoed |= found.uids
+
+    def _rooms_without(self, job: _Job, vetoed: set[str]) -> list[_Room]:
+        """`vetoed`: uids of pods that must stay. Raises _Refused."""
+        alive = self._cluster.table.alive.data[: self._cluster.table.size]
+        codes = job.codes
+        planned = job.around.refused_plan if job.around is not None else None
+        if job.gathering is not None and planned is not None:
+            codes = planned.codes
+        why = np.where(alive, self._not_helpful, NO_NODE).astype(np.int32)
+        rows = self._curable(codes)
+        some = self._victims.counts(rows, job.trigger.priority, self._handle.clock.wall()) > 0
+        why[rows[~some]] = self._no_victims
+        rows = rows[some]
+        if job.cycle.beyond_nodes or not len(rows):
+            raise _Refused(self._text(why), final=True)
+        costs = self._costs(rows, job.trigger.priority)
+        if job.gathering is not None and planned is not None:
+            return self._gathered(job, job.gathering, rows, np.flatnonzero(alive & (codes == PASS)), costs, why, vetoed)
+        return self._one_by_one(job, rows, costs, why, vetoed)
+
+    def _curable(self, codes: Codes) -> RowArray:
+        """The rows where fewer pods may help."""
+        reasons = self._handle.reasons
+        curable = [
+            code
+            for code in np.unique(codes).tolist()
+            if code not in (PASS, NO_NODE) and reasons[code].code is Code.UNSCHEDULABLE
+        ]
+        return np.flatnonzero(np.isin(codes, curable))
+
+    def _text(self, why: Codes) -> str:
+        return f"0/{self._cluster.table.count} nodes are available:{refusals(why, self._handle.reasons)}"
+
+    def _victims_on(self, row: int, job: _Job, vetoed: set[str]) -> list[Pod]:
+        pods = self._victims.pods(row, job.trigger.priority, self._handle.clock.wall())
+        return [pod for pod in pods if pod.uid not in vetoed]
+
+    def _costs(self, rows: RowArray, priority: int) -> Amounts:
+        """int64[rows]: over the jobs of the potential victims, the ranks of the priorities of the first of each job
+        (coscheduling spec 3.8, step 8).
+        """
+        potential = self._victims.potential(rows, priority, self._handle.clock.wall())
+        kinds, numbers = self._victims.kinds, potential.kinds
+        priorities = kinds.priorities[numbers]
+        ranks = np.searchsorted(np.unique(priorities[numbers > 0]), priorities)
+        jobs = np.array([self._job_of(pod) for pod in kinds.examples], dtype=np.int64)[numbers]
+        costs = np.zeros(len(rows), dtype=np.int64)
+        for depth in range(len(numbers)):
+            first = (numbers[depth] > 0) & ~((jobs[:depth] == jobs[depth]) & (numbers[:depth] > 0)).any(axis=0)
+            costs += np.where(first, ranks[depth], 0)
+        return costs
+
+    def _job_of(self, pod: Pod | None) -> int:
+        name = pod.labels.labels.get(QUESTIONED_OBJECT_KEY, "") if pod is not None else ""
+        return self._jobs.setdefault(name, len(self._jobs)) if name else -1
+
+    # --- one member after the other ------------------------------------------------------------------
+
+    def _one_by_one(self, job: _Job, rows: RowArray, costs: Amounts, why: Codes, vetoed: set[str]) -> list[_Room]:
+        """Each member goes to the cheapest node, the first by name, that has room for it beside those before it."""
+        fits = {_kind(pod): self._fits(pod, job, rows) for pod in reversed(job.members)}
+        any_fits = np.logical_or.reduce([codes == PASS for codes in fits.values()])
+        names = self._cluster.table.names
+        at = np.flatnonzero(any_fits).tolist()
+        at.sort(key=lambda i: (costs[i], names[rows[i]]))
+        rooms: list[_Room] = []
+        left = job.members
+        last: dict[int, int] = {}
+        with self._handle.hypothesis() as trial:
+            trial.withdraw(job.members)
+            for i in at:
+                if not left:
+                    break
+                row = int(rows[i])
+                room, left, code = self._fill(trial, row, i, left, fits, self._victims_on(row, job, vetoed))
+                last[i] = code
+                if room is not None:
+                    rooms.append(room)
+        if left:
+            codes = fits[_kind(left[0])].copy()
+            for i, code in last.items():
+                codes[i] = code if code not in (PASS, _UNKNOWN) else self._not_helpful
+            why[rows] = codes
+            raise _Refused(self._text(why), final=True)
+        return rooms
+
+    def _fits(self, pod: Pod, job: _Job, rows: RowArray) -> Codes:
+        """Why the pod does not fit each row with all potential victims gone; PASS where it does."""
+        cycle = job.cycle
+        if pod is not job.trigger:
+            cycle = CycleState(pod)
+            if not self._handle.filtering.prepare(cycle, self._without).status.ok:
+                return np.full(len(rows), self._not_helpful, dtype=np.int32)
+        found, _ = self._search.of(cycle).on(rows)
+        codes = np.full(len(rows), self._not_helpful, dtype=np.int32)
+        codes[np.searchsorted(rows, found.rows)] = found.verdicts["code"]
+        return codes
+
+    def _fill(
+        self,
+        trial: Hypothesis,
+        row: int,
+        at: int,
+        members: Sequence[Pod],
+        fits: Mapping[Hashable, Codes],
+        victims: Sequence[Pod],
+    ) -> tuple[_Room | None, list[Pod], int]:
+        """Places as many members on the row as fit; returns those that are left, and why the first of them is."""
+        start = trial.checkpoint()
+        for victim in victims:
+            trial.evict(victim)
+        here: list[Pod] = []
+        left: list[Pod] = []
+        refused: dict[Hashable, int] = {}
+        for pod in members:
+            kind = _kind(pod)
+            if kind not in refused:
+                refused_with = int(fits[kind][at])
+                if refused_with == PASS:
+                    refused_with = trial.place(pod, row, self._without)
+                if refused_with == PASS:
+                    here.append(pod)
+                    continue
+                refused[kind] = refused_with
+            left.append(pod)
+        why = refused[_kind(left[0])] if left else PASS
+        if not here:
+            trial.rollback(start)
+            return None, left, why
+        return _Room(row, here, self._reprieve(trial, start, row, here, victims)), left, why
+
+    def _reprieve(
+        self, trial: Hypothesis, start: object, row: int, members: Sequence[Pod], victims: Sequence[Pod]
+    ) -> list[Pod]:
+        """Lets as many of the victims stay as fit beside the members; returns those that go."""
+        going = sorted(victims, key=_by_importance)
+        for victim in list(going):
+            others = [pod for pod in going if pod is not victim]
+            trial.rollback(start)
+            if self._fit_beside(trial, row, members, others):
+                going = others
+        trial.rollback(start)
+        self._fit_beside(trial, row, members, going)
+        return going
+
+    def _fit_beside(self, trial: Hypothesis, row: int, members: Sequence[Pod], going: Sequence[Pod]) -> bool:
+        for pod in going:
+            trial.evict(pod)
+        return all(trial.place(pod, row, self._without) == PASS for pod in members)
+
+    # --- gathered in the network ---------------------------------------------------------------------
+
+    def _gathered(
+        self,
+        job: _Job,
+        gathering: Gathering,
+        rows: RowArray,
+        free: RowArray,
+        costs: Amounts,
+        why: Codes,
+        vetoed: set[str],
+    ) -> list[_Room]:
+        """The members go where the network has them together. `free`: rows that have room without evictions."""
+        victims = {row: self._victims_on(row, job, vetoed) for row in rows.tolist()}
+        scores = np.zeros(self._cluster.table.size, dtype=np.int64)
+        scores[rows] = -costs
+        candidates = np.sort(np.concatenate((rows, free)))
+        rooms: list[_Room] = []
+        with self._handle.hypothesis() as trial:
+            trial.withdraw(job.members)
+            start = trial.checkpoint()
+            for pods in victims.values():
+                for victim in pods:
+                    trial.evict(victim)
+            planned, counted = self._plans.spread(gathering, job.members, candidates, scores)
+            if planned is None:
+                codes = counted.codes[rows]
+                why[rows] = np.where(codes == PASS, self._not_helpful, codes)
+                raise _Refused(self._text(why), final=True)
+            trial.rollback(start)
+            for row, members in planned.items():
+                before = trial.checkpoint()
+                if not self._fit_beside(trial, row, members, victims.get(row, [])):
+                    raise _Refused(self._text(why), final=True)
+                going = self._reprieve(trial, before, row, members, victims.get(row, []))
+                rooms.append(_Room(row, members, going))
+        return rooms
+
+    # --- gangs among the victims ---------------------------------------------------------------------
+
+    def _whole_gangs(self, job: _Job, rooms: list[_Room]) -> list[_Room]:
+        """Adds the rest of gangs that would be left with fewer than their minimum. Raises _Vetoed if one may not go."""
+        going = {victim.uid: victim for room in rooms for victim in room.victims}
+        gangs = {gang.id: gang for victim in going.values() if (gang := self._cache.of(victim)) is not None}
+        for gang in gangs.values():
+            rest = [pod for uid, pod in gang.bound.items() if uid not in going]
+            if not rest or gang.options is None or len(rest) >= gang.options.min:
+                continue
+            if not all(self._may_go(pod, job) for pod in rest):
+                raise _Vetoed(pod for uid, pod in gang.bound.items() if uid in going)
+            by_row: dict[int, _Room] = {room.row: room for room in rooms}
+            for pod in rest:
+                by_row.setdefault(pod.row, _Room(pod.row)).victims.append(pod)
+            rooms = list(by_row.values())
+        return rooms
+
+    def _may_go(self, pod: Pod, job: _Job) -> bool:
+        return pod.row >= 0 and pod.priority < job.trigger.priority and self._victims.may_leave(pod)
+
+
+_UNKNOWN = -1
+"""The code of a pod that a plugin other than a filter refuses."""
+
+
+def _by_importance(pod: Pod) -> tuple[int, str, str]:
+    return -pod.priority, pod.labels.labels.get(QUESTIONED_OBJECT_KEY, ""), pod.name
+
+
+def _kind(pod: Pod) -> Hashable:
+    """Pods of one kind fit in the same places."""
+    return pod.shape, pod.labels, pod.namespace
