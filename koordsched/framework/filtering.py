@@ -123,18 +123,19 @@ class Filtering:
 
     def pre_filter(self, cycle: CycleState, plan: ShapePlan) -> PreFiltered:
         """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
+        return self._pre_filter(cycle, plan, frozenset())
+
+    def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
+        """The same without the plugins of these names."""
         result = PreFiltered()
         for plugin in self._before_pre_filters:
+            if plugin.name in without:
+                continue
             status = plugin.before_pre_filter(cycle, cycle.pod)
             if not status.ok:
                 result.status = status.of(plugin.name, f'running BeforePreFilter of plugin "{plugin.name}"')
                 cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
                 return result
-        return self._pre_filter(cycle, plan, frozenset())
-
-    def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
-        """The PreFilter plugins, without those of these names."""
-        result = PreFiltered()
         result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:
@@ -216,7 +217,7 @@ class Filtering:
     def prepare(self, cycle: CycleState, without: Container[str] = frozenset()) -> PreFiltered:
         """PreFilter for a pod that is looked at beside the one that is decided, for dry runs with its cycle.
 
-        BeforePreFilter plugins, and the PreFilter plugins named in `without`, are not asked.
+        The plugins named in `without` are not asked.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
         cycle.overlay = None
@@ -349,6 +350,18 @@ class Filtering:
         plan = self._evaluations.plan_of(shape)
         looking = [step for _, step in plan.pre_filters if isinstance(step, PreFilter)]
         return list(dict.fromkeys([*looking, *(plugin for _, plugin in plan.pod_filters)]))
+
+    def asleep(self, cycle: CycleState) -> list[PreFilter]:
+        """The filters that said SKIP in this cycle, but may not once other pods are there."""
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        return [
+            step
+            for name, step in plan.pre_filters
+            if isinstance(step, PreFilter)
+            and isinstance(step, PodFilter)
+            and name in cycle.skipped
+            and not step.skips(cycle.pod)
+        ]
 
     def on_rows(self, cycle: CycleState, rows: RowArray) -> Codes:
         """The verdict of the whole chain on some rows as the table reads now; nominated pods are left out.

@@ -33,7 +33,7 @@ from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.coscheduling import messages
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.cache import GangCache
-from koordsched.plugins.coscheduling.gang import GangGroup
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup
 from koordsched.plugins.coscheduling.kinds import (
     BIND_GANG_GROUP_ID,
     BIND_GANG_GROUP_ID_DEPRECATED,
@@ -45,6 +45,7 @@ from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
+from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
 
@@ -77,6 +78,7 @@ class Coscheduling(
         self.handle = handle
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
+        self._selector = SelectorScore(self.topology)
         self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
@@ -132,9 +134,10 @@ class Coscheduling(
             return None
         group = gang.group
         if group.representative == pod.uid:
-            group.representative = ""
-        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group):
+            group.at_rest = True  # it leaves the queue, whatever comes of it
+        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group) or self._lacks_topology(gang):
             return None
+        group.representative = ""
         self.cache.round = Round(group, pod, self._members(group, pod))
         return self.cache.round
 
@@ -181,9 +184,10 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None and around.failed_message:
             return _unresolvable(around.failed_message)
-        if self._plans.gathering(gang) is not None and self._plans.missing:
-            return _unresolvable(NO_TOPOLOGY)
-        return SUCCESS
+        return _unresolvable(NO_TOPOLOGY) if self._lacks_topology(gang) else SUCCESS
+
+    def _lacks_topology(self, gang: Gang) -> bool:
+        return self._plans.gathering(gang) is not None and self._plans.missing
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """Restricts a member to the node that was planned for it."""
@@ -229,10 +233,19 @@ class Coscheduling(
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether the pod is pulled to no others."""
-        return True
+        return self._selector.abstains(cycle, pod)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
+        """Coscheduling spec 3.6."""
+        return self._selector.pre_score(cycle, pod, rows)
 
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
-        return 0
+        """Nodes near pods with the same selector come first."""
+        return self._selector.score(cycle, pod, table, rows)
+
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """The first gets 100."""
+        return self._selector.normalize(cycle, pod, scores)
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Nothing to do: Permit counts the pod."""
