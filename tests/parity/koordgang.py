@@ -169,9 +169,9 @@ class GangReplay(KoordReplay):
         bound = dict.fromkeys(expected["boundCount"], 0)
         for pod in pods.values():
             meta = pod["metadata"]
-            found = membership(meta["namespace"], meta.get("labels", {}), meta.get("annotations", {}))
-            if found is not None and pod["spec"].get("nodeName"):
-                bound[found.id] += 1
+            gang = membership(meta["namespace"], meta.get("labels", {}), meta.get("annotations", {}))
+            if gang is not None and pod["spec"].get("nodeName"):
+                bound[gang.id] += 1
         found += differences(bound, expected["boundCount"], names, "boundCount")
         fates = expected.get("boundPodsChanged", {})
         ours = {key: fate_of(pods.get(key)) for key in fates}

@@ -142,17 +142,19 @@ def test_a_line_for_each():
         member("d-1", on="alder", label="done"),
         member("u-1", label="missing"),
         member("i-1", name="illegal", min_available="x"),
+        pod_group("empty", 1),
     )
     listing = DECLARATION.views[0]
     rows, *problems = printed(listing.show(listing.report(plugin)))
     assert [row[:2] for row in rows] == [
         ("default/done", "Bound"),
+        ("default/empty", "Incomplete"),
         ("default/illegal", "Undefined"),
         ("default/missing", "Undefined"),
         ("default/ready", "Pending"),
         ("default/small", "Incomplete"),
     ]
-    assert rows[3] == ("default/ready", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")
+    assert rows[4] == ("default/ready", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")
     assert problems == [
         "default/illegal: no pod has a legal min-available",
         "default/missing: there is no PodGroup of this name",
@@ -179,10 +181,9 @@ def test_one_gang_with_its_members_and_its_group():
         "placed together with default/right",
         [("default/right", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")],
         "",
-        [
-            ("default/l-1", "Pending", "-", "0/1 nodes are available: 1 Insufficient cpu."),
-            ("default/l-2", "Pending", "-", "-"),
-        ],
+        [("default/l-1", "Pending", "-"), ("default/l-2", "Pending", "-")],
+        "",
+        "1 of the members reads: 0/1 nodes are available: 1 Insufficient cpu.",
     ]
     assert asked(plugin, "/debug/gangs/{name}", name="default/left")["gang"]["gang"] == "default/left"
 
