@@ -249,9 +249,10 @@ def _at_end(state):
 
 
 def at_rest(summary):
-    """A gang that cannot be placed rests between two attempts; nothing represents it then."""
+    """A gang that is tried again and again: whether a member represents it at a given moment is up to timing."""
     info = summary["gangGroupInfo"]
-    if info["RepresentativePodKey"] != ONE_OF_THE_PENDING:
+    singly = summary["onceResourceSatisfied"] and summary["gangMatchPolicy"] == "once-satisfied"
+    if singly or not summary["pendingChildren"] or len(summary["children"]) < summary["minRequiredNumber"]:
         return summary
     return summary | {"gangGroupInfo": info | {"RepresentativePodKey": {UNSTABLE: [ONE_OF_THE_PENDING, ""]}}}
 
