@@ -95,7 +95,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.key, node, error)
+                _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.title, node, error)
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
@@ -122,7 +122,7 @@ class ApiWrites:
                 # Without the reason the answer does not come from the API server's storage.
                 if isinstance(error, NotFound) and error.reason == "NotFound":
                     return False
-                _log.debug("cannot read %s back: %s", pod.key, error)
+                _log.debug("cannot read %s back: %s", pod.title, error)
             await asyncio.sleep(next(waits))
 
     # --- metadata ----------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ApiWrites:
                 pause = next(waits, None)
                 if is_another or pause is None:
                     raise WriteFailed(str(error)) from error
-                _log.debug("cannot write the metadata of %s, retrying: %s", pod.key, error)
+                _log.debug("cannot write the metadata of %s, retrying: %s", pod.title, error)
             except ClientError as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)

@@ -7,6 +7,11 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 """What a world may have beside pods and nodes, "loads", "breakers", "numa" and "devices". Nearly half of all worlds
 have none, so that runs stay short."""
 
+OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
+"""Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
+replicas share one CPU: with several of these it would be busy all the time, and a leader could not renew a short lease.
+"""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -80,6 +85,8 @@ class Plan:
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
+        if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
+            plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" not in plan.features:
             return plan
         # Breakers open and close in their own time, and a share of very few nodes is none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from koordsched.framework.interface import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
+    QueueSort,
     Reserve,
     Scores,
 )
@@ -48,12 +50,14 @@ from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 """Never announced: gangs are activated. Its registration says what tells pods apart."""
 
 
 class Coscheduling(
+    QueueSort,
     PodScore,
     PreEnqueue,
     BeforePreFilter,
@@ -85,6 +89,10 @@ class Coscheduling(
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
         return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+
+    def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
+        """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
+        return (-queued.pod.priority, queued.timestamp, queued.sequence)
 
     # --- the queue -----------------------------------------------------------------------------------
 
@@ -127,19 +135,31 @@ class Coscheduling(
 
     # --- a group as a job ----------------------------------------------------------------------------
 
-    def begin_job(self, pod: Pod) -> Job | None:
+    def taken_up(self, pod: Pod) -> None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
         if gang is None:
+            return
+        if gang.group.representative == pod.uid:
+            gang.group.at_rest = True
+        if self._goes_together(gang):
+            gang.group.representative = ""
+
+    def begin_job(self, pod: Pod) -> Job | None:
+        """See JobScheduling."""
+        gang = self.cache.of(pod)
+        if gang is None or not self._goes_together(gang):
             return None
-        group = gang.group
-        if group.representative == pod.uid:
-            group.at_rest = True  # it leaves the queue, whatever comes of it
-        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group) or self._lacks_topology(gang):
-            return None
-        group.representative = ""
-        self.cache.round = Round(group, pod, self._members(group, pod))
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
         return self.cache.round
+
+    def _goes_together(self, gang: Gang) -> bool:
+        return not (
+            gang.options is None
+            or gang.group.admits_singly(gang)
+            or self.cache.why_not(gang.group)
+            or self._lacks_topology(gang)
+        )
 
     def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.

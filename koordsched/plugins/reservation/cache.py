@@ -47,11 +47,14 @@ from koordsched.plugins.reservation.kinds import (
 )
 from koordsched.plugins.reservation.malformed import MalformedReservation
 from koordsched.plugins.reservation.operating import Operating
-from koordsched.plugins.reservation.owners import OwnerIndex, Owners
+from koordsched.plugins.reservation.owners import OwnerIndex, Owners, named_pods
 from koordsched.plugins.reservation.reservepod import requests_of, reserve_pod, validate
 from koordsched.plugins.reservation.writer import ReservationWriter
 
 _log = logging.getLogger(__name__)
+
+_NATIVE = {"cpu", "memory", "ephemeral-storage"}
+"""Resources whose index is never another one's."""
 
 RESERVATION_CHANGED = ClusterEvent(EventResource("Reservation"), ActionType.UPDATE)
 """Owners may use a Reservation that they could not use before: `new` is its `ReservationInfo`."""
@@ -85,6 +88,7 @@ class ReservationCache:
             RESERVATION_ALLOCATED, parse_allocated, lambda used: allocated_text(used.name, used.uid)
         )
         self._operating = operating.declare(cluster.pod_facts)
+        cluster.pod_facts.declare_references()
         cluster.read_annotations.update((RESERVATION_OWNERS, CURRENT_OWNER))
         self.writer = ReservationWriter(handle, self._newest)
         self._user_listeners: list[Callable[[str], None]] = []
@@ -108,6 +112,9 @@ class ReservationCache:
     def __len__(self) -> int:
         return len(self._infos)
 
+    def __contains__(self, info: object) -> bool:
+        return isinstance(info, ReservationInfo) and self._infos.get(info.uid) is info
+
     def reserve_pod(self, info: ReservationInfo) -> Pod | None:
         """The reserve pod on a node, if only assumed; None while it has none."""
         return self._cluster.assigned.get(info.uid)
@@ -117,7 +124,7 @@ class ReservationCache:
         pod = self._cluster.assigned.get(info.uid)
         return pod.row if pod is not None else -1
 
-    def on(self, row: int) -> Iterable[ReservationInfo]:
+    def on(self, row: int) -> list[ReservationInfo]:
         """Those that hold room on a row, in the order of their creation."""
         return sorted(self._on_row.get(row, {}).values(), key=lambda info: info.key)
 
@@ -173,7 +180,7 @@ class ReservationCache:
                 new.status.phase or "Pending",
             )
             return
-        pod = self._cluster.pods.build(reserve_pod(new), virtual=True)
+        pod = self._cluster.pods.build(reserve_pod(new), virtual=RESERVATIONS.title(new.metadata.name))
         terms = self._terms(new, pod)
         uid = new.metadata.uid
         held = self._cluster.assigned.get(uid)
@@ -203,15 +210,21 @@ class ReservationCache:
         self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
         self._handle.virtual_pods.upsert(pod, self.writer)
         self._recount(info)
+        if (row := self.row_of(info)) >= 0:
+            self._cluster.table.touch(row, self.facets)
         changed = before is None or _offer(before) != _offer(new)
         if info.matchable and (changed or not was):
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
+            self._announce(info)
         elif before is not None and changed and not pod.node:
             self._handle.activate([pod])
 
     def _terms(self, new: Reservation, pod: Pod) -> Terms:
         resources = self._cluster.table.resource_names
-        names = frozenset(index for index, _ in pod.requests.amounts)
+        held = new.status.allocatable if new.spec.template is None else requests_of(new)
+        # What is listed as 0 is restricted as well: owners get none of it.
+        names = frozenset(index for index, _ in pod.requests.amounts) | {
+            resources.index[name] for name in held.keys() & _NATIVE
+        }
         annotations = new.metadata.annotations
         owners: Owners | None = None
         inner: dict[int, int] = {}
@@ -225,7 +238,6 @@ class ReservationCache:
         except MalformedReservation as error:
             problem = str(error)
         slots = None
-        held = new.status.allocatable if new.spec.template is None else requests_of(new)
         if "pods" in held:
             _, slots, _ = allocatable_of({"pods": held["pods"]}, resources)
         order = parse_integer(new.metadata.labels.get(RESERVATION_ORDER, ""))
@@ -291,13 +303,13 @@ class ReservationCache:
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
-            return 0
+            return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
-        was = info is not None and info.matchable
+        was = info is not None and info.matchable and _offer(info.reservation) == _offer(new)
         if info is None:
             info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
         else:
-            info.reservation, info.terms = new, self._terms(new, pod)
+            info.say(new, self._terms(new, pod))
         if info.terms.problem:
             self._report(new, info.terms.problem, PODS)
         info.taken = operating.current_owner(acts) is not None
@@ -308,8 +320,15 @@ class ReservationCache:
         self._join_users(info, pod.node)
         self._recount(info)
         if info.matchable and not was:
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
-        return self._settle(info)
+            self._announce(info)
+        return self._settle(info) | self.facets
+
+    def _announce(self, info: ReservationInfo) -> None:
+        """Pods that it names may rest among pods that were equivalent until it named them: they are tried for
+        themselves."""
+        self._cluster.announce(RESERVATION_CHANGED, None, info)
+        if info.terms.owners is not None:
+            self._handle.activate(named_pods(info.terms.owners, self._handle.pending))
 
     def holder_of(self, pod: Pod) -> str | None:
         """See Sharing."""
@@ -352,6 +371,7 @@ class ReservationCache:
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
+            return changed or self.facets  # rows with other users are other rows, also where these use nothing
         return changed
 
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
@@ -389,7 +409,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info)
+        return self._settle(info) or self.facets
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""

@@ -65,52 +65,38 @@ class ReservationInfo:
 
     def renew(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
         """Takes over a new version; `pod`: the reserve pod as read from it."""
-        self.reservation = reservation
-        self.terms = terms
+        self.say(reservation, terms)
         self.priority = pod.priority
         self.full: Requests = pod.requests
         self.full_facts: tuple[object, ...] = pod.facts
         self.ports: tuple[HostPort, ...] = shape_ports(pod.shape)
         self.allocatable: Amounts = dict(pod.requests.amounts)
-        self.restricted = reservation.spec.allocate_policy == RESTRICTED
-        self.bound_policy = reservation.spec.allocate_policy in (ALIGNED, RESTRICTED)
-        """Whether owners are bound to a policy; Reservations that are do not share a node with others."""
         self.owners_changed()
 
-    @property
-    def uid(self) -> str:
-        """The uid, of the reserve pod as well."""
-        return self.reservation.metadata.uid
+    def say(self, reservation: Reservation, terms: Terms) -> None:
+        """Takes over what a new version says, but for what it holds.
 
-    @property
-    def name(self) -> str:
-        """The name of the Reservation."""
-        return self.reservation.metadata.name
-
-    @property
-    def once(self) -> bool:
-        """Whether the first owner consumes it."""
-        return self.reservation.spec.once
-
-    @property
-    def available(self) -> bool:
-        """Whether it has a node, by the API server's word."""
-        return self.reservation.status.phase == AVAILABLE and bool(self.reservation.status.node_name)
+        `uid`: of the reserve pod as well; `once`: whether the first owner consumes it; `available`: whether it has a
+        node, by the API server's word; `unschedulable`: whether it takes no new owners but those that tolerate it;
+        `bound_policy`: whether owners are bound to a policy: Reservations that are do not share a node with others;
+        `key`: the order of equals, by creation, then name.
+        """
+        meta, spec, status = reservation.metadata, reservation.spec, reservation.status
+        self.reservation = reservation
+        self.terms = terms
+        self.uid: str = meta.uid
+        self.name: str = meta.name
+        self.once: bool = spec.once
+        self.available = status.phase == AVAILABLE and bool(status.node_name)
+        self.unschedulable = spec.unschedulable or meta.deletion_timestamp is not None
+        self.restricted = spec.allocate_policy == RESTRICTED
+        self.bound_policy = spec.allocate_policy in (ALIGNED, RESTRICTED)
+        self.key = (meta.creation_timestamp or "", meta.name)
 
     @property
     def matchable(self) -> bool:
         """Whether a pod may use it now."""
         return self.available and not self.terms.problem and not (self.once and (self.owners or self.taken))
-
-    @property
-    def unschedulable(self) -> bool:
-        """Whether it takes no new owners but those that tolerate it."""
-        return self.reservation.spec.unschedulable or self.reservation.metadata.deletion_timestamp is not None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The order of equals: by creation, then name."""
-        return (self.reservation.metadata.creation_timestamp or "", self.name)
 
     # --- what is in use ----------------------------------------------------------------------------
 

@@ -143,4 +143,5 @@ RESERVATIONS = Kind(
     namespaced=False,
     verbs={"": ("patch", "delete"), "status": ("patch",)},
     need=Need(("Reservation",), every_pod, "pods of profiles with Reservation wait"),
+    scheduled=True,
 )

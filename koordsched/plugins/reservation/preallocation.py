@@ -97,7 +97,7 @@ class PreAllocatable:
         """See UsableReservations."""
         overlay = self._cycle.overlay
         with self._cluster.what_if() as hypothesis:
-            if overlay is not None and overlay.active:
+            if overlay is not None and overlay.covers(row):
                 for other in self.by_row.get(row, ()):
                     if reserved is None or other is not reserved.pod:
                         hypothesis.add(other, row)
