@@ -38,7 +38,7 @@ class GangRecord(msgspec.Struct, array_like=True):
 class GangCache:
     """Observes pods and PodGroups.
 
-    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs. `round`: the attempt that is under way.
+    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs.
     """
 
     def __init__(self, cluster: ClusterState, args: CoschedulingArgs, handle: Handle) -> None:
@@ -48,7 +48,8 @@ class GangCache:
         self._activate = handle.activate
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
-        self.round: Round | None = None
+        self._round: Round | None = None
+        self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
         self.gangs: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
@@ -67,6 +68,21 @@ class GangCache:
         return cache
 
     # --- reading -----------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> Round | None:
+        """The attempt that is under way."""
+        return self._round
+
+    @round.setter
+    def round(self, new: Round | None) -> None:
+        old, self._round = self._round, new
+        for watcher in self._round_watchers:
+            watcher(old, new)
+
+    def on_round(self, watcher: Callable[[Round | None, Round | None], None]) -> None:
+        """Calls it with the attempt that ends and the one that begins, None for none."""
+        self._round_watchers.append(watcher)
 
     def gang_id(self, pod: Pod) -> str | None:
         """The id of the gang that the pod names; None for most pods."""
