@@ -223,6 +223,7 @@ class GangCache:
                 group.representative = group.representative or before.representative
                 before.representative = ""
         group.gangs[gang.id] = gang
+        group.changed()
         if gang.bound:
             self.satisfy(group)
 
@@ -260,6 +261,7 @@ class GangCache:
             self._activate([pod])
 
     def _changed(self, gang: Gang) -> None:
+        gang.group.changed()
         for listener in self._listeners:
             listener(gang.id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.coscheduling.kinds import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
@@ -61,15 +61,14 @@ class Gang:
         """A child is in this one of the three sets now."""
         uid = pod.uid
         self.children[uid] = pod
+        for each in (self.pending, self.waiting, self.bound):
+            if each is not where:
+                each.pop(uid, None)
+        where[uid] = pod
         if where is self.pending and is_stuck(pod):
             self.stuck.add(uid)
-        else:
+        elif self.stuck:
             self.stuck.discard(uid)
-        for each in (self.pending, self.waiting, self.bound):
-            if each is where:
-                each[uid] = pod
-            else:
-                each.pop(uid, None)
 
     def remove(self, uid: str) -> None:
         """A child is gone."""
@@ -89,10 +88,21 @@ class GangGroup:
     `gang_ids`: all that belong to it, sorted; `gangs`: by id, those that exist and say so. `satisfied`: a pod of one of
     them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`: it waits
     for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids of the
-    pods that were placed together and are being bound.
+    pods that were placed together and are being bound. `order`: the pending members in the order in which they are
+    placed, and `told` what those that were not tried show, both None after something changed.
     """
 
-    __slots__ = ("at_rest", "binding_members", "gang_ids", "gangs", "id", "representative", "satisfied")
+    __slots__ = (
+        "at_rest",
+        "binding_members",
+        "gang_ids",
+        "gangs",
+        "id",
+        "order",
+        "representative",
+        "satisfied",
+        "told",
+    )
 
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
         self.id = ",".join(gang_ids)
@@ -102,6 +112,12 @@ class GangGroup:
         self.representative = ""
         self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
+        self.order: Sequence[Pod] | None = None
+        self.told: tuple[int, str] | None = None
+
+    def changed(self) -> None:
+        """There are other pending members, or they are other than they were."""
+        self.order = self.told = None
 
     @property
     def waiting_gangs(self) -> set[str]:
