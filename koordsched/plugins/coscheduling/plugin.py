@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.events import POD, ActionType, ClusterEvent, EventResource
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import refusals
@@ -47,7 +48,7 @@ from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
-from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 """Never announced: gangs are activated. Its registration says what tells pods apart."""
@@ -83,8 +84,17 @@ class Coscheduling(
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
-        return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+        """Pods of different gangs are different; nothing else in the cluster ends what this plugin says, but that a pod
+        changes its gang.
+        """
+        return [
+            HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id)),
+            HintRegistration(self.name, ClusterEvent(POD, ActionType.UPDATE), self._after_own_change, Scope.OWN_POD),
+        ]
+
+    def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        changed = isinstance(old, Pod) and isinstance(new, Pod) and self.cache.gang_id(old) != self.cache.gang_id(new)
+        return QueueingHint.QUEUE if changed and new.uid == pod.uid else QueueingHint.SKIP
 
     # --- the queue -----------------------------------------------------------------------------------
 
@@ -107,7 +117,7 @@ class Coscheduling(
             return Status(Code.WAIT, (messages.not_attempted(group),))
         if pod.uid not in gang.pending:
             return _unresolvable(messages.not_pending(pod))
-        if group.representative not in ("", pod.uid) and not group.at_rest:
+        if group.represented and group.representative != pod.uid:
             return Status(Code.WAIT, (messages.represented(group),))
         return SUCCESS
 
@@ -148,18 +158,17 @@ class Coscheduling(
         """
         members = [pod for pod in group.pending() if self.cache.placeable(pod)]
         members = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        gangs = group.gangs.values()
-        if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
+        if any(len(gang.pending) > gang.missing for gang in group.gangs.values()):
             members.sort(key=lambda pod: pod is not first)
         return members
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        self.cache.round = None
         gang = self.cache.of(job.first)
         waits = next(iter(resting), None)
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
+        self.cache.end_round(placed=next(iter(placed), None) is not None)
 
     def _round_of(self, pod: Pod) -> Round | None:
         around, gang = self.cache.round, self.cache.of(pod)
@@ -254,11 +263,19 @@ class Coscheduling(
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """The pod has lost its place; so have those that wait with it, unless the group is satisfied."""
         gang = self.cache.of(pod)
-        if gang is None or pod.uid not in gang.waiting:
+        if gang is None:
+            # The pod is gone, and leaves the others alone.
+            gang = self.cache.gangs.get(self.cache.gang_id(pod) or "")
+        elif pod.uid in gang.waiting:
+            gang.move(pod.uid, gang.pending)
+        else:
             return
-        gang.put(pod, gang.pending)
-        group = gang.group
-        self._end_binding(group)
+        if gang is None:
+            return
+        group, around = gang.group, self.cache.round
+        group.end_binding()
+        if around is not None and around.group is group:
+            return  # the others of the round lose their places as well
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
             for other in group.waiting():
@@ -273,7 +290,7 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
-        gang.put(pod, gang.waiting)
+        gang.move(pod.uid, gang.waiting)
         group = gang.group
         if not self._enough(group):
             return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
@@ -321,13 +338,9 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return
-        gang.put(pod, gang.bound)
-        self._end_binding(gang.group)
+        gang.move(pod.uid, gang.bound)
+        gang.group.end_binding()
         self.cache.satisfy(gang.group)
-
-    def _end_binding(self, group: GangGroup) -> None:
-        if not any(gang.waiting for gang in group.gangs.values()):
-            group.binding_members = frozenset()
 
 
 def _unresolvable(text: str) -> Status:
