@@ -96,6 +96,7 @@ class SchedulingCycle:
         started = self.clock()
         if profile.job_plugin is not None:
             try:
+                profile.job_plugin.taken_up(pod)
                 job = profile.job_plugin.begin_job(pod)
             except Exception as error:
                 self.give_back(queued, profile, started, self.broken(pod, error))
@@ -137,7 +138,7 @@ class SchedulingCycle:
     def is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
-            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.title}")
         elif pod.uid not in self.cluster.assigned:
             return True
         self.queue.done(pod.uid)
@@ -156,7 +157,7 @@ class SchedulingCycle:
     @staticmethod
     def broken(pod: Pod, error: Exception) -> NotPlaced:
         """A bug ended an attempt at the pod."""
-        _log.error("scheduling %s failed", pod.key, exc_info=error)
+        _log.error("scheduling %s failed", pod.title, exc_info=error)
         return erroneous(f"internal error: {type(error).__name__}: {error}")
 
     async def decide(

@@ -21,7 +21,7 @@ DECLARATION = Declaration(
     name=Coscheduling.name,
     factory=Coscheduling,
     entry=entry(
-        "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
+        "preEnqueue queueSort preFilter postFilter preScore score reserve permit preBind postBind",
         ArgsKind(CoschedulingArgs, validate=validate, by_constructor=True, advise=advise),
     ),
     controller=GangControllers,

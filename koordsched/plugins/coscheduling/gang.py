@@ -94,6 +94,11 @@ class Gang:
         self.stuck.discard(uid)
 
 
+def is_stuck(pod: Pod) -> bool:
+    """Whether a pending pod cannot be placed by any scheduler now."""
+    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
+
+
 class GangGroup:
     """The gangs that are placed together; mostly one alone.
 
@@ -163,8 +168,3 @@ def shortcomings(group: GangGroup, gangs: Mapping[str, Gang]) -> str:
     if any(gang is not None and gang.lacks_children for _, gang in known):
         parts.append(f"memberGangs [{' '.join(group.gang_ids)}] child pod not collect enough")
     return ", ".join(parts)
-
-
-def is_stuck(pod: Pod) -> bool:
-    """Whether a pending pod cannot be placed by any scheduler now."""
-    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))

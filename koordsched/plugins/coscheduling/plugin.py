@@ -26,6 +26,7 @@ from koordsched.framework.interface import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
+    QueueSort,
     Reserve,
     Scores,
 )
@@ -49,12 +50,14 @@ from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
+from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 """Never announced: gangs are activated. Its registration says what tells pods apart."""
 
 
 class Coscheduling(
+    QueueSort,
     PodScore,
     PreEnqueue,
     BeforePreFilter,
@@ -95,6 +98,10 @@ class Coscheduling(
     def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = isinstance(old, Pod) and isinstance(new, Pod) and self.cache.gang_id(old) != self.cache.gang_id(new)
         return QueueingHint.QUEUE if changed and new.uid == pod.uid else QueueingHint.SKIP
+
+    def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
+        """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
+        return (-queued.pod.priority, queued.timestamp, queued.sequence)
 
     # --- the queue -----------------------------------------------------------------------------------
 
@@ -137,19 +144,31 @@ class Coscheduling(
 
     # --- a group as a job ----------------------------------------------------------------------------
 
-    def begin_job(self, pod: Pod) -> Job | None:
+    def taken_up(self, pod: Pod) -> None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
         if gang is None:
+            return
+        if gang.group.representative == pod.uid:
+            gang.group.at_rest = True
+        if self._goes_together(gang):
+            gang.group.representative = ""
+
+    def begin_job(self, pod: Pod) -> Job | None:
+        """See JobScheduling."""
+        gang = self.cache.of(pod)
+        if gang is None or not self._goes_together(gang):
             return None
-        group = gang.group
-        if group.representative == pod.uid:
-            group.at_rest = True  # it leaves the queue, whatever comes of it
-        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group) or self._lacks_topology(gang):
-            return None
-        group.representative = ""
-        self.cache.round = Round(group, pod, self._members(group, pod))
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
         return self.cache.round
+
+    def _goes_together(self, gang: Gang) -> bool:
+        return not (
+            gang.options is None
+            or gang.group.admits_singly(gang)
+            or self.cache.why_not(gang.group)
+            or self._lacks_topology(gang)
+        )
 
     def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
@@ -278,8 +297,9 @@ class Coscheduling(
             return  # the others of the round lose their places as well
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
-            for other in group.waiting():
-                if (waiting := self.handle.waiting.get(other.uid)) is not None:
+            for waiting in self.handle.waiting:
+                other = self.cache.of(waiting.pod)
+                if other is not None and other.group is group and waiting.pod.uid in other.waiting:
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
