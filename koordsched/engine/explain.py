@@ -17,11 +17,11 @@ from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
+from koordsched.framework.verdicts import Verdicts
 from koordsched.queue.nominator import Nominator
 
 NOT_LOOKED_AT = "not looked at"

@@ -24,12 +24,12 @@ from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.diagnosis import rejecting_plugins
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, ScoringFailed, best_of
 from koordsched.framework.status import Status
+from koordsched.framework.verdicts import Verdicts
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import QueuedPod

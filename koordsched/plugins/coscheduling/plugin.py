@@ -114,18 +114,10 @@ class Coscheduling(
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Of a group that is to be placed, one pod is let in for all (coscheduling spec 3.3)."""
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS
-        refusal = self._kept_out(pod, gang_id)
-        if refusal is not None:
-            return refusal
-        gang = self.cache.gangs[gang_id]
+        gang = self._goes_with_others(pod)
+        if gang is None or isinstance(gang, Status):
+            return gang or SUCCESS
         group = gang.group
-        if group.admits_singly(gang):
-            return SUCCESS
-        if problem := self.cache.why_not(group):
-            return _unresolvable(messages.basic_check(group, problem, gang, pod))
         around = self.cache.round
         if around is not None and around.group is group and pod.uid not in around.attempted:
             return Status(Code.WAIT, (messages.not_attempted(group),))
@@ -141,13 +133,21 @@ class Coscheduling(
         if gang is not None and not gang.group.admits_singly(gang):
             gang.group.representative, gang.group.at_rest = pod.uid, False
 
-    def _kept_out(self, pod: Pod, gang_id: str) -> Status | None:
+    def _goes_with_others(self, pod: Pod) -> Gang | Status | None:
+        """The gang of a pod that is placed with others, or why it must not be tried; None if it is placed alone."""
+        gang_id = self.cache.gang_id(pod)
+        if gang_id is None:
+            return None
         gang = self.cache.gangs.get(gang_id)
         if gang is None:
             return _unresolvable(messages.unknown(gang_id, pod))
         if gang.options is None:
             return _unresolvable(messages.undefined(gang, pod))
-        return None
+        if gang.group.admits_singly(gang):
+            return None
+        if problem := self.cache.why_not(gang.group):
+            return _unresolvable(messages.basic_check(gang.group, problem, gang, pod))
+        return gang
 
     # --- a group as a job ----------------------------------------------------------------------------
 
@@ -213,18 +213,9 @@ class Coscheduling(
         around = self.cache.round
         if around is not None and not around.failed_message and pod.uid in around.attempted:
             return SUCCESS  # the group was looked at when the round began
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS
-        refusal = self._kept_out(pod, gang_id)
-        if refusal is not None:
-            return refusal
-        gang = self.cache.gangs[gang_id]
-        group = gang.group
-        if group.admits_singly(gang):
-            return SUCCESS
-        if problem := self.cache.why_not(group):
-            return _unresolvable(messages.basic_check(group, problem, gang, pod))
+        gang = self._goes_with_others(pod)
+        if gang is None or isinstance(gang, Status):
+            return gang or SUCCESS
         around = self._round_of(pod)
         if around is not None and around.failed_message:
             return _unresolvable(around.failed_message)

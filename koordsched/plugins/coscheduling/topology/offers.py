@@ -17,10 +17,10 @@ import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
-from koordsched.framework.filtering import PreFiltered
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import NO_NODE, PASS, Code, Codes
+from koordsched.framework.verdicts import PreFiltered
 from koordsched.plugins.coscheduling.topology.alike import Alike
 from koordsched.plugins.coscheduling.topology.tree import Amounts
 from koordsched.plugins.coscheduling.topology.trial import Added, Trial
