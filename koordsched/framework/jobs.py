@@ -41,6 +41,10 @@ class Job(ABC):
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
+    @abstractmethod
+    def show(self, message: str) -> Sequence[Pod]:
+        """Those of them that do not show this message yet."""
+
 
 class JobScheduling(Permit):
     """Has some pods placed together. Its Permit says when there are enough."""

@@ -7,6 +7,7 @@ import asyncio
 from koordsched.framework.controller import ControllerHandle
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.controller.loops import PodGroupController
+from koordsched.plugins.coscheduling.metrics import AttemptTimes
 from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.coscheduling.topology.controller import TopologyController
 
@@ -17,6 +18,7 @@ class GangControllers:
     def __init__(self, plugin: Coscheduling, args: CoschedulingArgs | None, handle: ControllerHandle) -> None:
         self._pod_groups = PodGroupController(plugin, args, handle)
         self._topology = TopologyController(plugin.topology, handle)
+        AttemptTimes(plugin.cache, handle.metrics, handle.clock.monotonic)
 
     async def run(self) -> None:
         """Works until cancelled."""
