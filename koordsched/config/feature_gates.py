@@ -95,6 +95,14 @@ KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }
 
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "CrossSchedulerNomination": "what other schedulers have nominated pods for is not kept free",
+    "EnableInlineBatchSchedule": "all pods of a gang are placed in one attempt anyway",
+    "LazyReservationRestore": "nothing is restored before it is needed",
+    "SkipFilterWithNominatedPods": "a node has to fit with and without the pods that are nominated to it",
+}
+"""Gates of koord-scheduler that change nothing here, and why."""
+
 
 class FeatureGates:
     """Which features are on. Immutable."""

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from koordsched.cli.check_config import build_check_config, check_config
 from koordsched.config import IN_TREE, default_configuration, load, resolve
+from koordsched.config.feature_gates import WITHOUT_EFFECT
 from koordsched.plugins import CATALOG
 from tests.config.documents import document
 
@@ -99,6 +100,15 @@ def test_gates_and_files_are_checked_too() -> None:
     assert (result.exit_code, result.stderr) == (1, "error: unrecognized feature gate: Bogus\n")
     result = CliRunner().invoke(check_config, ["/nowhere"])
     assert (result.exit_code, result.stderr) == (1, "error: open /nowhere: no such file or directory\n")
+
+
+@pytest.mark.parametrize("gate", WITHOUT_EFFECT)
+def test_gates_without_effect_are_named(gate: str) -> None:
+    result = CliRunner().invoke(check_config, ["-", "--feature-gates", f"{gate}=true"], input=TINY)
+    assert result.exit_code == 0
+    assert f"feature gate {gate} has no effect: {WITHOUT_EFFECT[gate]}" in " ".join(result.output.split())
+    result = CliRunner().invoke(check_config, ["-", "--feature-gates", f"{gate}=false"], input=TINY)
+    assert "feature gate" not in result.output
 
 
 def test_default_file_is_the_default() -> None:

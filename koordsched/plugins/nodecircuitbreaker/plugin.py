@@ -15,7 +15,8 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, Reserve, ShapeFilter
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
-from koordsched.plugins.nodecircuitbreaker.breakers import OPEN, PASSABLE, PROBED, Breakers
+from koordsched.plugins.nodecircuitbreaker.breakers import PASSABLE, Breakers
+from koordsched.plugins.nodecircuitbreaker.record import OPEN, PROBED
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 IS_OPEN = "node(s) had an open circuit breaker"
