@@ -333,13 +333,18 @@ class Breakers:
 
     # --- probes ----------------------------------------------------------------------------------------
 
+    def admits(self, row: int) -> bool:
+        """Whether the breaker lets a pod on the row."""
+        record = self.records.get(row)
+        return record is None or not (record.is_open or record.probe)
+
     def begin_probe(self, pod: Pod, row: int) -> bool:
         """A pod is placed on the row; False if the breaker does not let it."""
+        if not self.admits(row):
+            return False
         record = self.records.get(row)
         if record is None:
             return True
-        if record.is_open or record.probe:
-            return False
         self._put(row, replace(record, probe=pod.uid))
         self._probes.remember(pod.uid, row)
         return True
