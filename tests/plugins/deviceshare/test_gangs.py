@@ -250,7 +250,7 @@ def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_so():
 @pytest.mark.parametrize(
     ("taken", "count", "wanted", "expected"),
     [
-        ({"n1": range(4), "n3": ()}, 6, {"gpu": 200}, {"n3": 4, "n4": 2}),
+        ({"n1": range(5), "n3": ()}, 6, {"gpu": 200}, {"n3": 4, "n4": 2}),
         ({"n1": range(4), "n3": range(7)}, 6, {"gpu": 200}, {"n1": 2, "n2": 4}),
         ({"n1": (), "n3": (0,)}, 16, {"gpu": 100}, {"n1": 8, "n2": 8}),
         ({"n1": range(4), "n3": range(4)}, 7, {"gpu": 200}, {}),
@@ -317,16 +317,46 @@ def test_a_scheduler_that_starts_knows_what_a_gang_holds(seed):
 # --- explanations ------------------------------------------------------------------------------------------------
 
 
+def explained_world():
+    """Room for 14 GPUs, and for seven pairs with the NIC beside them."""
+    wanted = {"gpu": 200, "rdma": 1, "joint": {"deviceTypes": ["gpu", "rdma"]}, "hints": {"rdma": {"vfSelector": {}}}}
+    jobs = {"small": members(3, "small", gpu=50), "large": members(8, "large", gpu=200)}
+    jobs |= {"pairs": members(7, "pairs", **wanted), "many": members(8, "many", **wanted)}
+    groups = [group(len(pods), name) for name, pods in jobs.items()]
+    things = [*g8("n0"), *g8("n1"), used(0, 1, node="n0"), *groups, *(each for pods in jobs.values() for each in pods)]
+    return World(*things, document=document())
+
+
 def test_what_explain_tries_leaves_no_trace():
     """Columns, bit for bit, with gangs that fit and gangs that do not."""
-    small, large = members(3, "small", gpu=50), members(5, "large", gpu=200)
-    joint = {"gpu": 200, "rdma": 1, "joint": {"deviceTypes": ["gpu", "rdma"]}, "hints": {"rdma": {"vfSelector": {}}}}
-    nets = members(9, "nets", **joint)
-    things = [*g8("n0"), *g8("n1"), used(0, 1, node="n0"), *small, *large, *nets]
-    world = World(*things, group(3, "small"), group(5, "large"), group(9, "nets"), document=document())
+    world = explained_world()
     everything(world.offline)  # plugins that are asked for the first time add columns
     before, books = everything(world.offline), world.books()
-    found = {name: world.offline.explain(f"default/{name}-0") for name in ("small", "large", "nets")}
-    assert found["small"].verdict == found["large"].verdict
+    found = {name: world.offline.explain(f"default/{name}-0").job for name in ("small", "large", "pairs", "many")}
     assert everything(world.offline) == before
     assert world.books() == books
+    assert {name: job.complete for name, job in found.items()} == {
+        "small": True,
+        "large": False,
+        "pairs": True,
+        "many": False,
+    }
+    assert [(job.refused, job.message.split(".")[0]) for job in (found["large"], found["many"])] == [
+        ("default/large-7", "0/2 nodes are available: 2 Insufficient GPU Devices"),
+        ("default/many-7", "0/2 nodes are available: 2 Insufficient GPU Devices"),
+    ]
+
+
+def test_simulate_places_all_or_none():
+    world = explained_world()
+    before = world.books()
+    for name, count in (("large", 8), ("many", 8)):
+        answers = [world.offline.schedule(f"default/{name}-{at}") for at in range(count)]
+        assert not any(each.node for each in answers)
+        assert all(each.message for each in answers)
+        assert world.books() == before
+    answers = [world.offline.schedule(f"default/pairs-{at}") for at in range(7)]
+    assert sorted(each.node for each in answers) == ["n0"] * 3 + ["n1"] * 4
+    taken = {name: set(state["used"]) for name, state in world.books().items()}
+    gpus = {("gpu", minor) for minor in range(8)}
+    assert taken == {"n0": gpus | {("rdma", n) for n in (2, 3, 4)}, "n1": gpus | {("rdma", n) for n in (1, 2, 3, 4)}}
