@@ -59,9 +59,7 @@ DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 """The feature gate with which allocations are written for vendors' own device plugins."""
 
 
-class DeviceShare(
-    PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved, ServesSeveral
-):
+class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved, ServesSeveral):
     """Gives pods GPUs, or parts of them, NICs and FPGAs."""
 
     name = "DeviceShare"

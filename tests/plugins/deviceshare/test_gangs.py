@@ -158,7 +158,9 @@ def test_each_member_gets_gpus_and_the_nics_beside_them():
         async with gangs(*g8(), *there, group(count)) as (embedded, running):
             pods = members(count, **wanted)
             await created(embedded, *pods)
-            texts = [embedded.get("Pod", name)["metadata"]["annotations"][ALLOCATED] for name in placed(embedded, *pods)]
+            texts = [
+                embedded.get("Pod", name)["metadata"]["annotations"][ALLOCATED] for name in placed(embedded, *pods)
+            ]
             functions = [json.loads(text)["rdma"][0]["extension"]["vfs"][0]["busID"] for text in texts]
             return sorted(placed(embedded, *pods).values(), key=str), sorted(functions), held(running)
 
@@ -240,7 +242,8 @@ def test_no_pod_is_evicted_for_a_gang_that_would_not_fit_even_so():
             return before == held(running), names_of(embedded), placed(embedded, *pods)
 
     same, exists, found = run(scenario())
-    assert same and found == {}
+    assert same
+    assert found == {}
     assert {"low", "high"} <= exists
 
 
@@ -294,7 +297,9 @@ def test_a_scheduler_that_starts_knows_what_a_gang_holds(seed):
     """In whatever order objects are handled; a member that comes later gets what is left."""
     rng = Random(seed)
     share = {"core": 100, "ratio": 100, "memory": 80 << 30}
-    there = [bound(member(f"g-{at}", gpu=200), f"g-{at}", gpu=[(2 * at, share), (2 * at + 1, share)]) for at in range(3)]
+    there = [
+        bound(member(f"g-{at}", gpu=200), f"g-{at}", gpu=[(2 * at, share), (2 * at + 1, share)]) for at in range(3)
+    ]
     for each in there:
         each["metadata"]["labels"] = {LABEL: "g"}
     objects = [*g8(), group(3), *there]
