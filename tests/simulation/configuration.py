@@ -198,6 +198,8 @@ def device_args(plan):
         args["disableDeviceNUMATopologyAlignment"] = True
     if rng.random() < 0.1:
         args["gpuShareUnsupportedModels"] = [{"vendor": "nvidia", "model": "H800"}]
+    if Random(f"{plan.seed} improved allocation").random() < 0.4:
+        args["improvedAllocation"] = True
     return args
 
 

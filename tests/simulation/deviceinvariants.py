@@ -4,6 +4,7 @@ import json
 
 from tests.plugins.deviceshare.naive.amounts import fits, read
 from tests.plugins.deviceshare.naive.books import Books, held_by, key_of, node_table
+from tests.plugins.deviceshare.naive.model import ISOLATION
 from tests.plugins.deviceshare.naive.request import (
     ALLOCATED,
     CORE,
@@ -39,7 +40,7 @@ class DeviceInvariants(AllocationInvariants):
         for state in self._pod_states(pod, decision):
             for node in self._invariants.node_states(decision):
                 for report in reports:
-                    yield wrong(state, given, node, report, others)
+                    yield wrong(state, given, node, report, others, improved=self._users.args.get("improvedAllocation"))
 
     def _kept(self, node):
         """What Reservations keep of devices beside what their owners use of it."""
@@ -116,8 +117,11 @@ def entries_of(pod):
     return json.loads((pod["metadata"].get("annotations") or {}).get(ALLOCATED, "null"))
 
 
-def wrong(pod, given, node, report, others):
-    """Why a pod cannot have been given this on a node, and a Device, in these states; None if it can."""
+def wrong(pod, given, node, report, others, *, improved=False):
+    """Why a pod cannot have been given this on a node, and a Device, in these states; None if it can.
+
+    `improved`: with the argument improvedAllocation.
+    """
     try:
         asked = asked_of(pod, {}, [NPU_CORE])
     except Refused as refused:
@@ -132,7 +136,11 @@ def wrong(pod, given, node, report, others):
         return f"it wants {sorted(asked.requests)}"
     try:
         return (
-            _wrong_types(asked, given, books) or _wrong_gpus(asked, given, books, node) or _apart(asked, given, books)
+            _wrong_types(asked, given, books)
+            or _wrong_gpus(asked, given, books, node)
+            or _apart(asked, given, books)
+            or (improved and _not_improved(asked, given, books, node))
+            or None
         )
     except Refused as refused:
         return f"it wants what there is not: {refused.verdict.reasons}"
@@ -210,3 +218,26 @@ def _apart(asked, given, books):
         return None
     switches = [{books.pcie(kind, entry["minor"]) for entry in given[kind]} - {None} for kind in asked.joint]
     return None if all(each == switches[0] for each in switches) else f"its devices are on {switches}"
+
+
+def _not_improved(asked, given, books, node):
+    """What upstream would let pass."""
+    provider = (asked.pod["metadata"].get("labels") or {}).get(ISOLATION)
+    if (
+        provider
+        and asked.gpus
+        and asked.gpus.shared
+        and provider != (node["metadata"].get("labels") or {}).get(ISOLATION)
+    ):
+        return f"it is not isolated by {provider} there"
+    for kind, entries in given.items():
+        busy = {books.pcie(kind, minor) for minor in books.used.get(kind, ())}
+        for entry in entries:
+            if not fits(read(entry["resources"]), books.free(kind)[entry["minor"]]):
+                return f"{kind} {entry['minor']} has less left than it is given, memory and share taken together"
+            if asked.hint(kind).get("exclusivePolicy") != "PCIeLevel":
+                continue
+            switch = books.pcie(kind, entry["minor"])
+            if switch is None or switch in busy:
+                return f"{kind} {entry['minor']} is on a PCIe switch that others use"
+    return None

@@ -1,10 +1,12 @@
 """The agents of nodes, which report GPUs, NICs and FPGAs, those devices, which fail and heal, users who want some."""
 
 import json
+from random import Random
 
 from tests.plugins.deviceshare.columns import row_state
 from tests.plugins.deviceshare.machines import GIB, fpga, gpu, nic
 from tests.plugins.deviceshare.naive.books import MODEL, NODE, POLICY, TABLE, VENDOR, held_by
+from tests.plugins.deviceshare.naive.model import ISOLATION
 from tests.plugins.deviceshare.naive.request import (
     ALLOCATED,
     CORE,
@@ -66,6 +68,9 @@ class DeviceUsers(AgentUsers):
     def __init__(self, simulation):
         super().__init__(simulation, device_args(simulation.plan), "devices.yaml")
         self._is_generous = self.rng.random() < 0.5
+        self._improved = bool(self.args.get("improvedAllocation"))
+        self.more = Random(f"{simulation.plan.seed} {self.STREAM}, what came later")
+        """Worlds without what came later stay what they were."""
         self._sick = {}
         """Node -> (type, minor) of what failed."""
         self._ever = set()
@@ -142,6 +147,8 @@ class DeviceUsers(AgentUsers):
             meta["labels"] |= {MODEL: machine["model"], VENDOR: "nvidia"}
             if self.rng.random() < 0.4:
                 meta["labels"][POLICY] = self.rng.choice(["Honor", "Prefer"])
+        if self._improved and self.more.random() < 0.5:
+            meta["labels"][ISOLATION] = self.more.choice(["HAMi-core", "other"])
 
     def _machine(self, name):
         if name not in self._machines:
@@ -245,6 +252,11 @@ class DeviceUsers(AgentUsers):
             hints["gpu"] = {"requiredTopologyScope": rng.choice(["PCIe", "NUMANode", "Node"])}
         if rng.random() < 0.15:
             annotations[PARTITION] = rng.choice(["{}", '{"allocatePolicy":"Restricted"}', "{}", "null"])
+        if self._improved:
+            if self.more.random() < 0.2:
+                meta["labels"] = {**meta.get("labels", {}), ISOLATION: self.more.choice(["HAMi-core", ""])}
+            if self.more.random() < 0.2:
+                hints.setdefault(self.more.choice(["gpu", "rdma"]), {})["exclusivePolicy"] = "PCIeLevel"
         if hints:
             annotations[HINT] = json.dumps(hints) if rng.random() < 0.97 else "{"
         if rng.random() < (0.4 if pod["spec"].get("nodeName") else 0.1):
