@@ -64,7 +64,7 @@ def simulate(namespace: str | None, state: State, seed: int, node_groups: str | 
     capacity: CapacityReport | None = None
     try:
         groups = read_groups(node_groups) if node_groups else []
-        resolved, warnings = load_config(state.config_file)
+        resolved, warnings = load_config(state.config_file, gates=state.gates)
         offline = state.prepare(resolved, seed=seed)
     except InputError as error:
         fail(error)

@@ -77,6 +77,7 @@ class Coscheduling(
     """
 
     name = "Coscheduling"
+    only_patches = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         self.args = args
