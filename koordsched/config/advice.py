@@ -7,16 +7,26 @@ import msgspec
 from koordsched.config.catalog import PluginCatalog
 from koordsched.config.contenttypes import unknown_types
 from koordsched.config.default_plugins import ALL
+from koordsched.config.feature_gates import changed
 from koordsched.config.plugin_args import PluginArgs
 from koordsched.config.resolving import Profile, Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
+
+_WITHOUT_EFFECT = {
+    "CrossSchedulerNomination": "nominations of pods of other schedulers do not count",
+    "EnableBatchScheduleNodeSnapshot": "no snapshots are made",
+    "EnableInlineBatchSchedule": "all pods of a gang are placed in one attempt anyway",
+    "GangPendingPodsConditionPatch": "all pods of a gang that is not placed show why",
+    "SkipFilterWithNominatedPods": "nominated pods count for every pod",
+}
+"""Gates of Koordinator that are accepted, and why they change nothing."""
 
 _EVERY_NODE = "every node is considered for every pod"
 
 
 def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] | None = None) -> list[str]:
     """One text per finding. `built` names the plugins that have code behind them; None = all in the catalog."""
-    found = list(_settings(resolved.source))
+    found = [*_settings(resolved.source), *_gates(resolved.features)]
     if built is not None:
         found += [
             f'plugin "{name}" is not implemented and will be ignored (profiles: {", ".join(profiles)})'
@@ -28,6 +38,13 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
         found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
         found += _unprepared(resolved.profiles[i], f"profiles[{i}]", catalog)
     return found
+
+
+def _gates(on: Collection[str]) -> Iterator[str]:
+    for assignment in changed(on):
+        name = assignment.partition("=")[0]
+        if name in _WITHOUT_EFFECT:
+            yield f"feature gate {assignment} has no effect: {_WITHOUT_EFFECT[name]}"
 
 
 def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:

@@ -61,3 +61,7 @@ class JobScheduling(Permit):
         """The attempt is over. `placed`: the members that stay where they are; `resting`: those that wait for an event
         now, on behalf of all.
         """
+
+    def explain_job(self, job: Job) -> list[str]:
+        """What users should know of a job that has no place, in lines of text. It has ended, and nothing is placed."""
+        return []
