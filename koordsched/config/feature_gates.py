@@ -97,7 +97,9 @@ KNOWN_GATES: Mapping[str, Gate] = {
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "CrossSchedulerNomination": "what other schedulers have nominated pods for is not kept free",
+    "EnableBatchScheduleNodeSnapshot": "no snapshots are made",
     "EnableInlineBatchSchedule": "all pods of a gang are placed in one attempt anyway",
+    "GangPendingPodsConditionPatch": "all pods of a gang that is not placed show why",
     "LazyReservationRestore": "nothing is restored before it is needed",
     "SkipFilterWithNominatedPods": "a node has to fit with and without the pods that are nominated to it",
 }

@@ -24,8 +24,9 @@ from koordsched.framework.status import Code
 class JobPlan:
     """The plan of one job.
 
-    `cycles`: those of the pods that have a place, in order. `complete`: whether there are enough. If not, `refused` is
-    the pod that has no place, None if all have one, and `message` why; `outcome` what its PostFilter plugins would do.
+    `cycles`: those of the pods that have a place, in order, and `feasible`: how many nodes each of them could go to.
+    `complete`: whether there are enough. If not, `refused` is the pod that has no place, None if all have one, and
+    `message` why; `outcome` what its PostFilter plugins would do.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class JobPlan:
         self._transaction = transaction
         self._rng = rng
         self.cycles: list[CycleState] = []
+        self.feasible: list[int] = []
         self.complete = False
         self.refused: Pod | None = None
         self.message = ""
@@ -76,6 +78,7 @@ class JobPlan:
             status, waits = profile.run_permit(attempt.cycle, pod, row)
             if status.ok or status.code is Code.WAIT:
                 self.cycles.append(attempt.cycle)
+                self.feasible.append(verdicts.feasible)
                 self.complete = plugin.name not in waits
                 return ""
         return one_node_error(status) if status.code.rejects else status.message

@@ -65,3 +65,7 @@ class JobScheduling(Permit):
         """The attempt is decided; changes that waited for that follow. `placed`: the members that stay where they are;
         `resting`: those that return to the queue, to wait for events on behalf of all.
         """
+
+    def explain_job(self, job: Job) -> list[str]:
+        """What users should know of a job that has no place, in lines of text. It has ended, and nothing is placed."""
+        return []

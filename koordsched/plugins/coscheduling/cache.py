@@ -50,6 +50,7 @@ class GangCache:
         self.profiles: set[str] = set()
         self._round: Round | None = None
         self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
+        self._preemption_watchers: list[Callable[[str], None]] = []
         self.gangs: dict[str, Gang] = {}
         self._groups: dict[Hashable, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
@@ -83,6 +84,15 @@ class GangCache:
     def on_round(self, watcher: Callable[[Round | None, Round | None], None]) -> None:
         """Calls it with the attempt that ends and the one that begins, None for none."""
         self._round_watchers.append(watcher)
+
+    def on_preemption(self, watcher: Callable[[str], None]) -> None:
+        """Calls it with "" when job preemption begins, and with the result when it ends."""
+        self._preemption_watchers.append(watcher)
+
+    def preempting(self, result: str) -> None:
+        """Job preemption begins, "", or ended with a result."""
+        for watcher in self._preemption_watchers:
+            watcher(result)
 
     def gang_id(self, pod: Pod) -> str | None:
         """The id of the gang that the pod names; None for most pods."""

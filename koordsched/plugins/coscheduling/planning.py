@@ -13,9 +13,11 @@ from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
 from koordsched.plugins.coscheduling.topology.complaints import GatheringComplaints
+from koordsched.plugins.coscheduling.topology.explanation import explained
 from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
+from koordsched.plugins.coscheduling.topology.picture import TopologyPicture
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, NetworkTopology
 from koordsched.plugins.coscheduling.topology.solver import solve
 from koordsched.plugins.coscheduling.topology.tree import Amounts
@@ -56,6 +58,16 @@ class TopologyPlans:
             except MalformedGathering:
                 self._gatherings[text] = None
         return self._gatherings[text]
+
+    def explained(self, gang: Gang) -> TopologyPicture | None:
+        """What the network has to offer the pending pods of the gang's group.
+
+        None if it does not ask to be gathered, if there is no tree or no such pod, or while a job is being placed.
+        """
+        gathering = self.gathering(gang)
+        if gathering is None or self._handle.cluster.in_transaction:
+            return None
+        return explained(self._handle, self._topology, self._offers, gathering, list(gang.group.pending()))
 
     @property
     def missing(self) -> bool:

@@ -48,6 +48,7 @@ from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import waking
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
+from koordsched.plugins.coscheduling.topology.picture import TopologyPicture, lines
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
@@ -77,6 +78,7 @@ class Coscheduling(
     """
 
     name = "Coscheduling"
+    only_patches = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         self.args = args
@@ -201,6 +203,16 @@ class Coscheduling(
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
         self.cache.end_round(placed=next(iter(placed), None) is not None)
+
+    def explain_job(self, job: Job) -> list[str]:
+        """What the network has to offer a gang that asks to be gathered."""
+        gang = self.cache.of(job.first)
+        shown = self._plans.explained(gang) if gang is not None else None
+        return lines(shown) if shown is not None else []
+
+    def network_of(self, gang: Gang) -> TopologyPicture | None:
+        """The same as a struct."""
+        return self._plans.explained(gang)
 
     def _round_of(self, pod: Pod) -> Round | None:
         around, gang = self.cache.round, self.cache.of(pod)

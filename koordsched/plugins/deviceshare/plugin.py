@@ -63,6 +63,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
     """Gives pods GPUs, or parts of them, NICs and FPGAs."""
 
     name = "DeviceShare"
+    only_patches = True
     normalization = Normalization.MAX
 
     def __init__(self, args: DeviceShareArgs | None, handle: Handle) -> None:

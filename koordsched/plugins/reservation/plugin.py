@@ -77,6 +77,7 @@ class Reservation(
     """Keeps reserved room for owners, and gives it to them."""
 
     name = "Reservation"
+    only_patches = True
 
     def __init__(self, args: ReservationArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
