@@ -131,9 +131,11 @@ class GangCache:
             concerns = moved or not pending or not self.placeable(pod)
         else:
             concerns = pending and not _is_alike(before, pod)
-        if concerns or comes_bound or defined:
+        if defined:
+            self._options_changed(gang)
+        elif concerns or comes_bound:
             self.wake(gang.group)
-        if before is None or defined:
+        if before is None and not defined:
             self._wake_dependents(gang)
         self._changed(gang)
 
@@ -196,8 +198,7 @@ class GangCache:
             self._define(gang, options)
             gang.created = _seconds(new.metadata.creation_timestamp) or gang.created
             if options != before:
-                self.wake(gang.group)
-                self._wake_dependents(gang)
+                self._options_changed(gang)
             self._changed(gang)
         elif old is not None and old.id in self.gangs:
             self._pod_group_gone(self.gangs[old.id])
@@ -213,7 +214,8 @@ class GangCache:
             self._regroup(gang, (gang.id,))
         if not gang.children:
             self._drop(gang)
-        self.wake(gang.group)
+        elif gang.options is not None:
+            self._options_changed(gang)
         self._changed(gang)
 
     # --- gangs and groups ----------------------------------------------------------------------------
@@ -296,6 +298,12 @@ class GangCache:
                 self._activate((pod,))
                 if group.represented:
                     return
+
+    def _options_changed(self, gang: Gang) -> None:
+        if gang.group.satisfied:
+            self._let_go(gang.group)
+        self.wake(gang.group)
+        self._wake_dependents(gang)
 
     def _wake_dependents(self, gang: Gang) -> None:
         """Has the groups tried that wait for the gang without being its own."""

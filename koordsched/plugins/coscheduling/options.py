@@ -50,7 +50,8 @@ class GangOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a gang asks for.
 
     `groups`: the ids of the gangs that are placed together, sorted, as given: the gang itself may be missing.
-    `timeout`: how long members wait in Permit, in nanoseconds. `topology_spec`: the text of the annotation, "" if there is none.
+    `timeout`: how long members wait in Permit, in nanoseconds. `topology_spec`: the text of the annotation, "" if there
+    is none.
     """
 
     min: int

@@ -107,6 +107,15 @@ class Gangs(GangCluster):
         found = [each for each in status.get("conditions", ()) if each["type"] == "PodScheduled"]
         return found[0].get("message", "") if found else ""
 
+    def notice(self, name):
+        """What a pod shows that waits without having been refused, "" for nothing."""
+        found = [
+            each
+            for each in self.get("Pod", name).get("status", {}).get("conditions", ())
+            if each["type"] == "koordsched.io/Waiting" and each["status"] == "True"
+        ]
+        return found[0]["message"] if found else ""
+
     def nominated(self, name):
         """The node that a pod is nominated to, "" if to none."""
         return self.get("Pod", name).get("status", {}).get("nominatedNodeName", "")
