@@ -40,9 +40,15 @@ class Gangs(GangCluster):
             spec["schedulingGates"] = [{"name": gate} for gate in gates]
         if node:
             spec["nodeName"] = node
-        self.insert(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec | more, "status": {"phase": "Pending"}}
-        )
+        thing = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": spec | more,
+            "status": {"phase": "Pending"},
+        }
+        self.registry.strategy(self.resource("Pod")).defaults(thing)
+        self.insert(thing)
 
     def pods(self, *names, **more):
         """Puts several alike in."""

@@ -487,3 +487,22 @@ def test_a_failed_member_is_not_left_behind_when_the_others_go():
         check(running)
 
     playing(scenario)
+
+
+@pytest.mark.parametrize("large", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("minimum", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["Strict", "NonStrict"])
+def test_a_member_that_fits_nowhere_does_not_hold_back_those_that_are_enough(large, minimum, mode):
+    async def scenario(cluster, running):
+        cluster.group(minimum, mode=mode)
+        for name in ("a", "b", "c", "d"):
+            cluster.pod(name, cpu="100" if name == large else "1")
+        await settle(running, 20)
+        assert cluster.bound() == sorted({"a", "b", "c", "d"} - {large})
+        assert cluster.message(large).startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        attempts = sum(running.attempts.values())
+        assert attempts <= 6
+        await settle(running, 200)
+        assert sum(running.attempts.values()) == attempts
+
+    playing(scenario)

@@ -59,7 +59,7 @@ async def living(seed, preemption, steps=50):
         assert any(gang.bound for gang in cache_of(recorded.scheduler).gangs.values())
         waiting = {each.pod.uid for each in recorded.scheduler.waiting}
         assert {pod.uid for pod in recorded.scheduler.queue.in_flight_pods()} <= waiting
-        recorded.state = state_of(recorded.scheduler)
+    recorded.state = state_of(recorded.scheduler)
     return recorded
 
 
