@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koordsched.cluster.pod import Pod
+from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import Code
@@ -55,7 +56,8 @@ def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
                 notices.end(pod, plugin.name)
             return None
         if tells and status.code is not Code.WAIT:
-            notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
+            message = clipped(f"gated by plugin {plugin.name}: {status.message}", MAX_MESSAGE)
+            notices.begin(pod, plugin.name, "Gated", message)
         return status.message
 
     return refusal

@@ -185,13 +185,14 @@ class Coscheduling(
     def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
-        The first comes first if it could be one of those that are left when there are enough.
+        Where some may be left when there are enough, the first comes first, and those come last that had no place.
         """
         if group.order is None:
             members = [pod for pod in group.pending() if self.cache.placeable(pod)]
             group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        if any(len(gang.pending) > gang.missing for gang in group.gangs.values()):
-            return sorted(group.order, key=lambda pod: pod is not first)
+        if group.has_surplus:
+            demoted = group.demoted_shapes()
+            return sorted(group.order, key=lambda pod: (pod.shape in demoted, pod is not first))
         return group.order
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
