@@ -63,9 +63,13 @@ def open_to_all_pods(original):
     return lambda self, pod: True
 
 
-@mutation(ReservationInfo, "unschedulable", world=WORLD)
+@mutation(ReservationInfo, "say", world=WORLD)
 def closed_reservations_used(original):
-    return property(lambda self: False)
+    def say(self, reservation, terms):
+        original(self, reservation, terms)
+        self.unschedulable = False
+
+    return say
 
 
 # --- what they hold ----------------------------------------------------------------------------------
