@@ -37,6 +37,9 @@ RESERVATION_GATES = {
 }
 """Name -> in which share of the worlds with Reservations it is on."""
 
+ADAPTION = "DevicePluginAdaption=true"
+"""The gate with which allocations are written for vendors' device plugins, too."""
+
 BINDING_VOLUMES = 20
 """Seconds that volumes may take to be bound."""
 
@@ -48,10 +51,18 @@ def resolved(plan):
 
 def gates(plan):
     """The feature gates as they are set."""
-    if "reservations" not in plan.features:
-        return GATES
-    rng = Random(f"{plan.seed} reservation gates")
-    return (*GATES, *(f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance))
+    found = list(GATES)
+    if "reservations" in plan.features:
+        rng = Random(f"{plan.seed} reservation gates")
+        found += [f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance]
+    if has_vendors(plan) and Random(f"{plan.seed} device plugins").random() < 0.6:
+        found.append(ADAPTION)
+    return tuple(found)
+
+
+def has_vendors(plan):
+    """Whether some nodes have NPUs, or GPUs of vendors with device plugins of their own."""
+    return "devices" in plan.features and Random(f"{plan.seed} vendors of devices").random() < 0.5
 
 
 CATALOG = plugins.CATALOG.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})

@@ -7,7 +7,7 @@ from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
 from tests.simulation.configuration import DEVICES, NUMA
-from tests.simulation.devicereckoning import fails, with_devices
+from tests.simulation.devicereckoning import fails, not_adapted, with_devices
 from tests.simulation.deviceusers import believed as believed_devices
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
@@ -79,13 +79,15 @@ class Reckoning:
         if self.numa is not None:
             profile = with_numa(profile, self.numa.args)
         if self.devices is not None:
-            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
+            adapts = self.devices.vendors is not None and self.devices.vendors.adapts
+            numa_args = self.numa.args if self.numa is not None else None
+            profile = with_devices(profile, self.devices.args, numa_args, adapts=adapts)
         return profile
 
     def _places(self, thing, world, profile, nominated):
         """The nodes that the pod fits on; None if no place can help it: what keeps it waiting is no lack of room."""
         reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
-        if self._quota_refuses(thing) or (reserving and refused_by_reserve(thing)):
+        if self._quota_refuses(thing) or (reserving and (refused_by_reserve(thing) or not_adapted(thing))):
             return None
         outcome = self._evaluate(thing, world, profile, nominated)
         if fails(outcome):
@@ -130,6 +132,9 @@ class Reckoning:
         for users in (self.numa, self.devices):
             for report in users.objects() if users is not None else ():
                 world.add(report)
+        if self.devices is not None and self.devices.vendors is not None:
+            for thing in self.devices.vendors.config_maps():
+                world.add(thing)
         return world
 
     def _waits(self, thing):
