@@ -41,6 +41,10 @@ class Job(ABC):
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
+    def show(self, message: str) -> Sequence[Pod]:
+        """Those of them that do not show this message yet. Default: all."""
+        return self.untried()
+
 
 class JobScheduling(Permit):
     """Has some pods placed together. Its Permit says when there are enough."""

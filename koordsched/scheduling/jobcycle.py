@@ -40,6 +40,8 @@ T = TypeVar("T")
 PAUSE_AFTER = 0.02
 """Seconds for which a job has the loop, at most; then watches and writes get their turn."""
 
+_NO_PODS: Sequence[Pod] = ()
+
 _LOOK_AFTER = 16
 """Members between two looks at the clock."""
 
@@ -240,8 +242,7 @@ class JobAttempt:
     # --- or none of it -------------------------------------------------------------------------------
 
     def _untried(self) -> Sequence[Pod]:
-        nothing: Sequence[Pod] = ()
-        return self._ask(self._job.untried, nothing)
+        return self._ask(self._job.untried, _NO_PODS)
 
     def _message_of_untried(self) -> str:
         """What members read that were not tried: what an attempt at the first of them says."""
@@ -311,6 +312,7 @@ class JobAttempt:
             pod = member.attempt.pod
             if pod.uid not in told:
                 cycle.failures.tell(pod, UNSCHEDULABLE, texts.placed, nominations.get(pod.uid), self._plugin.name)
-        for pod in self._untried():
+        untried = self._untried() if nominations else self._ask(partial(self._job.show, texts.untried), _NO_PODS)
+        for pod in untried:
             if pod.uid not in told:
                 cycle.failures.tell(pod, UNSCHEDULABLE, texts.untried, nominations.get(pod.uid), self._plugin.name)

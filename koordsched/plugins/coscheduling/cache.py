@@ -39,7 +39,7 @@ class GangRecord(msgspec.Struct, array_like=True):
 class GangCache:
     """Observes pods and PodGroups.
 
-    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs. `round`: the attempt that is under way.
+    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs.
     """
 
     def __init__(self, cluster: ClusterState, args: CoschedulingArgs, handle: Handle) -> None:
@@ -49,11 +49,10 @@ class GangCache:
         self._activate = handle.activate
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
-        self.round: Round | None = None
+        self._round: Round | None = None
+        self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
         self.gangs: dict[str, Gang] = {}
         self._groups: dict[Hashable, GangGroup] = {}
-        self._naming: dict[str, dict[GangGroup, None]] = {}
-        """Gang id -> the groups that name it."""
         self._of_pod: dict[str, Gang] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.facts = cluster.shared(GangFacts)
@@ -70,6 +69,21 @@ class GangCache:
         return cache
 
     # --- reading -----------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> Round | None:
+        """The attempt that is under way."""
+        return self._round
+
+    @round.setter
+    def round(self, new: Round | None) -> None:
+        old, self._round = self._round, new
+        for watcher in self._round_watchers:
+            watcher(old, new)
+
+    def on_round(self, watcher: Callable[[Round | None, Round | None], None]) -> None:
+        """Calls it with the attempt that ends and the one that begins, None for none."""
+        self._round_watchers.append(watcher)
 
     def gang_id(self, pod: Pod) -> str | None:
         """The id of the gang that the pod names; None for most pods."""
@@ -137,8 +151,6 @@ class GangCache:
             self.wake(gang.group)
         elif before is None:
             self._problem(gang.group)
-        if before is None and not defined:
-            self._wake_dependents(gang)
         self._changed(gang)
 
     def _put(self, gang: Gang, pod: Pod, assigned: bool) -> bool:
@@ -237,6 +249,7 @@ class GangCache:
                     group.representative, group.at_rest = before.representative, before.at_rest
                 before.representative = ""
             self.wake(before)
+        group.changed()
         if gang.bound:
             self.satisfy(group)
 
@@ -246,22 +259,14 @@ class GangCache:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = GangGroup(gang_ids)
-            for named in group.named:
-                self._naming.setdefault(named, {})[group] = None
         return group
 
     def _leave(self, gang: Gang) -> None:
         group = gang.group
         del group.gangs[gang.id]
         group.end_binding()
-        if group.gangs:
-            return
-        del self._groups[_group_key(group.gang_ids, gang.id)]
-        for named in group.named:
-            naming = self._naming[named]
-            del naming[group]
-            if not naming:
-                del self._naming[named]
+        if not group.gangs:
+            del self._groups[_group_key(group.gang_ids, gang.id)]
 
     def _drop(self, gang: Gang) -> None:
         self._leave(gang)
@@ -273,8 +278,6 @@ class GangCache:
             return
         group.satisfied = True
         self._let_go(group)
-        for gang in list(group.gangs.values()):
-            self._wake_dependents(gang)
 
     def _let_go(self, group: GangGroup) -> None:
         """Has those tried that are placed one by one."""
@@ -314,13 +317,6 @@ class GangCache:
         if gang.group.satisfied:
             self._let_go(gang.group)
         self.wake(gang.group)
-        self._wake_dependents(gang)
-
-    def _wake_dependents(self, gang: Gang) -> None:
-        """Has the groups tried that wait for the gang without being its own."""
-        for group in list(self._naming.get(gang.id, ())):
-            if group is not gang.group:
-                self.wake(group)
 
     def end_round(self, placed: bool) -> None:
         """The round is over. What happened to the group meanwhile, and pods that are left, have it tried again.
@@ -355,6 +351,7 @@ class GangCache:
         )
 
     def _changed(self, gang: Gang) -> None:
+        gang.group.changed()
         for listener in self._listeners:
             listener(gang.id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -75,15 +75,14 @@ class Gang:
         uid = pod.uid
         self.children[uid] = pod
         for each in (self.pending, self.waiting, self.bound):
-            if each is where:
-                each[uid] = pod
-            else:
+            if each is not where:
                 each.pop(uid, None)
+        where[uid] = pod
         if where is not self.pending and self.group.representative == uid:
             self.group.representative = ""
         if where is self.pending and is_stuck(pod):
             self.stuck.add(uid)
-        else:
+        elif self.stuck:
             self.stuck.discard(uid)
 
     def move(self, uid: str, where: dict[str, Pod]) -> None:
@@ -112,7 +111,8 @@ class GangGroup:
     it waits for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids
     of the pods that were placed together and are being bound. `problem`: why it may not be tried, "" if it may, as
     pods in the queue have been told. `demoted`: uids of members that had no place, where others may do without them;
-    they and those like them are tried last.
+    they and those like them are tried last. `order`: the pending members in the order in which they are placed, and
+    `told` what those that were not tried show, both None after something changed.
     """
 
     __slots__ = (
@@ -123,9 +123,11 @@ class GangGroup:
         "gangs",
         "id",
         "named",
+        "order",
         "problem",
         "representative",
         "satisfied",
+        "told",
     )
 
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
@@ -140,6 +142,12 @@ class GangGroup:
         self.binding_members: frozenset[str] = frozenset()
         self.problem = ""
         self.demoted: set[str] = set()
+        self.order: Sequence[Pod] | None = None
+        self.told: tuple[int, str] | None = None
+
+    def changed(self) -> None:
+        """There are other pending members, or they are other than they were."""
+        self.order = self.told = None
 
     @property
     def waiting_gangs(self) -> set[str]:

@@ -467,7 +467,6 @@ def test_a_pod_that_is_deleted_as_its_attempt_fails_leaves_nothing_behind():
         assert len(running.scheduler.queue) == 0
         assert cache_of(running.scheduler).gangs == {}
         assert cache_of(running.scheduler)._groups == {}
-        assert cache_of(running.scheduler)._naming == {}
 
     playing(scenario)
 

@@ -180,8 +180,8 @@ def test_the_rest_of_a_group_goes_on_when_the_gang_of_its_representative_leaves(
     playing(scenario)
 
 
-def test_a_group_that_names_a_gang_is_tried_when_that_gang_comes():
-    """Only one of the two names the other."""
+def test_a_gang_that_does_not_name_the_other_wakes_no_group_of_its_own():
+    """As recorded of upstream (gang-group-one-sided): only one of the two names the other."""
 
     async def scenario(cluster, running):
         cluster.group(1, "b", groups='["default/a", "default/b"]')
@@ -191,6 +191,9 @@ def test_a_group_that_names_a_gang_is_tried_when_that_gang_comes():
         cluster.group(1, "a")
         await settle(running)
         cluster.pod("a-1", "a")
+        await settle(running)
+        assert cluster.bound() == ["a-1"]
+        cluster.group(1, "a", groups='["default/a", "default/b"]')
         await settle(running)
         assert cluster.bound() == ["a-1", "b-1"]
 
@@ -207,7 +210,9 @@ def test_a_gang_that_is_not_in_its_own_group_waits_for_the_others():
         assert cluster.bound() == []
         cluster.pod("a-1", "a")
         await settle(running)
-        assert cluster.bound() == ["a-1", "z-1"]
+        cluster.pod("z-2", "z")
+        await settle(running)
+        assert cluster.bound() == ["a-1", "z-1", "z-2"]
 
     playing(scenario)
 
