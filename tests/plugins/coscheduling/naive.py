@@ -33,7 +33,7 @@ class NaiveGang:
 
 
 def bound_in_the_end(gangs, room):
-    """Names of the pods that have a node in the end; `room`: node -> CPUs, less what bound pods use.
+    """Gang -> how many of its pods have a node in the end; `room`: node -> CPUs, bound pods included.
 
     `gangs`: by name. Groups are tried by the priority of their pods, and again until nothing changes.
     """
@@ -42,13 +42,15 @@ def bound_in_the_end(gangs, room):
         for pod in gang.pods:
             if pod.bound:
                 free[pod.node] -= pod.cpu
-    satisfied = {name: any(pod.bound for pod in gang.pods) for name, gang in gangs.items()}
+    satisfied = {}
     for name, gang in gangs.items():
-        if any(other in gangs and satisfied_alone(gangs[other]) for other in gang.members()):
-            satisfied[name] = True
+        # A gang that nothing defines belongs to no group but its own.
+        others = [gangs[other] for other in gang.members() if other in gangs]
+        defined = [other for other in others if other.minimum is not None or other is gang]
+        satisfied[name] = any(satisfied_alone(other) for other in defined)
     while step(gangs, free, satisfied):
         pass
-    return sorted(pod.name for gang in gangs.values() for pod in gang.pods if pod.bound)
+    return {name: sum(pod.bound for pod in gang.pods) for name, gang in gangs.items()}
 
 
 def satisfied_alone(gang):
@@ -64,11 +66,13 @@ def step(gangs, free, satisfied):
         if gang.minimum is None:
             continue
         group = [gangs[other] for other in gang.members() if other in gangs]
+        whole = len(group) == len(set(gang.members())) and all(each.minimum is not None for each in group)
         if satisfied[name] and gang.policy == "once-satisfied":
-            if place_singly(gang, free):
+            # Permit asks all gangs of the group, though PreEnqueue does not.
+            if whole and all(lacks(each, [], satisfied[each.name]) <= 0 for each in group) and place_singly(gang, free):
                 return True
             continue
-        if len(group) < len(set(gang.members())) or any(not complete(each) for each in group):
+        if not whole or any(not complete(each) for each in group):
             continue
         if place_together(group, free, satisfied):
             for each in group:
@@ -103,12 +107,8 @@ def place_together(group, free, satisfied):
             placed.append(pod)
     if not placed or any(lacks(gang, placed, satisfied[gang.name]) > 0 for gang in group):
         return False
-    kept = []
+    # Those that are left follow while the others are on their way, as long as they have a place.
     for pod in placed:
-        kept.append(pod)
-        if all(lacks(gang, kept, satisfied[gang.name]) <= 0 for gang in group):
-            break
-    for pod in kept:
         free[pod.node] -= pod.cpu
         pod.bound = True
     return True

@@ -1,4 +1,4 @@
-"""The scheduler and a naive reference bind the same pods of small random gangs."""
+"""The scheduler and a naive reference bind as many pods of each of some small random gangs."""
 
 import asyncio
 import copy
@@ -77,20 +77,18 @@ async def decided(gangs, room, seed):
 
 
 @pytest.mark.parametrize("seed", quick_first(range(400), 60))
-def test_the_same_pods_are_bound(seed):
+def test_as_many_pods_are_bound(seed):
     gangs, room = drawn(seed)
     bound, messages = run(decided(copy.deepcopy(gangs), room, seed))
     expected = copy.deepcopy(gangs)
-    names = bound_in_the_end(expected, room)
-    assert bound == names
+    expected_counts = bound_in_the_end(expected, room)
+    assert {name: sum(pod.name in bound for pod in gang.pods) for name, gang in gangs.items()} == expected_counts
     for gang in expected.values():
         for pod in gang.pods:
-            if pod.bound or pod.gated:
+            if pod.name in bound or pod.gated:
                 continue
             text = messages[pod.name]
             if gang.minimum is None:
                 assert "gang has not init" in text
-            elif len(set(gang.members())) > len([name for name in gang.members() if name in gangs]):
-                assert "doesn't exists" in text or "has not init" in text
             else:
                 assert text, f"{pod.name} does not show why it waits"
