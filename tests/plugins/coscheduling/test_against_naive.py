@@ -76,7 +76,7 @@ async def decided(gangs, room, seed):
         return cluster.bound(), {name: cluster.message(name) or cluster.notice(name) for name in cluster.waiting()}
 
 
-@pytest.mark.parametrize("seed", quick_first(range(400), 60))
+@pytest.mark.parametrize("seed", quick_first(range(400), 25))
 def test_as_many_pods_are_bound(seed):
     gangs, room = drawn(seed)
     bound, messages = run(decided(copy.deepcopy(gangs), room, seed))
