@@ -74,7 +74,7 @@ def step(gangs, free, satisfied):
             continue
         if not whole or any(not complete(each) for each in group):
             continue
-        if place_together(group, free, satisfied):
+        if place_together(group, free, satisfied, first_of(gang)[1]):
             for each in group:
                 satisfied[each.name] = True
             return True
@@ -89,7 +89,7 @@ def complete(gang):
 
 
 def place_singly(gang, free):
-    for pod in gang.pods:
+    for pod in sorted(gang.pods, key=lambda pod: -pod.priority):
         if not pod.bound and not pod.gated and fits(pod, free):
             free[pod.node] -= pod.cpu
             pod.bound = True
@@ -97,11 +97,13 @@ def place_singly(gang, free):
     return False
 
 
-def place_together(group, free, satisfied):
-    """Whether as many as each gang still needs have a place at once; then they have it."""
+def place_together(group, free, satisfied, first):
+    """Whether as many as each gang still needs have a place at once; then they have it. `first`: the pod whose turn it
+    is.
+    """
     pending = [pod for gang in group for pod in gang.pods if not pod.bound and not pod.gated]
     placed, left = [], dict(free)
-    for pod in sorted(pending, key=lambda pod: pod.name):
+    for pod in sorted(pending, key=lambda pod: (pod.name != first, pod.name)):
         if fits(pod, left):
             left[pod.node] -= pod.cpu
             placed.append(pod)
@@ -129,4 +131,5 @@ def fits(pod, free):
 
 
 def first_of(gang):
-    return min([(-pod.priority, pod.name) for pod in gang.pods], default=(0, ""))
+    """The most important pod that waits."""
+    return min([(-pod.priority, pod.name) for pod in gang.pods if not pod.bound and not pod.gated], default=(0, ""))
