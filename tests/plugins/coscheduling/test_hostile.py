@@ -161,6 +161,7 @@ def test_a_thousand_gangs_of_one_pod():
     playing(scenario, nodes=[f"n{number}" for number in range(12)], cpu="32")
 
 
+@pytest.mark.slow
 def test_a_gang_larger_than_the_cluster_is_tried_when_that_could_help():
     async def scenario(cluster, running):
         cluster.group(2000)
@@ -177,6 +178,7 @@ def test_a_gang_larger_than_the_cluster_is_tried_when_that_could_help():
     playing(scenario, nodes=["n1", "n2"], cpu="100")
 
 
+@pytest.mark.slow
 def test_a_thousand_gangs_that_compete_for_room_for_a_tenth_of_them():
     async def scenario(cluster, running):
         nodes = 10

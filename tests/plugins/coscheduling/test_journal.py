@@ -63,7 +63,7 @@ async def living(seed, preemption, steps=50):
     return recorded
 
 
-SEEDS = quick_first([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 2)
+SEEDS = quick_first([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1)
 
 
 @pytest.mark.parametrize("pauses", [False, True])
