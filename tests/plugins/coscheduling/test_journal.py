@@ -25,7 +25,7 @@ def state_of(scheduler):
             gang.group.id,
             gang.group.satisfied,
             gang.group.representative,
-            gang.group.at_rest,
+            gang.group.represented,
             sorted(gang.group.binding_members),
         )
         for gang in cache.gangs.values()
