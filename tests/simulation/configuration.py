@@ -20,6 +20,8 @@ PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
 NUMA, DEVICES = "NodeNUMAResource", "DeviceShare"
+GANGS = "Coscheduling"
+GANG_POINTS = ("preEnqueue", "preFilter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "postBind")
 ALLOCATING_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
@@ -45,7 +47,7 @@ PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 
 def controllers(plan):
     """What runs beside scheduling."""
-    return CONTROLLERS if {"quotas", "breakers"} & set(plan.features) else {}
+    return CONTROLLERS if {"quotas", "breakers", "gangs"} & set(plan.features) else {}
 
 
 @lru_cache
@@ -82,11 +84,55 @@ def _document(plan):
             args.append({**own, "args": {**kind, **made(plan)}})
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
+    if "gangs" in plan.features:
+        _enable_gangs(plugins, plan)
+        kind = {"apiVersion": API_VERSION, "kind": f"{GANGS}Args"}
+        args.append({"name": GANGS, "args": {**kind, **gang_args(plan)}})
     if "volumes" in plan.features:
         bounds = {"apiVersion": API_VERSION, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": BINDING_VOLUMES}
         args.append({"name": "VolumeBinding", "args": bounds})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
     return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
+
+
+def _enable_gangs(plugins, plan):
+    """As Koordinator does it: in PreFilter between devices and quotas, in PostFilter first (coscheduling spec 2.5)."""
+    own = {"name": GANGS}
+    for point in GANG_POINTS:
+        others = plugins.get(point, {"enabled": []})["enabled"]
+        if point == "postFilter":
+            plugins[point] = {"disabled": [{"name": "*"}], "enabled": [own, *(others or _after_gangs(plan))]}
+            continue
+        before = [each for each in others if each["name"] != "ElasticQuota"] if point == "preFilter" else others
+        after = [each for each in others if each not in before]
+        plugins[point] = {"enabled": [*before, own, *after]}
+
+
+def _after_gangs(plan):
+    return [{"name": "DefaultPreemption"}] if preempts_by_pod(plan) else []
+
+
+def preempts_by_pod(plan):
+    """Whether there is preemption for single pods."""
+    if "gangs" not in plan.features or "quotas" in plan.features:
+        return True
+    return not gang_args(plan)["enablePreemption"] or Random(f"{plan.seed} gang post filters").random() < 0.5
+
+
+def gang_args(plan):
+    """The arguments of Coscheduling."""
+    rng = Random(f"{plan.seed} gang args")
+    args = {"enablePreemption": rng.random() < 0.5, "controllerWorkers": rng.choice([1, 3])}
+    if rng.random() < 0.5:
+        args["defaultTimeout"] = rng.choice(["3s", "60s"])
+    if rng.random() < 0.3:
+        args["defaultMatchPolicy"] = rng.choice(["only-waiting", "waiting-and-running"])
+    return args
+
+
+def default_match_policy(plan):
+    """That of gangs that name none."""
+    return gang_args(plan).get("defaultMatchPolicy", "once-satisfied")
 
 
 def load_args(plan):

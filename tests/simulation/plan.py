@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, "loads", "breakers", "numa" and "devices". Nearly half of all worlds
-have none, so that runs stay short."""
+"""What a world may have beside pods and nodes, "loads", "breakers", "numa", "devices" and "gangs". Nearly half of all
+worlds have none, so that runs stay short."""
+
+GANGS = "gangs:"
+"""What a seed begins with whose world has gangs in any case."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Plan:
     """Leaders end while the others see pods late."""
     in_protobuf: bool = False
     """Lists and watches come in protobuf."""
+    rivals: bool = False
+    """Many gangs want the room of few."""
+    large_gangs: bool = False
+    """Some gangs have so many members that placing them takes several turns of the loop."""
 
     @property
     def latest(self):
@@ -52,6 +59,7 @@ class Plan:
 
     @classmethod
     def of(cls, seed):
+        """The plan of a seed. "gangs:17" is seed 17 in a world that has gangs in any case."""
         rng = Random(f"{seed} plan")
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
@@ -80,10 +88,25 @@ class Plan:
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
-        if "breakers" not in plan.features:
-            return plan
-        # Breakers open and close in their own time, and a share of very few nodes is none.
-        return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
+        if "breakers" in plan.features:
+            # Breakers open and close in their own time, and a share of very few nodes is none.
+            plan = replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
+        return plan._with_gangs(Random(f"{seed} gangs"))
+
+    def _with_gangs(self, rng):
+        if rng.random() >= 0.2 and not self.seed.startswith(GANGS):
+            return self
+        # Half of the time little else decides where members fit, so that more can be said about it in the end.
+        single = rng.random() < 0.5
+        kept = tuple(feature for feature in self.features if not single or feature in ("quotas", "permits", "extenders"))
+        rivals, large = rng.random() < 0.2, rng.random() < 0.15
+        return replace(
+            self,
+            features=(*kept, "gangs"),
+            rivals=rivals,
+            large_gangs=large,
+            most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
+        )
 
 
 def _more(rng, of_loads, of_breakers, of_numa, of_devices):

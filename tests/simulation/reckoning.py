@@ -9,6 +9,7 @@ from tests.simulation.breakerinvariants import workload_of
 from tests.simulation.configuration import DEVICES, NUMA
 from tests.simulation.devicereckoning import fails, with_devices
 from tests.simulation.deviceusers import believed as believed_devices
+from tests.simulation.gangreckoning import believed as believed_gangs
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.numareckoning import refused_by_reserve, with_numa
@@ -22,7 +23,18 @@ class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
     def __init__(
-        self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ()), numa=None, devices=None
+        self,
+        server,
+        broken,
+        quotas=None,
+        storage=(),
+        loads=None,
+        set_apart=((), ()),
+        numa=None,
+        devices=None,
+        gangs=None,
+        *,
+        preempts=True,
     ):
         self.server = server
         self.broken = broken
@@ -38,24 +50,23 @@ class Reckoning:
         """`NumaUsers`, None where nodes report no CPUs."""
         self.devices = devices
         """`DeviceUsers`, None where nodes report no devices."""
+        self.gangs = gangs
+        """`GangReckoning`, None where there are no gangs."""
+        self._preempts = preempts
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
-        profile, world = Profile(self.loads.profile() if self.loads is not None else {}), self._world()
-        if self.numa is not None:
-            profile = with_numa(profile, self.numa.args)
-        if self.devices is not None:
-            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
+        profile, world = self.profile(), self.world()
         reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
-        waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
-        nominated = _nominated_rows(waiting)
+        waiting = self.waiting()
+        nominated = nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
             name = _name(thing)
-            if self._quota_refuses(thing):
+            if self._quota_refuses(thing) or (self.gangs is not None and not self.gangs.is_tried_alone(thing)):
                 continue
             if reserving and refused_by_reserve(thing):
                 continue
@@ -70,7 +81,7 @@ class Reckoning:
                     continue
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
-            elif not _never_preempts(thing):
+            elif self._preempts and not _never_preempts(thing):
                 places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
@@ -85,14 +96,28 @@ class Reckoning:
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
-            for thing, node in _nominated_rows(waiting)
+            for thing, node in nominated_rows(waiting)
             if node not in leaving and not self._quota_refuses(thing)
         ]
 
     def _quota_refuses(self, thing):
         return self.quotas is not None and self.quotas.refusal(thing) is not None
 
-    def _world(self):
+    def profile(self):
+        """The plugins, as the naive reference has them."""
+        profile = Profile(self.loads.profile() if self.loads is not None else {})
+        if self.numa is not None:
+            profile = with_numa(profile, self.numa.args)
+        if self.devices is not None:
+            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
+        return profile
+
+    def waiting(self):
+        """The pods that wait for a node of ours."""
+        return [thing for thing in self.server.objects("Pod") if self._waits(thing)]
+
+    def world(self):
+        """All that decisions depend on."""
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
         placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
         world = World([*others, *(thing for thing in placed if not is_finished(thing))])
@@ -214,6 +239,7 @@ def belief(scheduler):
         "load of": believed_loads(scheduler),
         "CPUs of": believed_numa(scheduler),
         "devices of": believed_devices(scheduler),
+        "gang": believed_gangs(scheduler),
     }
 
 
@@ -221,7 +247,7 @@ def _name(thing):
     return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
 
 
-def _nominated_rows(waiting):
+def nominated_rows(waiting):
     """(pod, node name) of those that were promised one."""
     return [(thing, node) for thing in waiting if (node := (thing.get("status") or {}).get("nominatedNodeName"))]
 

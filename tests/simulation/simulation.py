@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
+from tests.simulation.configuration import default_match_policy, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
+from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
+from tests.simulation.gangreckoning import GangReckoning, stuck
+from tests.simulation.gangusers import GangUsers
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
@@ -79,6 +83,8 @@ class Simulation:
         self.breaker_checks = BreakerInvariants(self) if self.faults is not None else None
         self.numa = NumaUsers(self) if "numa" in features else None
         self.devices = DeviceUsers(self) if "devices" in features else None
+        self.gangs = GangUsers(self) if "gangs" in features else None
+        self.gang_checks = GangInvariants(self.invariants, self.server, default_match_policy(self.plan)) if self.gangs is not None else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -87,7 +93,7 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
+        more = [self.permits, self.extender, self.gang_checks, self._volume_checks, self._quota_checks]
         if self.numa is not None:
             more.append(NumaInvariants(self.invariants, self.server, self.numa))
         if self.devices is not None:
@@ -105,6 +111,7 @@ class Simulation:
         volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
+        reports += [POD_GROUPS] if self.gangs is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
@@ -155,10 +162,22 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
+        gangs = GangReckoning(self.gang_checks, self.users.broken, self.plan) if self.gangs is not None else None
         reckoning = Reckoning(
-            self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa, self.devices
+            self.server,
+            self.users.broken,
+            quotas,
+            storage,
+            self.loads,
+            self._set_apart(),
+            self.numa,
+            self.devices,
+            gangs,
+            preempts=preempts_by_pod(self.plan),
         )
         for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
+            fail(text)
+        for text in gangs.wrong(reckoning, self._quota_checks) if gangs is not None else ():
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):
@@ -170,6 +189,7 @@ class Simulation:
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
             more = [*wrong_tables(process.scheduler), *process.unread(), *self._wrong_breakers(process)]
+            more += stuck(process.scheduler)
             for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)
         for text in self._wrong_breakers(fresh):

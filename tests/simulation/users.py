@@ -34,6 +34,7 @@ class Users:
         self.faults = simulation.faults
         self.numa = simulation.numa
         self.devices = simulation.devices
+        self.gangs = simulation.gangs
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -58,6 +59,8 @@ class Users:
             self.numa.settle_in()
         if self.devices is not None:
             self.devices.settle_in()
+        if self.gangs is not None:
+            self.gangs.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -83,6 +86,8 @@ class Users:
             actions += self.numa.actions()
         if self.devices is not None:
             actions += self.devices.actions()
+        if self.gangs is not None:
+            actions += self.gangs.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -112,6 +117,8 @@ class Users:
             self.numa.tidy_up()
         if self.devices is not None:
             self.devices.tidy_up()
+        if self.gangs is not None:
+            self.gangs.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
