@@ -191,7 +191,17 @@ class JobAttempt:
         return assumed
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
+        self._no_longer_kept_out(pod)
         return self._queued if pod is self._job.first else self._cycle.queue.pop_pod(pod)
+
+    def _no_longer_kept_out(self, pod: Pod) -> None:
+        """It was tried, or would have been: what kept it out of the queue is over."""
+        if self._cycle.notices is not None:
+            self._cycle.notices.end(pod, self._plugin.name)
+
+    def _tell(self, pod: Pod, message: str, nominated: str | None) -> None:
+        self._no_longer_kept_out(pod)
+        self._cycle.failures.tell(pod, UNSCHEDULABLE, message, nominated, self._plugin.name)
 
     # --- or none of it -------------------------------------------------------------------------------
 
@@ -260,7 +270,7 @@ class JobAttempt:
         for member in self._members:
             pod = member.attempt.pod
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, message, nominations.get(pod.uid), self._plugin.name)
+                self._tell(pod, message, nominations.get(pod.uid))
         for pod in job.untried():
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, untried, nominations.get(pod.uid), self._plugin.name)
+                self._tell(pod, untried, nominations.get(pod.uid))

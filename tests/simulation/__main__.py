@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import click
 
 from tests.simulation import occurrences, simulation
+from tests.simulation.plan import GANGS
 
 PROGRESS = 250
 """Seeds after which a long run says how it goes."""
@@ -21,14 +22,16 @@ PROGRESS = 250
 @click.option("--first", default=0, show_default=True, help="The first of them.")
 @click.option("--jobs", default=2, show_default=True, help="Processes to run them in.")
 @click.option("--keep-going", is_flag=True, help="Do not end at the first seed that fails.")
+@click.option("--gangs", is_flag=True, help="Every world has gangs.")
 @click.option("--count", is_flag=True, help="Print how often each fault occurs and is noticed, and judge nothing.")
-def main(seed, trace, seeds, first, jobs, keep_going, count):
+def main(seed, trace, seeds, first, jobs, keep_going, gangs, count):
     """Simulates a cluster under faults; the exit code is 1 if an invariant was violated."""
     if seed is not None:
         sys.exit(replay(seed, trace))
+    numbers = [f"{GANGS}{number}" if gangs else number for number in range(first, first + seeds)]
     if count:
-        sys.exit(count_faults(range(first, first + seeds), jobs))
-    sys.exit(run_many(range(first, first + seeds), jobs, keep_going))
+        sys.exit(count_faults(numbers, jobs))
+    sys.exit(run_many(numbers, jobs, keep_going))
 
 
 def replay(seed, trace):

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from random import Random
 
+from koordsched.framework.status import Code
 from tests.reference.evaluation import evaluate
 from tests.simulation.configuration import PROFILE
 from tests.simulation.gangoptions import (
@@ -202,6 +203,17 @@ def stuck(scheduler):
         }
         if together and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
+
+
+def stale_notices(scheduler):
+    """Members that are said to be kept out, although another one represents them in the queue."""
+    cache = _cache(scheduler)
+    plugin = scheduler.profiles[PROFILE].plugins.get("Coscheduling")
+    told = scheduler._notices._waits
+    for item in scheduler.queue if cache is not None else ():
+        if item.gating_plugin == plugin.name and item.pod.uid in told:
+            if plugin.pre_enqueue(item.pod).code is Code.WAIT:
+                yield f"{item.key} reads that it is kept out, but it is not: {told[item.pod.uid].message}"
 
 
 def believed(scheduler):

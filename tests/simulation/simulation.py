@@ -11,7 +11,7 @@ from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
-from tests.simulation.gangreckoning import GangReckoning, stuck
+from tests.simulation.gangreckoning import GangReckoning, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
@@ -189,7 +189,7 @@ class Simulation:
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
             more = [*wrong_tables(process.scheduler), *process.unread(), *self._wrong_breakers(process)]
-            more += stuck(process.scheduler)
+            more += [*stuck(process.scheduler), *(stale_notices(process.scheduler) if process.may_write() else ())]
             for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)
         for text in self._wrong_breakers(fresh):

@@ -117,11 +117,13 @@ class GangCache:
             gang = self._get_or_create(membership.id)
             self._of_pod[pod.uid] = gang
         before = gang.children.get(pod.uid)
-        bound = assigned and bool(pod.node) and not self._cluster.is_assumed(pod.uid)
+        # One that comes from another gang may have a place already.
+        assumed = self._cluster.is_assumed(pod.uid)
+        bound = assigned and bool(pod.node) and not assumed
         if bound or pod.uid in gang.bound:
             gang.put(pod, gang.bound)
         else:
-            gang.put(pod, gang.waiting if pod.uid in gang.waiting else gang.pending)
+            gang.put(pod, gang.waiting if assumed or pod.uid in gang.waiting else gang.pending)
         if gang.options is None and not membership.by_pod_group:
             self._define_by(gang, pod)
         if bound:

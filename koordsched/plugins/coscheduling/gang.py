@@ -56,8 +56,12 @@ class Gang:
             return len(self.waiting) + len(self.bound) >= options.min
         return len(self.waiting) >= options.min or self.group.satisfied
 
+    def move(self, uid: str, where: dict[str, Pod]) -> None:
+        """A child, in the version that was seen last, is in this one of the three sets now."""
+        self.put(self.children[uid], where)
+
     def put(self, pod: Pod, where: dict[str, Pod]) -> None:
-        """A child is in this one of the three sets now."""
+        """A child is seen, in this one of the three sets."""
         uid = pod.uid
         self.children[uid] = pod
         for each in (self.pending, self.waiting, self.bound):

@@ -152,10 +152,15 @@ class Coscheduling(
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        self.cache.round = None
-        gang = self.cache.of(job.first)
+        around, self.cache.round = self.cache.round, None
         waits = next(iter(resting), None)
-        if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
+        if waits is None:
+            if around is not None and not all(map(around.group.admits_singly, around.group.gangs.values())):
+                # Those that were not needed are the next to be tried.
+                self.cache.wake(around.group)
+            return
+        gang = self.cache.of(job.first)
+        if gang is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
 
     def _round_of(self, pod: Pod) -> Round | None:
@@ -243,7 +248,7 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None or pod.uid not in gang.waiting:
             return
-        gang.put(pod, gang.pending)
+        gang.move(pod.uid, gang.pending)
         group = gang.group
         self._end_binding(group)
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
@@ -260,7 +265,7 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
-        gang.put(pod, gang.waiting)
+        gang.move(pod.uid, gang.waiting)
         group = gang.group
         if not self._enough(group):
             return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
@@ -308,7 +313,7 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return
-        gang.put(pod, gang.bound)
+        gang.move(pod.uid, gang.bound)
         self._end_binding(gang.group)
         self.cache.satisfy(gang.group)
 
