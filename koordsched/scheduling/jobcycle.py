@@ -257,12 +257,16 @@ class JobAttempt:
         """All members show why; some wait for events."""
         cycle, job = self._cycle, self._job
         outcome = cause.outcome if cause is not None else None
-        nominations = outcome.nominations if outcome is not None else {}
+        nominations = dict(outcome.nominations) if outcome is not None else {}
+        if outcome is None or not outcome.status.ok:
+            nominator = cycle.queue.nominator
+            ending = {pod.uid: "" for pod in job.renounced() if nominator.node_of(pod.uid)}
+            nominations = ending | nominations
         told = set()
         for each in returning:
             pod, not_placed = each.queued.pod, each.not_placed
             told.add(pod.uid)
-            if pod.uid in nominations:
+            if pod.uid in nominations and not_placed.failed.nominated is None:
                 failed = replace(not_placed.failed, nominated=nominations[pod.uid])
                 not_placed = not_placed._replace(failed=failed)
             cycle.give_back(each.queued, each.profile, each.started, not_placed)

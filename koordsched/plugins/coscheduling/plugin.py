@@ -135,7 +135,7 @@ class Coscheduling(
             group.representative = ""
         if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group):
             return None
-        self.cache.round = Round(group, pod, self._members(group, pod))
+        self.cache.round = Round(group, pod, self._members(group, pod), self._preemption.waits_for_victims)
         return self.cache.round
 
     def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
