@@ -15,12 +15,12 @@ from random import Random
 import msgspec
 
 from koordsched.cli.nodegroups import GroupNodes
-from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.transaction import Placed, Transaction, take_back
 from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import PASS
+from koordsched.plugins.shared.workloads import workload_title
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.queueprofile import equivalence_keys
 
@@ -114,9 +114,9 @@ class Capacity:
             if kind.hosts:
                 continue
             for pod in kind.pods:
-                workload = workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
+                workload = workload_title(pod)
                 key = workload, tuple(kind.reasons.items())
-                one = found.setdefault(key, Unhelped(workload, 0, pod.key, kind.reasons))
+                one = found.setdefault(key, Unhelped(workload, 0, pod.title, kind.reasons))
                 one.pods += 1
         return list(found.values())
 

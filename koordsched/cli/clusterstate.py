@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
-from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.api.meta import HasMetadata
 from koordsched.api.protobuf.fields import MEDIA_TYPE
@@ -17,6 +14,7 @@ from koordsched.cli.clusteraccess import ClusterAccess
 from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import Offline, empty_scheduler, notes_on
 from koordsched.cli.progress import Progress
+from koordsched.cli.target import Target, without_node
 from koordsched.client.clock import SystemClock
 from koordsched.client.encodings import Encodings, protobuf_format
 from koordsched.client.errors import ClientError, Forbidden, NotFound, raise_for_status
@@ -35,48 +33,55 @@ _MOST_NAMED = 5
 
 _ACCEPT = f"{MEDIA_TYPE},{JSON}"
 
-_decode_pod = Decoder(core.Pod)
+
+def read_target(access: ClusterAccess, target: Target) -> Any:
+    """The object as the cluster has it now. Raises InputError if there is none."""
+    return asyncio.run(_read_target(access, target))
 
 
-def read_pod(access: ClusterAccess, key: str) -> core.Pod:
-    """The pod `namespace/name` as the cluster has it now. Raises InputError if there is none."""
-    return asyncio.run(_read_pod(access, key))
-
-
-async def _read_pod(access: ClusterAccess, key: str) -> core.Pod:
-    namespace, _, name = key.partition("/")
+async def _read_target(access: ClusterAccess, target: Target) -> Any:
+    decode = Decoder(target.kind.type)
     async with access.transport() as transport:
         try:
-            path = PODS.object_path(namespace, name)
-            return _decode_pod(raise_for_status(await transport.request("GET", path)).body)
+            return decode(raise_for_status(await transport.request("GET", target.path)).body)
         except NotFound:
-            near = await _similar_names(transport, namespace, name)
-            hint = f"; there is {', '.join(f'{namespace}/{other}' for other in near)}" if near else ""
-            raise InputError(f"there is no pod {key}{hint}") from None
+            what = "pod " if target.is_pod else ""
+            raise InputError(f"there is no {what}{target.title}{await _hint(transport, target)}") from None
         except (ClientError, ValueError) as error:
             raise InputError(f"{transport.server}: {error}") from error
 
 
-async def _similar_names(transport: Transport, namespace: str, name: str) -> list[str]:
-    encodings = Encodings(_decode_pod, None)
+async def _hint(transport: Transport, target: Target) -> str:
+    """What there is of similar names."""
+    try:
+        near = await _similar_names(transport, target)
+    except NotFound:
+        return ""  # a kind that is not defined here
+    return f"; there is {', '.join(target._replace(name=other).title for other in near)}" if near else ""
+
+
+async def _similar_names(transport: Transport, target: Target) -> list[str]:
+    encodings = Encodings(Decoder(target.kind.type), None)
     names: list[str] = []
-    async for page, form in pages(transport, f"/{PODS.api}/namespaces/{namespace}/{PODS.plural}", encodings):
+    async for page, form in pages(transport, target._replace(name="").path.rstrip("/"), encodings):
         names += [meta.name for item in page.items if (meta := form.meta(item)) is not None]
     return (
-        get_close_matches(name, names, n=_MOST_NAMED)
-        or [other for other in names if other.startswith(name)][:_MOST_NAMED]
+        get_close_matches(target.name, names, n=_MOST_NAMED)
+        or [other for other in names if other.startswith(target.name)][:_MOST_NAMED]
     )
 
 
-def prepare_cluster(access: ClusterAccess, resolved: Resolved, *, seed: int = 0, lifted: str = "") -> Offline:
+def prepare_cluster(
+    access: ClusterAccess, resolved: Resolved, *, seed: int = 0, lifted: Target | None = None
+) -> Offline:
     """Lists what the profiles read.
 
-    `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
+    `lifted`: what is to be pending even if it has a node. Raises InputError.
     """
     return asyncio.run(_prepare(access, resolved, seed, lifted))
 
 
-async def _prepare(access: ClusterAccess, resolved: Resolved, seed: int, lifted: str) -> Offline:
+async def _prepare(access: ClusterAccess, resolved: Resolved, seed: int, lifted: Target | None) -> Offline:
     clock = SystemClock()
     scheduler = empty_scheduler(resolved, seed, clock)
     with Progress(clock.monotonic) as progress:
@@ -92,7 +97,9 @@ async def _prepare(access: ClusterAccess, resolved: Resolved, seed: int, lifted:
 class _Reading:
     """Lists one kind after the other into the scheduler's state."""
 
-    def __init__(self, transport: Transport, scheduler: OfflineScheduler, progress: Progress, lifted: str) -> None:
+    def __init__(
+        self, transport: Transport, scheduler: OfflineScheduler, progress: Progress, lifted: Target | None
+    ) -> None:
         self._transport = transport
         self._scheduler = scheduler
         self._progress = progress
@@ -135,11 +142,6 @@ class _Reading:
             self._progress.show(f"reading {kind.plural}: {count:,}")
 
     def _take(self, kind: Kind[T], thing: T) -> None:
-        if isinstance(thing, core.Pod) and self._lifted == f"{thing.metadata.namespace}/{thing.metadata.name}":
-            self._scheduler.add_object(PODS, _without_node(thing))
-        else:
-            self._scheduler.add_object(kind, thing)
-
-
-def _without_node(pod: core.Pod) -> core.Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=""), status=replace(pod.status, phase="Pending"))
+        if self._lifted is not None and self._lifted.is_object(thing):
+            thing = without_node(thing)
+        self._scheduler.add_object(kind, thing)

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from koordsched.cli.pluginpages import plugin_endpoints, returned
+from koordsched.cluster.kinds import scheduled_object
 from koordsched.cluster.pod import Pod
 from koordsched.observability.endpoint import Endpoint, text_response
 from koordsched.observability.escaping import printable
@@ -53,6 +54,7 @@ class _Pages:
     async def explain(self, request: web.Request) -> web.Response:
         """`?pod=namespace/name` of a pod that waits: every plugin's verdict and score on every node, as JSON.
 
+        Also `?pod=reservation/name`, if there is no such pod, and `?pod=reservations.scheduling.koordinator.sh/name`.
         With `&advice=true` also what would have to change for it to be placed. For a pod that has a node: the decision.
         """
         key, refusal = _pod_key(request)
@@ -64,7 +66,8 @@ class _Pages:
             pod = await self._find(list(scheduler.cluster.assigned.values()), key)
         if pod is None:
             names = ", ".join(scheduler.profiles)
-            return text_response(f"no pod {printable(key)} that this scheduler ({names}) has to place\n", 404)
+            what = f"no pod {printable(key)}" if scheduled_object(key) is None else f"no {printable(key)}"
+            return text_response(f"{what} that this scheduler ({names}) has to place\n", 404)
         scheduler.plugin_states.read_from_outside()
         return _json(_encode(answer_for(scheduler, pod, advice=request.query.get("advice") == "true")))
 
@@ -75,7 +78,8 @@ class _Pages:
         pods = [
             pod
             for pod in scheduler.pending_pods()
-            if pod.uid not in scheduler.cluster.assigned and namespace in ("", pod.namespace)
+            if pod.uid not in scheduler.cluster.assigned
+            and (not namespace or (pod.namespace == namespace and not pod.virtual))
         ]
         groups = pending_groups(
             pods,
@@ -125,14 +129,19 @@ class _Pages:
 
     @staticmethod
     async def _find(pods: Sequence[Pod], key: str) -> Pod | None:
-        """The pod `namespace/name`; a long search yields to other tasks."""
+        """The pod `namespace/name`, or the one that stands for `kind/name`; a long search yields to other tasks."""
         namespace, _, name = key.partition("/")
+        other = scheduled_object(key)
+        title = other[0].title(other[1]) if other is not None else ""
+        found = None
         for start in range(0, len(pods), _PODS_AT_ONCE):
             for pod in islice(pods, start, start + _PODS_AT_ONCE):
-                if pod.name == name and pod.namespace == namespace:
+                if pod.name == name and pod.namespace == namespace and not pod.virtual:
                     return pod
+                if title and pod.virtual and pod.title == title:
+                    found = pod
             await asyncio.sleep(0)
-        return None
+        return found
 
 
 def _pod_key(request: web.Request) -> tuple[str, web.Response | None]:

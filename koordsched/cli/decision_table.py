@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from koordsched.cli.dumptime import time_text
+from koordsched.cli.explanation_table import titled
 from koordsched.cli.output import counted, table
 from koordsched.scheduling.answer import Answer
 from koordsched.scheduling.decisions import Decision, Rejection
@@ -12,7 +13,7 @@ from koordsched.scheduling.decisions import Decision, Rejection
 
 def print_placed(out: Console, answer: Answer) -> None:
     """Prints the record of a pod that has a node."""
-    out.print(f"Pod {answer.pod}, profile {answer.profile}", style="bold")
+    out.print(f"{titled(answer)}, profile {answer.profile}", style="bold")
     if answer.decision is None:
         out.print(
             f"On node {answer.node}. There is no record of the decision: another scheduler made it, or it is too old.",

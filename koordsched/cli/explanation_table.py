@@ -13,10 +13,11 @@ from rich.console import Console
 
 from koordsched.cli.output import counted, table
 from koordsched.cli.refusal_table import print_refusal
-from koordsched.engine.explain import NOT_LOOKED_AT, Explanation, NodeVerdict, Score
+from koordsched.engine.explain import NOT_LOOKED_AT, Explanation, JobExplanation, NodeVerdict, Score
 from koordsched.scheduling.advice import WAITS, Advice
 
 _EXAMPLES = 3
+_FEW_MEMBERS = 10
 
 
 def print_explanation(
@@ -25,8 +26,16 @@ def print_explanation(
     """Prints all of it; of the feasible nodes the `top` best. `wide`: the scores of all plugins, all refused nodes."""
     feasible = [node for node in explanation.nodes if node.feasible]
     refused = [node for node in explanation.nodes if not node.feasible]
-    out.print(f"Pod {explanation.pod}, profile {explanation.profile}", style="bold")
+    out.print(f"{titled(explanation)}, profile {explanation.profile}", style="bold")
     out.print(_headline(explanation, len(feasible)), soft_wrap=True)
+    if explanation.job is not None:
+        out.print()
+        _print_job(out, explanation.job, wide=wide)
+    for plugin, lines in explanation.notes.items():
+        out.print()
+        out.print(f"{plugin}:")
+        for line in lines:
+            out.print(f"  {line}", soft_wrap=True)
     if explanation.refusal is not None:
         out.print()
         print_refusal(out, explanation.rejected_by, explanation.refusal)
@@ -42,6 +51,11 @@ def print_explanation(
         _print_advice(out, explanation, advice)
 
 
+def titled(explanation: Explanation) -> str:
+    """What the explanation is of."""
+    return explanation.pod if explanation.virtual else f"Pod {explanation.pod}"
+
+
 def _headline(explanation: Explanation, feasible: int) -> str:
     if explanation.gated_by:
         return f"Not evaluated: {explanation.gated_by}: {explanation.message}"
@@ -51,6 +65,25 @@ def _headline(explanation: Explanation, feasible: int) -> str:
         return f"Goes to {chosen}: {feasible} of {counted(len(explanation.nodes), 'node')} feasible."
     reason = explanation.reason or "Pending"
     return f"{reason}: {explanation.message}"
+
+
+def _print_job(out: Console, job: JobExplanation, *, wide: bool) -> None:
+    """The pods that are placed together: where they go, or which of them has no place."""
+    nodes = job.nodes if wide else dict(list(job.nodes.items())[:_FEW_MEMBERS])
+    verdict = "all that are needed have a place" if job.complete else "not all that are needed have a place"
+    out.print(f"Placed together as {job.name}: {verdict}.", soft_wrap=True)
+    rows = table("MEMBER", "NODE")
+    for member, node in nodes.items():
+        rows.add_row(member, node)
+    if job.refused:
+        rows.add_row(job.refused, "none")
+    out.print(rows)
+    if len(job.nodes) > len(nodes):
+        out.print(f"… and {len(job.nodes) - len(nodes)} more that have a place")
+    if job.message:
+        out.print(f"{job.refused or job.name}: {job.message}", soft_wrap=True)
+    if job.victims:
+        out.print(f"Preemption would evict {_some(job.victims)}.", soft_wrap=True)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -12,10 +12,10 @@ import orjson
 from koordsched import config
 from koordsched.cli.admission import Admission
 from koordsched.cli.dumptime import DumpClock, taken_at, time_text
-from koordsched.cli.objectfiles import InputError, Object, Sourced
+from koordsched.cli.objectfiles import InputError, Sourced
+from koordsched.cli.target import Target, node_of, phase_over, without_node
 from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
-from koordsched.cluster.pod import TERMINAL
 from koordsched.config.defaults import DEFAULT_SCHEDULER_NAME
 from koordsched.config.wire import API_VERSION, KIND
 from koordsched.fakecluster.hollow.devicedescription import device_of
@@ -28,7 +28,12 @@ from koordsched.framework.profile import ProfileError
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.scheduling.offline import BadObject, OfflineScheduler
 
-AS_IF_PENDING = "the pod is on node {node}; explained as if it were pending and not there"
+
+def as_if_pending(target: Target, node: str) -> str:
+    """A note on something that has a node."""
+    what = "the pod" if target.is_pod else target.title
+    return f"{what} is on node {node}; explained as if it were pending and not there"
+
 
 _LONG_AGO = 60.0
 """Seconds after which a note says that a dump is old."""
@@ -101,11 +106,11 @@ def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | Non
 
 
 def prepare(
-    objects: Sequence[Sourced], resolved: config.Resolved, *, seed: int = 0, lifted: str | None = None
+    objects: Sequence[Sourced], resolved: config.Resolved, *, seed: int = 0, lifted: Target | None = None
 ) -> Offline:
     """Adds the objects; creates the pods of workloads that have none.
 
-    `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
+    `lifted`: what is to be pending even if it has a node. Raises InputError.
     """
     admission = Admission(seed)
     stored = admission.admit_all(objects)
@@ -117,11 +122,8 @@ def prepare(
         notes.append(f"the age of reports is as of {time_text(then)}, the newest time in the input")
     scheduler = empty_scheduler(resolved, seed, DumpClock(then))
     for sourced in (*stored, *made):
-        obj = sourced.obj
-        if lifted is not None and sourced.kind == "Pod" and f"{sourced.namespace}/{sourced.name}" == lifted:
-            obj = _without_node(obj, notes)
         try:
-            scheduler.add(obj)
+            _add(scheduler, sourced, lifted, notes)
         except BadObject as error:
             raise InputError(f"{sourced.where}: {error}") from error
     return Offline(scheduler, [*notes, *notes_on(scheduler)])
@@ -141,21 +143,18 @@ def notes_on(scheduler: OfflineScheduler) -> list[str]:
     ]
 
 
-def _spec(pod: Object) -> Object:
-    return pod.get("spec") or {}
-
-
-def _is_pending(pod: Object) -> bool:
-    return not _spec(pod).get("nodeName") and (pod.get("status") or {}).get("phase") not in TERMINAL
-
-
-def _without_node(pod: Object, notes: list[str]) -> Object:
-    node = _spec(pod).get("nodeName")
-    if not node and _is_pending(pod):
-        return pod
-    notes.append(AS_IF_PENDING.format(node=node))
-    spec = {key: value for key, value in _spec(pod).items() if key != "nodeName"}
-    return {**pod, "spec": spec, "status": {"phase": "Pending"}}
+def _add(scheduler: OfflineScheduler, sourced: Sourced, lifted: Target | None, notes: list[str]) -> None:
+    """Raises BadObject."""
+    if lifted is None or (sourced.kind, sourced.name) != (lifted.kind.name, lifted.name):
+        scheduler.add(sourced.obj)
+        return
+    thing = scheduler.decoded(lifted.kind, sourced.obj)
+    if lifted.is_object(thing):
+        if node := node_of(thing):
+            notes.append(as_if_pending(lifted, node))
+        if node or phase_over(thing):
+            thing = without_node(thing)
+    scheduler.add_object(lifted.kind, thing)
 
 
 def _pods_of_workloads(stored: Iterable[Sourced], admission: Admission, notes: list[str]) -> list[Sourced]:

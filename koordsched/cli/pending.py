@@ -89,7 +89,7 @@ def _once(namespace: str, state: State) -> tuple[list[str], PendingPodsReport]:
 
 
 def _in(pods: Iterable[Pod], namespace: str) -> list[Pod]:
-    return [pod for pod in pods if namespace in ("", pod.namespace)]
+    return [pod for pod in pods if not namespace or (pod.namespace == namespace and not pod.virtual)]
 
 
 def _asked(endpoint: Endpoint, namespace: str) -> PendingPodsReport:

@@ -64,7 +64,9 @@ class Removal:
                 if gone is not None:
                     spare -= 1
                     removed.append(gone)
-                    moves = {placed.pod.key: self._scheduler.cluster.table.names[placed.row] for placed in gone.placed}
+                    moves = {
+                        placed.pod.title: self._scheduler.cluster.table.names[placed.row] for placed in gone.placed
+                    }
                     found.append(Removable(group.name, name, moves))
         for gone in reversed(removed):
             for placed in reversed(gone.placed):

@@ -17,6 +17,7 @@ from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import load_config
 from koordsched.cli.output import STRUCTURED, console, fail, output_option, print_structured
 from koordsched.cli.replay_output import print_comparison, print_repetition, when
+from koordsched.cli.target import Target, target_of
 from koordsched.client.clock import SystemClock
 from koordsched.framework.profile import ProfileError
 from koordsched.journal.comparingreplay import ComparingReplay, Comparison
@@ -63,7 +64,9 @@ class _LimitType(click.ParamType[Limit]):
 @click.command("replay", epilog=_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--until", "limit", type=_LimitType(), default=Limit(), help="Stop after N decisions, or at this time.")
-@click.option("--pod", metavar="[NAMESPACE/]POD", help="Explain the last decision on this pod (up to --until).")
+@click.option(
+    "--pod", metavar="[NAMESPACE/]POD|reservation/NAME", help="Explain the last decision on this pod (up to --until)."
+)
 @click.option("--config", "config_file", help="List what this configuration would have decided differently.")
 @click.option(
     "--top", type=click.IntRange(1), default=10, show_default=True, help="With --pod: number of feasible nodes to show."
@@ -81,7 +84,7 @@ def replay(file: Path, limit: Limit, pod: str | None, config_file: str | None, t
         journal = Journal(file)
         _tell_origin(_header_of(journal), asks_plugins=pod is not None or config_file is not None)
         if pod is not None:
-            _explain(journal, pod if "/" in pod else f"default/{pod}", limit, top, output)
+            _explain(journal, target_of(pod, None, "default"), limit, top, output)
         elif config_file is not None:
             _compare(journal, config_file, limit, output)
         else:
@@ -151,10 +154,11 @@ def _compare(journal: Journal, config_file: str, limit: Limit, output: str) -> N
         print_comparison(console(output), comparison, seconds)
 
 
-def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) -> None:
-    found = last_attempt(journal, pod, limit)
+def _explain(journal: Journal, target: Target, limit: Limit, top: int, output: str) -> None:
+    found = last_attempt(journal, target.title, limit)
     if found is None:
-        raise InputError(f"no decision on pod {pod} in the journal{'' if limit == Limit() else ' up to there'}")
+        what = f"{'pod ' * target.is_pod}{target.title}"
+        raise InputError(f"no decision on {what} in the journal{'' if limit == Limit() else ' up to there'}")
     moment, uid = found
 
     async def repeat() -> tuple[Repetition, Advised | None]:
@@ -167,7 +171,7 @@ def _explain(journal: Journal, pod: str, limit: Limit, top: int, output: str) ->
         _print_repetition(journal, repetition, perf_counter() - began, output)
         return
     if answer is None:
-        raise InputError(f"no profile of the journal schedules pod {pod}")
+        raise InputError(f"no profile of the journal schedules {target.title}")
     if output in STRUCTURED:
         print_structured({"decision": moment, **_fields(answer)}, output)
         return

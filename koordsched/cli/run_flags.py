@@ -117,7 +117,7 @@ _FLAGS: tuple[_Decorator, ...] = (
         "--allow-unimplemented-plugins",
         "allow_unimplemented_plugins",
         boolean,
-        "Start even if the configuration enables plugins that are not implemented; pods that need them wait.",
+        "Start even if the configuration enables plugins that are not implemented; they do nothing.",
     ),
     # Leader election
     _flag("--leader-elect", "leader_election.leader_elect", boolean, "Elect one of several replicas."),

@@ -69,14 +69,12 @@ def simulate(namespace: str | None, state: State, seed: int, node_groups: str | 
     except InputError as error:
         fail(error)
     cluster = offline.scheduler.cluster
-    outcomes = Simulation(offline.scheduler).run()
+    outcomes = Simulation(offline.scheduler).run(namespace)
     if groups:
         try:
             capacity = capacity_report(offline.scheduler, groups, seed)
         except InputError as error:
             fail(error)
-    if namespace:
-        outcomes = [outcome for outcome in outcomes if outcome.pod.startswith(f"{namespace}/")]
     notes = [*warnings, *offline.notes]
     if output in STRUCTURED:
         print_structured(_report(outcomes, cluster, seed, notes, capacity), output)

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 import msgspec
 
-from koordsched.cli.workloads import workload_of
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import Explanation, explain
+from koordsched.plugins.shared.workloads import workload_title
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.failure import UNSCHEDULABLE
 from koordsched.scheduling.offline import OfflineScheduler
@@ -36,24 +36,32 @@ class Simulation:
     def __init__(self, scheduler: OfflineScheduler) -> None:
         self._scheduler = scheduler
         self._equivalence = {name: equivalence_keys(profile) for name, profile in scheduler.profiles.items()}
+        self._pods = dict(scheduler.pending)
         self._refused: dict[Hashable, tuple[int, Explanation, Advice]] = {}
 
-    def run(self) -> list[Outcome]:
-        """Every pending pod, in the order of the queue: by priority, then as given."""
-        return [self._decide(key) for key in self._scheduler.queue_order()]
+    def run(self, namespace: str | None = None) -> list[Outcome]:
+        """Every pending pod, in the order of the queue: by priority, then as given.
+
+        `namespace`: only the outcomes for its pods, though all are placed.
+        """
+        outcomes = []
+        for key in self._scheduler.queue_order():
+            pod = self._pods[key]
+            outcome = self._decide(key)
+            if not namespace or (pod.namespace == namespace and not pod.virtual):
+                outcomes.append(outcome)
+        return outcomes
 
     def _decide(self, key: str) -> Outcome:
-        pod = self._scheduler.pending[key]
-        outcome = Outcome(
-            key, pod.shape.scheduler_name, workload_of(pod.namespace, pod.name, pod.owner, pod.labels.labels)
-        )
+        pod = self._pods[key]
+        outcome = Outcome(pod.title, pod.shape.scheduler_name, workload_title(pod))
         scheduled = self._scheduler.schedule(key)
         outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
         if scheduled.node:
             return outcome
         explanation, advice = self._refusal(scheduled.pod)
         outcome.reason, outcome.message = explanation.reason, explanation.message
-        if scheduled.refused_by_reserve or not outcome.message:
+        if scheduled.refused_by_reserve or not outcome.message or explanation.job is not None:
             outcome.reason, outcome.message = UNSCHEDULABLE, scheduled.message
         outcome.nominated_node, outcome.victims = explanation.nominated_node or "", explanation.victims
         outcome.advice = advice
@@ -69,7 +77,7 @@ class Simulation:
         known = self._refused.get(key) if identity is not None else None
         if known is not None and known[0] == serial:
             return known[1], known[2]
-        explanation = explain(profile, scheduler.cluster, pod)
+        explanation = explain(profile, scheduler.cluster, pod, scheduler.jobs)
         advice = advise(profile, scheduler.cluster, pod, explanation)
         self._refused[key] = (serial, explanation, advice)
         return explanation, advice

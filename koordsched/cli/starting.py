@@ -56,7 +56,7 @@ def _refuse_unimplemented(resolved: config.Resolved) -> None:
         named = ", ".join(f"{name} (profiles: {', '.join(profiles)})" for name, profiles in missing.items())
         raise config.ConfigError(
             f"plugins that are not implemented: {named}; remove them from the configuration, or start with "
-            "--allow-unimplemented-plugins: then pods that need them wait"
+            "--allow-unimplemented-plugins: then they do nothing"
         )
 
 

@@ -17,6 +17,7 @@ from koordsched.cli.clusterstate import prepare_cluster
 from koordsched.cli.endpoint import Endpoint
 from koordsched.cli.objectfiles import read_objects
 from koordsched.cli.offline import Offline, prepare, template_nodes
+from koordsched.cli.target import Target
 from koordsched.cli.tunnel import live_endpoint
 from koordsched.config import Resolved
 
@@ -89,15 +90,15 @@ class State:
             return None
         return ClusterAccess.of_flags(self.kubeconfig, self.context)
 
-    def prepare(self, resolved: Resolved, *, seed: int = 0, lifted: str = "") -> Offline:
+    def prepare(self, resolved: Resolved, *, seed: int = 0, lifted: Target | None = None) -> Offline:
         """The state, with the nodes to add.
 
-        `lifted`: the key (namespace/name) of a pod that is to be pending even if it has a node. Raises InputError.
+        `lifted`: what is to be pending even if it has a node. Raises InputError.
         """
         added = [] if self.like else template_nodes(self.node_template, self.nodes)
         cluster = self.cluster
         if cluster is None:
-            offline = prepare([*added, *read_objects(self.filenames)], resolved, seed=seed, lifted=lifted or None)
+            offline = prepare([*added, *read_objects(self.filenames)], resolved, seed=seed, lifted=lifted)
         else:
             offline = prepare_cluster(cluster, resolved, seed=seed, lifted=lifted)
             add_template_nodes(offline.scheduler, added, seed)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import orjson
+from msgspec import to_builtins
 
 from koordsched.api import core, podstates
 from koordsched.api.decoding import convert
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.pod import Pod
+from koordsched.api.meta import ObjectMeta, OwnerReference, controller_of
+from koordsched.cluster.pod import Pod, References
 
 T = TypeVar("T", bound=Hashable)
 
@@ -181,6 +182,26 @@ class StatusFact(PodFact[T]):
         return self.read(core.Pod(status=convert(orjson.loads(text), core.PodStatus)))
 
 
+class ReferencesFact(StatusFact[References]):
+    """The owner references of pods that have more than that to their controller. No status says them."""
+
+    __slots__ = ()
+
+    def __init__(self, index: int) -> None:
+        super().__init__("owner-references", index, _references, lambda value: {})
+        self.text = lambda value: orjson.dumps(to_builtins(value)).decode()
+
+    def _read(self, text: str) -> References | None:
+        return References(convert(orjson.loads(text), tuple[OwnerReference, ...]))
+
+
+def _references(wire: core.Pod) -> References | None:
+    given = wire.metadata.owner_references
+    if not given or (len(given) == 1 and controller_of(wire.metadata) is given[0]):
+        return None
+    return References(given)
+
+
 OnMalformed = Callable[[ObjectMeta, str], None]
 """(metadata of the pod, what is wrong with which annotation)."""
 
@@ -249,6 +270,13 @@ class PodFacts:
         return self._declare_status(
             name, lambda wire: read(wire) if isinstance(wire, podstates.Pod) else None, lambda value: {}
         )
+
+    def declare_references(self) -> None:
+        """A plugin reads all owner references of pods that have a node (`Pod.references`)."""
+        if not any(isinstance(fact, ReferencesFact) for fact in self._facts):
+            fact = ReferencesFact(len(self._facts))
+            self._facts.append(fact)
+            self._of_status.append(fact)
 
     def _declare_status(
         self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]

@@ -54,9 +54,11 @@ class Kind(Generic[T]):
     no pod by themselves. `packed`: there are many large objects that are hardly read again, so they are kept encoded
     (`cluster.objects.PackedStore`). `verbs` are the scheduler's requests besides list and watch: subresource ("" for
     the object itself) -> verbs of RBAC. `need`: what waits while the API server does not let us read the kind.
+    `scheduled`: a plugin, the first of `need`, makes virtual pods of its objects, which have a pod template at
+    `spec.template`, and a node only by their status.
     """
 
-    __slots__ = ("api_version", "event", "namespaced", "need", "packed", "plural", "type", "verbs")
+    __slots__ = ("api_version", "event", "namespaced", "need", "packed", "plural", "scheduled", "type", "verbs")
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Kind(Generic[T]):
         verbs: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         need: Need = NOTHING_WAITS,
         packed: bool = False,
+        scheduled: bool = False,
     ) -> None:
         """Registers the kind. Raises ValueError if there is one at the same path."""
         self.api_version = api_version
@@ -79,6 +82,7 @@ class Kind(Generic[T]):
         self.verbs = verbs
         self.need = need
         self.packed = packed
+        self.scheduled = scheduled
         if self.path in _registered:
             raise ValueError(f"{self.path} is defined twice")
         _registered[self.path] = self
@@ -107,6 +111,15 @@ class Kind(Generic[T]):
         """The path of one object; the namespace of cluster-wide kinds is ""."""
         return f"/{self.api}/namespaces/{namespace}/{self.plural}/{name}" if self.namespaced else f"{self.path}/{name}"
 
+    def title(self, name: str) -> str:
+        """What users call a cluster-wide object, as kubectl does: `kind/name`."""
+        return f"{self.name.lower()}/{name}"
+
+    @property
+    def full_name(self) -> str:
+        """`plural.group`, which is no name of a namespace."""
+        return f"{self.plural}.{self.group}"
+
     def __repr__(self) -> str:
         return f"Kind({self.path})"
 
@@ -114,6 +127,18 @@ class Kind(Generic[T]):
 def kind_at(path: str) -> Kind[Any] | None:
     """The kind whose collection has this path, if it is registered."""
     return _registered.get(path)
+
+
+def scheduled_object(text: str) -> tuple[Kind[Any], str] | None:
+    """The kind and the name if the text refers to an object that is scheduled as pods are: `reservation/NAME`.
+
+    The kind may be in singular or plural, or `plural.group`.
+    """
+    word, slash, name = text.partition("/")
+    for kind in _registered.values():
+        if kind.scheduled and slash and word.lower() in (kind.name.lower(), kind.plural, kind.full_name):
+            return kind, name
+    return None
 
 
 def registered() -> list[Kind[Any]]:

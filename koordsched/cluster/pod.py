@@ -21,6 +21,13 @@ _NAMESPACES_KEPT = 1 << 16
 """Names of namespaces that pods share; some clusters make a namespace for every build."""
 
 
+class References(tuple[OwnerReference, ...]):
+    """All owner references of a pod on a node, where they are more than that to its controller: a pod fact, kept if a
+    plugin asks for it (`PodFacts.declare_references`)."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Pod:
     """A pod. A million of these must fit in memory: bound pods keep no wire object.
@@ -62,6 +69,21 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def references(self) -> tuple[OwnerReference, ...]:
+        """The owner references; of a pod on a node all of them only if a plugin asked for them."""
+        if self.wire is not None:
+            return self.wire.metadata.owner_references
+        for fact in self.facts:
+            if isinstance(fact, References):
+                return fact
+        return () if self.owner is None else (self.owner,)
+
+    @property
+    def title(self) -> str:
+        """What users know it by: the key, unless it stands for another object."""
+        return self.key
+
+    @property
     def priority(self) -> int:
         """spec.priority, 0 if unset."""
         return self.shape.priority
@@ -88,11 +110,12 @@ def with_facts(pod: Pod) -> PodWithFacts:
 
 
 class VirtualPod(PodWithFacts):
-    """A pod that a plugin made of an object of its own."""
+    """A pod that a plugin made of an object of its own. `title`: that of the object (`Kind.title`)."""
 
-    __slots__ = ()
+    __slots__ = ("title",)
 
     virtual: ClassVar[bool] = True
+    title: str  # a slot here, where the others derive it
 
 
 class PodFactory:
@@ -106,8 +129,11 @@ class PodFactory:
         self.facts = facts
         self._namespaces: dict[str, str] = {}
 
-    def build(self, wire: core.Pod, *, virtual: bool = False) -> Pod:
-        """The pod. Raises QuantityError if a request cannot be parsed."""
+    def build(self, wire: core.Pod, *, virtual: str = "") -> Pod:
+        """The pod. `virtual`: the title of the object that it stands for, if it is no Pod object.
+
+        Raises QuantityError if a request cannot be parsed.
+        """
         meta, spec, status = wire.metadata, wire.spec, wire.status
         shape = self.shapes.intern(spec, meta)
         requests = shape.requests
@@ -142,6 +168,8 @@ class PodFactory:
         if isinstance(pod, PodWithFacts):
             # What an earlier attempt wrote on a pod that has no node yet allocates nothing.
             pod.facts = facts
+        if isinstance(pod, VirtualPod):
+            pod.title = virtual
         return pod
 
     def _shared_namespace(self, name: str) -> str:

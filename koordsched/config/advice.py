@@ -19,8 +19,7 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
     found = list(_settings(resolved.source))
     if built is not None:
         found += [
-            f'plugin "{name}" is not implemented and will be ignored; pods that need it wait '
-            f"(profiles: {', '.join(profiles)})"
+            f'plugin "{name}" is not implemented and will be ignored (profiles: {", ".join(profiles)})'
             for name, profiles in unimplemented(resolved, built).items()
         ]
     found += _outvoted(resolved)

@@ -102,11 +102,6 @@ def entry(points: str, kind: ArgsKind | None = None, *, needs_pre_score: bool = 
     return PluginEntry(frozenset(map(ExtensionPoint, points.split())), kind, needs_pre_score=needs_pre_score)
 
 
-def accepted(points: str) -> PluginEntry:
-    """A table entry of a plugin that is not implemented, whose arguments are therefore taken as they are."""
-    return PluginEntry(frozenset(map(ExtensionPoint, points.split())), any_args=True)
-
-
 # default-plugins spec 2.1; normalisation and AddPod/RemovePod are parts of score and preFilter.
 IN_TREE = PluginCatalog(
     {

@@ -32,6 +32,7 @@ def _gates(stage: Stage, default: bool, names: str, *, locked: bool = False) -> 
 
 
 NETWORK_TOPOLOGY_MANAGER = "NetworkTopologyManager"
+"""A gate here, so that journals and all commands know of it as of other gates."""
 
 KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(

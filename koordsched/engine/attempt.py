@@ -63,12 +63,12 @@ class Attempt:
         """
         if self.cycle.overlay is None:
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
-        with self.profile.filtering.overlaid(self.cycle):
+        with self.profile.filtering.scoring(self.cycle, self.verdicts):
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
 
     def score(self) -> Scored:
         """What every plugin gives each feasible row. Raises ScoringFailed."""
-        with self.profile.filtering.overlaid(self.cycle):
+        with self.profile.filtering.scoring(self.cycle, self.verdicts):
             return score(self.cycle, self.cluster.table, self.verdicts)
 
     def best_rows(self) -> RowArray:

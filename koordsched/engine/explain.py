@@ -5,7 +5,9 @@ Changes nothing. The schema of `Explanation` is stable; it is documented in docs
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from random import Random
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,11 +15,14 @@ import numpy as np
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
+from koordsched.engine.jobplan import JobPlan
+from koordsched.engine.transaction import Transaction
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import ExplainsNodes, ExplainsRefusals
+from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
+from koordsched.queue.nominator import Nominator
 
 NOT_LOOKED_AT = "not looked at"
 """The reason of a node where a preferred or nominated one was tried first and passed."""
@@ -48,13 +53,39 @@ class NodeVerdict(msgspec.Struct, rename="camel"):
     details: dict[str, list[str]] = {}
 
 
+class Jobs(NamedTuple):
+    """What it takes to plan a job: the profiles of its pods, and the nominations."""
+
+    profiles: Mapping[str, Profile]
+    nominator: Nominator[Pod]
+
+
+class JobExplanation(msgspec.Struct, rename="camel"):
+    """What would happen to the pods that are placed together with a pod.
+
+    `nodes`: pod -> node of those that have a place, in order. `complete`: whether there are enough. If not, `refused`
+    is the pod that has no place, "" if all have one, and `message` says why. `victims`, `nominated`: what preemption
+    would do for all of them.
+    """
+
+    name: str
+    nodes: dict[str, str]
+    complete: bool
+    refused: str = ""
+    message: str = ""
+    victims: list[str] = []
+    nominated: dict[str, str] = {}
+
+
 class Explanation(msgspec.Struct, rename="camel"):
     """What the scheduler would do with a pod right now.
 
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
     before any node was looked at, and `refusal` has what that plugin can say about it. `nominated_node` and
-    `victims`: what preemption would do.
+    `victims`: what preemption would do. `virtual`: `pod` is no pod, but another object that is scheduled as one.
+    `notes`: plugin -> what it says about the pod, whatever the node, in lines of text. `job`: the pods that are placed
+    together with it, None if it is placed alone; the rest is about the pod as if it were.
     """
 
     pod: str
@@ -69,11 +100,15 @@ class Explanation(msgspec.Struct, rename="camel"):
     nominated_node: str | None = None
     victims: list[str] = []
     scored: bool = False
+    virtual: bool = False
+    notes: dict[str, list[str]] = {}
+    job: JobExplanation | None = None
 
 
-def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
-    """Evaluates the pod on the cluster as it is."""
-    result = Explanation(pod.key, profile.name, [], [])
+def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None = None) -> Explanation:
+    """Evaluates the pod on the cluster as it is. `jobs`: None leaves out those that are placed together with it."""
+    result = Explanation(pod.title, profile.name, [], [], virtual=pod.virtual)
+    result.job = _job(profile, cluster, pod, jobs) if jobs is not None else None
     gate = gated_by(profile, pod)
     if not gate.ok:
         result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
@@ -85,6 +120,11 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
     _add_details(result.nodes, profile, cluster, pod)
+    result.notes = {
+        name: lines
+        for name, plugin in profile.plugins.items()
+        if isinstance(plugin, ExplainsPods) and (lines := plugin.explain_pod(attempt.cycle))
+    }
     error = attempt.error()
     if error is not None:
         result.message, result.reason = error.message, "SchedulerError"
@@ -99,13 +139,36 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod) -> Explanation:
         outcome = attempt.post_filter()
         result.message, result.reason = attempt.message(outcome), "Unschedulable"
         result.nominated_node = outcome.nominated_node
-        result.victims = [victim.key for victim in outcome.victims]
+        result.victims = [victim.title for victim in outcome.victims]
         return result
     try:
         _score(result, attempt)
     except ScoringFailed as failed:
         result.message, result.reason = str(failed), "SchedulerError"
     return result
+
+
+def _job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -> JobExplanation | None:
+    """Plans the job of the pod, and takes it back. While another one is being placed there is no answer."""
+    plugin = profile.job_plugin
+    if plugin is None or cluster.in_transaction or not gated_by(profile, pod).ok:
+        return None
+    job = plugin.begin_job(pod)
+    if job is None:
+        return None
+    try:
+        with Transaction(cluster, jobs.nominator) as transaction:
+            plan = JobPlan(jobs.profiles, cluster, transaction, Random(0))
+            plan.place(plugin, job)
+            nodes = {cycle.pod.key: cycle.pod.node for cycle in plan.cycles}
+    finally:
+        plugin.end_job(job, (), ())
+    refused = plan.refused.key if plan.refused is not None else ""
+    found = JobExplanation(job.name, nodes, plan.complete, refused, plan.message)
+    if plan.outcome is not None:
+        found.victims = [victim.key for victim in plan.outcome.victims]
+        found.nominated = {uid: node for uid, node in plan.outcome.nominations.items() if node}
+    return found
 
 
 def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[NodeVerdict]:

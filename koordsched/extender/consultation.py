@@ -76,7 +76,7 @@ class ExtenderConsultation:
                 return asked
         except ExtenderError as error:
             node = attempt.cluster.table.names[int(verdicts.rows[0])]
-            _log.warning("evaluation of %s on node %s, tried first, failed: %s", attempt.pod.key, node, error)
+            _log.warning("evaluation of %s on node %s, tried first, failed: %s", attempt.pod.title, node, error)
         filter_again()
         return await self._ask_filters(attempt)
 

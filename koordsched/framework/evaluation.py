@@ -8,9 +8,10 @@ node is a search for the maximum.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.bestrows import BestRows, Totals
 from koordsched.framework.interface import MAX_SCORE, Normalization, Scores, ShapeScore, Timed
+from koordsched.framework.keptrows import KeptRows
+from koordsched.framework.overlay import Overlay
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.shapecache import SHAPE_BYTES, ShapeCache
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
@@ -84,8 +87,8 @@ class Evaluation:
         """By score plugin, how many feasible rows have the highest raw score, where that matters to the others."""
         self._epochs: list[Hashable] = []
         self._best_rows = BestRows()
-        self._overlaid: dict[int, int] = {}
-        """By row, the facets in which it was evaluated inside an overlay: to be evaluated again before the next use."""
+        self._before: _Before | None = None
+        """What is read again from the next use on, after the attempt whose overlay is written here."""
         self.codes = np.zeros(0, dtype=np.int32)
         heaviest = MAX_SCORE * sum(weight for _, weight in plan.node_scores)
         self._total_type: type[np.int16 | np.int32 | np.int64] = (
@@ -101,9 +104,8 @@ class Evaluation:
         table = self._table
         self._timed = timed
         serial = table.log.serial
-        if self._overlaid:
-            overlaid, self._overlaid = self._overlaid, {}
-            self._refresh_some(overlaid)
+        if self._before is not None:
+            self._put_back()
         if self._serial == serial and not (self._epochs and self._epochs_changed()):
             return
         if self._serial < 0 or len(self.codes) < table.size:
@@ -112,11 +114,7 @@ class Evaluation:
             # LABELS always counts: nodes coming and going touch every facet.
             changed = table.log.since(self._serial, self._filter_facets | self._score_facets | Facet.LABELS, table.size)
             if isinstance(changed, list):
-                if len(changed) <= _ONE_BY_ONE:
-                    for row, facets in changed:
-                        self._refresh_row(row, facets)
-                else:
-                    self._refresh_rows(np.fromiter((row for row, _ in changed), np.intp, len(changed)))
+                self._refresh_some(changed)
             elif len(changed) * 4 > table.size:
                 self._evaluate_all()
             else:
@@ -141,28 +139,65 @@ class Evaluation:
             add_weighted(totals, weight, normalize(raw, highest_of(raw), scorer.normalization))
         return totals
 
-    def overlay(self, rows: Mapping[int, int]) -> None:
-        """From now on these rows (with the facets that differ) are as the table reads now, inside a what-if.
+    def stale(self, overlay: Overlay) -> RowArray:
+        """The rows of an overlay that have to be asked about inside of it: of others, the answers are kept with it."""
+        rows, kept = overlay.rows, overlay.kept
+        if not overlay.lasting or kept is None or kept.epochs != self._epochs:
+            return rows
+        return kept.stale(rows, self._table.log)
+
+    def overlay(self, overlay: Overlay, stale: RowArray) -> None:
+        """From now on the rows of the overlay are as it has them; the stale ones as the table reads now, inside of it.
 
         For the attempt under way; `refresh` undoes it.
         """
-        self._overlaid.update(rows)
-        self._refresh_some(rows)
+        self._before = _Before(self)
+        nbytes = self.nbytes
+        if overlay.lasting:
+            self._overlay_lasting(overlay, stale)
+        else:
+            self._refresh_some([(row, overlay.facets[row]) for row in stale.tolist()])
+        self.nbytes = nbytes
 
-    def overlaid(self, rows: RowArray) -> Evaluation:
-        """A copy in which these rows are evaluated as the table reads now, inside a what-if; it is not kept.
+    def _overlay_lasting(self, overlay: Overlay, stale: RowArray) -> None:
+        kept, log = overlay.kept, self._table.log
+        if kept is None:
+            kept = overlay.kept = KeptRows(overlay, len(self._raw))
+        rows = overlay.rows
+        self._write(self.codes, rows, kept.codes.data)
+        for k, column in enumerate(kept.raw):
+            self._store_raw(k, rows, column.data)
+        if len(stale):
+            self._refresh_rows(stale)
+        else:
+            self._total_all()
+        kept.keep(rows, stale, log, self.codes, self._raw)
+        kept.epochs = self._epochs
+
+    def overlaid(self, overlay: Overlay, stale: RowArray) -> Evaluation:
+        """A copy that is as the overlay has it, and stays so; it is not kept.
 
         For attempts that are suspended, while which others may be made.
         """
-        table, plan = self._table, self.plan
-        copy = Evaluation(plan, table, self._code_positions)
-        copy.codes = self.codes.copy()
-        copy.codes[rows] = plan.filter_nodes(table, rows)
+        copy = Evaluation(self.plan, self._table, self._code_positions)
+        copy.codes, copy._epochs = self.codes.copy(), self._epochs
         copy._raw = [raw if isinstance(raw, int) else raw.copy() for raw in self._raw]
-        for k, (scorer, _) in enumerate(plan.node_scores):
-            copy._store_raw(k, rows, scorer.score_rows(plan.shape, table, rows))
         copy._total_all()
+        copy.overlay(overlay, stale)
         return copy
+
+    def _put_back(self) -> None:
+        before, self._before = self._before, None
+        assert before is not None, "there is an overlay"
+        for array, rows, values in reversed(before.written):
+            array[rows] = values
+        self._raw, self.totals, self._highest, self._at_highest, self.feasible = before.rest
+        self._best_rows.forget()
+
+    def _write(self, array: npt.NDArray[Any], rows: RowArray | slice, values: npt.ArrayLike) -> None:
+        if self._before is not None:
+            self._before.written.append((array, rows, array[rows].copy()))
+        array[rows] = values
 
     def raw_among(self, rows: RowArray) -> list[Scores]:
         """The raw scores of some rows, by score plugin of the plan."""
@@ -221,19 +256,18 @@ class Evaluation:
 
     # --- some rows -------------------------------------------------------------------------------
 
-    def _refresh_some(self, rows: Mapping[int, int]) -> None:
+    def _refresh_some(self, changed: Sequence[tuple[int, int]]) -> None:
         """Rows with the facets in which they changed."""
-        if len(rows) <= _ONE_BY_ONE:
-            for row, facets in rows.items():
+        if len(changed) <= _ONE_BY_ONE:
+            for row, facets in changed:
                 self._refresh_row(row, facets)
         else:
-            self._refresh_rows(np.fromiter(rows, np.intp, len(rows)))
+            self._refresh_rows(np.fromiter((row for row, _ in changed), np.intp, len(changed)))
 
     def _refresh_rows(self, rows: RowArray) -> None:
         if not len(rows):
             return
-        table = self._table
-        self.codes[rows] = self.plan.filter_nodes(table, rows, timed=self._timed)
+        self._write(self.codes, rows, self.plan.filter_nodes(self._table, rows, timed=self._timed))
         for k, (scorer, _) in enumerate(self.plan.node_scores):
             self._store_raw(k, rows, self._score(scorer, rows))
         self._total_all()
@@ -248,13 +282,15 @@ class Evaluation:
                 return
             how = self.plan.node_scores[k][0].normalization
             raw = self._raw[k] = np.full(len(self.codes), raw, dtype=_type_of(how))
-        raw[rows] = scores
+        self._write(raw, rows, scores)
 
     # --- one row: the path of nearly every cycle ----------------------------------------------------
 
     def _refresh_row(self, row: int, facets: int) -> None:
         table, plan = self._table, self.plan
         one = slice(row, row + 1)
+        if self._before is not None:
+            self._before.written += [(array, one, array[one].copy()) for array in (self.codes, self.totals)]
         before = self.codes.item(row)
         code = before
         if facets & Facet.LABELS and not table.alive.data.item(row):
@@ -335,6 +371,16 @@ class Evaluation:
             if verdict is not None and (code := verdict.item(0)) != PASS:
                 return code
         return PASS
+
+
+class _Before:
+    """What an overlay is written over. `written`: (array, rows, values) in the order of writing."""
+
+    __slots__ = ("rest", "written")
+
+    def __init__(self, found: Evaluation) -> None:
+        self.written: list[tuple[npt.NDArray[Any], RowArray | slice, npt.NDArray[Any]]] = []
+        self.rest = (list(found._raw), found.totals, found._highest, list(found._at_highest), found.feasible)
 
 
 def _type_of(how: Normalization) -> npt.DTypeLike:

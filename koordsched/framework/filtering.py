@@ -123,18 +123,19 @@ class Filtering:
 
     def pre_filter(self, cycle: CycleState, plan: ShapePlan) -> PreFiltered:
         """Runs the PreFilter plugins in order (core spec 3.6, step 3)."""
+        return self._pre_filter(cycle, plan, frozenset())
+
+    def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
+        """The same without the plugins of these names."""
         result = PreFiltered()
         for plugin in self._before_pre_filters:
+            if plugin.name in without:
+                continue
             status = plugin.before_pre_filter(cycle, cycle.pod)
             if not status.ok:
                 result.status = status.of(plugin.name, f'running BeforePreFilter of plugin "{plugin.name}"')
                 cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
                 return result
-        return self._pre_filter(cycle, plan, frozenset())
-
-    def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
-        """The PreFilter plugins, without those of these names."""
-        result = PreFiltered()
         result.skipped.update(plan.skipped)
         result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
         for name, step in plan.pre_filters:
@@ -201,14 +202,21 @@ class Filtering:
             return Verdicts(self._all_refused(pre), plan, pre)
         if not cycle.overlay:
             return self._filter(cycle, plan, pre, all_nodes)
-        cached = self._evaluations.of(cycle.pod.shape, cycle.timed)
-        overlay, cycle.overlay = cycle.overlay, Overlay()  # what the calls add once more is dropped
-        filters: list[PodFilter] = []
+        evaluation = self._evaluations.of(cycle.pod.shape, cycle.timed)
+        overlay, filters = cycle.overlay, list[PodFilter]()
+        whole = not self._decides_alone(cycle, plan, overlay)
+        stale = evaluation.stale(overlay)
         try:
-            with overlay.applied(self._cluster, cycle):
-                filters = self._pre_filter_again(cycle, plan, pre.skipped)
-                cycle.overlay = overlay
-                return self._filter(cycle, plan, pre, all_nodes, cached)
+            with overlay.applied(self._cluster, cycle, rows=None if whole else self._asked(cycle, overlay, stale)):
+                if whole:
+                    cycle.overlay = Overlay()  # what the calls add once more is dropped
+                    filters = self._pre_filter_again(cycle, plan, pre.skipped)
+                    cycle.overlay = overlay
+                if cycle.may_be_suspended:
+                    evaluation = evaluation.overlaid(overlay, stale)
+                else:
+                    evaluation.overlay(overlay, stale)
+                return self._filter(cycle, plan, pre, all_nodes, evaluation)
         finally:
             cycle.overlay = overlay
             overlay.take_back(cycle, filters)
@@ -216,7 +224,7 @@ class Filtering:
     def prepare(self, cycle: CycleState, without: Container[str] = frozenset()) -> PreFiltered:
         """PreFilter for a pod that is looked at beside the one that is decided, for dry runs with its cycle.
 
-        BeforePreFilter plugins, and the PreFilter plugins named in `without`, are not asked.
+        The plugins named in `without` are not asked.
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
         cycle.overlay = None
@@ -232,6 +240,23 @@ class Filtering:
                 cycle.overlay = overlay
                 overlay.take_back(cycle, filters)
         return pre
+
+    @staticmethod
+    def _decides_alone(cycle: CycleState, plan: ShapePlan, overlay: Overlay) -> bool:
+        """Whether no filter takes part that looks at all rows at once, and reads what the overlay changes.
+
+        Those that PreFilter skipped would do so with fewer pods, too.
+        """
+        name = overlay.decided_by
+        return bool(name) and all(plugin.name == name for _, plugin in _taking_part(cycle, plan))
+
+    def _asked(self, cycle: CycleState, overlay: Overlay, stale: RowArray) -> list[int]:
+        """The rows of the overlay that are looked at: the stale ones, and those that other pods are nominated to."""
+        if len(self._nominated_rows):
+            nominated = np.intersect1d(overlay.rows, self._nominated_rows.rows(cycle.pod))
+            stale = np.union1d(stale, nominated)
+        found: list[int] = stale.tolist()
+        return found
 
     @staticmethod
     def _pre_filter_again(cycle: CycleState, plan: ShapePlan, skipped: set[str]) -> list[PodFilter]:
@@ -253,33 +278,45 @@ class Filtering:
             return nullcontext()
         return cycle.overlay.applied(self._cluster, cycle, self.pod_filters(cycle))
 
+    def scoring(self, cycle: CycleState, verdicts: Verdicts) -> AbstractContextManager[None]:
+        """The same to score in, where that makes a difference."""
+        overlay, plan = cycle.overlay, verdicts.plan
+        if (
+            overlay
+            and not cycle.may_be_suspended
+            and (verdicts.evaluation or verdicts.wider) is not None
+            and self._decides_alone(cycle, plan, overlay)
+            and all(
+                plugin.name == overlay.decided_by or plugin.abstains(cycle, cycle.pod) for plugin, _ in plan.pod_scores
+            )
+        ):
+            return nullcontext()
+        return self.overlaid(cycle)
+
     def _filter(
         self,
         cycle: CycleState,
         plan: ShapePlan,
         pre: PreFiltered,
         all_nodes: bool,
-        cached: Evaluation | None = None,
+        overlaid: Evaluation | None = None,
     ) -> Verdicts:
-        """`cached`: inside an overlay, what is known of the rows that it does not cover."""
+        """`overlaid`: inside an overlay, what is known as that has it."""
         pod = cycle.pod
         if not all_nodes and (cycle.preferred_nodes or pod.nominated_node):
             rows = self._rows(pre, (*cycle.preferred_nodes, pod.nominated_node))
-            verdicts = self._among(cycle, plan, pre, rows)
+            verdicts = self._among(cycle, plan, pre, np.unique(rows), overlaid)
             if verdicts.feasible > 1:
                 first = rows[verdicts.codes[rows] == PASS][:1]
-                verdicts = self._among(cycle, plan, pre, first)
+                verdicts = self._among(cycle, plan, pre, first, overlaid)
             if verdicts.feasible:
                 verdicts.alone = True
                 return verdicts
         if pre.names is not None:
-            return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)))
-        if cached is None or cycle.overlay is None:
-            return self._everywhere(cycle, plan, pre, self._evaluations.of(pod.shape, cycle.timed))
-        if cycle.may_be_suspended:
-            return self._everywhere(cycle, plan, pre, cached.overlaid(cycle.overlay.rows))
-        cached.overlay(cycle.overlay.facets)
-        return self._everywhere(cycle, plan, pre, cached)
+            return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)), overlaid)
+        if overlaid is None:
+            overlaid = self._evaluations.of(pod.shape, cycle.timed)
+        return self._everywhere(cycle, plan, pre, overlaid)
 
     def _rows(self, pre: PreFiltered, names: Iterable[str]) -> RowArray:
         """The rows of those of the nodes that exist and are candidates."""
@@ -310,7 +347,9 @@ class Filtering:
             verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         return verdicts
 
-    def _among(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, rows: RowArray) -> Verdicts:
+    def _among(
+        self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, rows: RowArray, overlaid: Evaluation | None
+    ) -> Verdicts:
         """Only these rows are candidates; the others get the absent status of core spec 3.6, step 5."""
         table = self._cluster.table
         absent = NO_NODE
@@ -319,12 +358,17 @@ class Filtering:
                 "", Code.UNRESOLVABLE, f"node(s) didn't satisfy plugin(s) [{' '.join(pre.named_by)}]"
             )
         codes = np.where(table.alive.data[: table.size], absent, NO_NODE).astype(np.int32)
-        codes[rows] = self._chain(cycle, plan, rows)
+        if overlaid is None:
+            codes[rows] = self._chain(cycle, plan, rows)
+        else:
+            found = overlaid.codes[rows]
+            self._run(_taking_part(cycle, plan), cycle, found, rows)
+            codes[rows] = found
         for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
             code = self._with_nominated(cycle, plan, row)
             if code != PASS:
                 codes[row] = code
-        return Verdicts(codes, plan, pre)
+        return Verdicts(codes, plan, pre, wider=overlaid)
 
     def dry_run(self, cycle: CycleState, row: int, facets: int = ALL_FACETS) -> int:
         """The verdict on one row as the table reads now, inside a what-if, with and without nominated pods.
@@ -349,6 +393,18 @@ class Filtering:
         plan = self._evaluations.plan_of(shape)
         looking = [step for _, step in plan.pre_filters if isinstance(step, PreFilter)]
         return list(dict.fromkeys([*looking, *(plugin for _, plugin in plan.pod_filters)]))
+
+    def asleep(self, cycle: CycleState) -> list[PreFilter]:
+        """The filters that said SKIP in this cycle, but may not once other pods are there."""
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        return [
+            step
+            for name, step in plan.pre_filters
+            if isinstance(step, PreFilter)
+            and isinstance(step, PodFilter)
+            and name in cycle.skipped
+            and not step.skips(cycle.pod)
+        ]
 
     def on_rows(self, cycle: CycleState, rows: RowArray) -> Codes:
         """The verdict of the whole chain on some rows as the table reads now; nominated pods are left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -41,8 +41,9 @@ class Writes(Protocol):
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding; returns when the API server has it, even if the response was lost."""
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
-        """Merges changes into an object if it still has the given version; returns the result."""
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
+        """Merges changes into an object, or a subresource of it, if it still has the given version; returns the
+        result. It is carried out once, also if the response was lost."""
 
     async def merge(
         self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
@@ -136,6 +137,32 @@ def uncounted(metric: str, *labels: str) -> None:
     """For evaluations without metrics."""
 
 
+class Pending(Protocol):
+    """The pods that wait for a node, as the API server last showed them."""
+
+    def of_uid(self, uid: str) -> Pod | None:
+        """The one of this uid."""
+
+    def named(self, namespace: str, name: str) -> Pod | None:
+        """The one of this name, if it is in the queue."""
+
+    def __iter__(self) -> Iterator[Pod]:
+        """All of them: not to be asked in a scheduling cycle."""
+
+
+class NonePending:
+    """For plugins without a queue."""
+
+    def of_uid(self, uid: str) -> None:
+        """None."""
+
+    def named(self, namespace: str, name: str) -> None:
+        """None."""
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(())
+
+
 @dataclass(slots=True)
 class Handle:
     """Given to every plugin at construction; one per profile.
@@ -146,8 +173,8 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
-    `filtering`, the profile's own filter chain for dry runs, and `hypothesis`, which begins one by its plugins, are
-    there from the first scheduling cycle on.
+    `pending` finds pods that wait, by what other objects say of them. `filtering`, the profile's own filter chain for
+    dry runs, and `hypothesis`, which begins one by its plugins, are there from the first scheduling cycle on.
     """
 
     profile: str
@@ -166,6 +193,7 @@ class Handle:
     features: frozenset[str] = frozenset()
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
+    pending: Pending = field(default_factory=NonePending)
     states: PluginStates = field(default_factory=PluginStates)
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
     numa_alignment: NUMAAlignment | None = None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -107,6 +107,8 @@ class CycleState:
         """The overlay of this cycle, to be filled in PreFilter."""
         if self.overlay is None:
             self.overlay = Overlay()
+        elif self.overlay.decided_by:
+            self.overlay = self.overlay.added_to(Overlay())  # that of a plugin is not for others to change
         return self.overlay
 
 
@@ -202,7 +204,7 @@ class PreFilter(Plugin):
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
-        """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes."""
+        """SUCCESS, SKIP, a rejection, ERROR, or a set of nodes. A filter that says SKIP would with fewer pods, too."""
 
 
 class FindOneNode(Plugin):
@@ -226,7 +228,7 @@ class PodFilter(Plugin):
 
     @abstractmethod
     def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
-        """A reason number per row, 0 where it passes; None if all pass."""
+        """A reason number per row, 0 where it passes; None if all pass. `rows` are in ascending order."""
 
     def add_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
@@ -299,6 +301,14 @@ class ExplainsNodes(Plugin):
         """What would have to change on a node that it refuses. Changes nothing."""
 
 
+class ExplainsPods(Plugin):
+    """Can say something about a pod that holds whatever the node, but is no refusal."""
+
+    @abstractmethod
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Lines of text about the pod of a cycle whose nodes were filtered. Changes nothing."""
+
+
 class ShapeScore(Plugin):
     """Prefers nodes by (shape, row)."""
 
@@ -320,6 +330,14 @@ class ShapeScore(Plugin):
         """A raw score per row; it must be computable for rows that are not feasible, too."""
 
 
+class FewScores(NamedTuple):
+    """Scores of some rows, in ascending order; all others have 0. `normalized`: 0..100."""
+
+    rows: RowArray
+    raw: npt.NDArray[np.int64]
+    normalized: npt.NDArray[np.int64]
+
+
 class PodScore(Plugin):
     """Prefers nodes by anything; asked about the feasible rows."""
 
@@ -333,6 +351,11 @@ class PodScore(Plugin):
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""
         return SUCCESS
+
+    def few(self, cycle: CycleState, pod: Pod, codes: Codes) -> FewScores | None:
+        """The feasible rows that it gives more than 0, where these are few; None if it has to be asked about all rows,
+        as by default. Asked in place of `pre_score`, `score` and `normalize`; `codes`: int32[rows]."""
+        return None
 
     @abstractmethod
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:

@@ -50,8 +50,15 @@ class JobScheduling(Permit):
     """Has some pods placed together. Its Permit says when there are enough."""
 
     @abstractmethod
+    def taken_up(self, pod: Pod) -> None:
+        """The pod left the queue, and an attempt at it begins."""
+
+    @abstractmethod
     def begin_job(self, pod: Pod) -> Job | None:
-        """The job to attempt with this pod; None if the pod is placed by itself. `end_job` follows."""
+        """The job to attempt with this pod; None if the pod is placed by itself. `end_job` follows.
+
+        Explanations ask, too: without `taken_up`, and with no pods at the end.
+        """
 
     @abstractmethod
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:

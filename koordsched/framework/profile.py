@@ -36,7 +36,6 @@ from koordsched.framework.interface import (
 from koordsched.framework.jobs import JobScheduling
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
-from koordsched.framework.unimplemented import Unimplemented
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
@@ -77,11 +76,9 @@ class Profile:
         self.name = spec.name
         self.handle = handle
         self.plugins: dict[str, Plugin] = {}
-        missing: list[str] = []
         for name in dict.fromkeys(name for names in spec.points.values() for name in names):
             factory = registry.get(name)
             if factory is None:
-                missing.append(name)
                 continue
             try:
                 self.plugins[name] = factory(spec.args.get(name), handle)
@@ -118,10 +115,7 @@ class Profile:
             ),
             pre_scores=spec.points.get("preScore", ()),
         )
-        before = [plugin for plugin in self.plugins.values() if isinstance(plugin, BeforePreFilter)]
-        if missing:
-            before.insert(0, Unimplemented(missing))
-        self.before_pre_filter_plugins = tuple(before)
+        self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
         self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
         self.filtering = Filtering(
@@ -205,7 +199,7 @@ class Profile:
             try:
                 plugin.unreserve(cycle, pod, row)
             except Exception:
-                _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.key)
+                _log.exception("Unreserve of %s failed for pod %s", plugin.name, pod.title)
 
     def run_permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, dict[str, float]]:
         """SUCCESS, WAIT with the plugins to wait for (name -> seconds), or the first rejection or error."""
@@ -224,4 +218,4 @@ class Profile:
             try:
                 plugin.post_bind(cycle, pod, node)
             except Exception:
-                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.key)
+                _log.exception("PostBind of %s failed for pod %s", plugin.name, pod.title)

@@ -6,6 +6,7 @@ gives out single things (CPUs, devices) is asked about each reservation by itsel
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -58,7 +59,11 @@ class UsableReservations(Protocol):
 
 
 class ReservedAllocation(Protocol):
-    """A plugin that gives out single things: it registers itself in `Handle.reserved_allocations`."""
+    """A plugin that gives out single things: it registers itself in `Handle.reserved_allocations`.
+
+    Its answers depend on the shape of the pod, on the row and on the reservation alone: they are kept until the row
+    changes.
+    """
 
     @property
     def name(self) -> str: ...
@@ -82,6 +87,15 @@ class ReservedAllocation(Protocol):
 
         Asked of those that confine, while they are away.
         """
+
+
+class ScoresReserved(ABC):
+    """A score plugin by (shape, row) whose score of a row is another one if the pod uses a reservation there."""
+
+    @abstractmethod
+    def score_using(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int | None:
+        """The raw score of the row if the pod uses this reservation; None: as without. Asked inside
+        `UsableReservations.alone`."""
 
 
 @contextmanager

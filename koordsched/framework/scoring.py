@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
-from koordsched.framework.evaluation import add_weighted, highest_of, normalize
+from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of, normalize
 from koordsched.framework.filtering import Verdicts
-from koordsched.framework.interface import MAX_SCORE, CycleState, Scores
+from koordsched.framework.interface import MAX_SCORE, CycleState, FewScores, Scores
 from koordsched.framework.plan import Chains
+from koordsched.framework.reservations import ScoresReserved
 from koordsched.framework.status import Code, Status
 
 
@@ -66,7 +67,7 @@ class Scored:
     __slots__ = ("_pod_scores", "_raw", "_totals", "added", "verdicts")
 
     def __init__(self, verdicts: Verdicts, raw: list[Scores] | None = None, pod_scores: Sequence[_Asked] = ()) -> None:
-        """`raw`: of the shape plugins, if there is no evaluation; `pod_scores`: of those asked in this cycle."""
+        """`raw`: of the shape plugins, if not those of the evaluation count; `pod_scores`: of those asked now."""
         self.verdicts = verdicts
         self._raw = raw
         self._pod_scores = pod_scores
@@ -87,9 +88,9 @@ class Scored:
         """The weighted total of each row, added up once. Not to be changed. Raises InvalidScore."""
         if self._totals is None:
             verdicts = self.verdicts
-            if verdicts.evaluation is not None:
+            if self._raw is None and verdicts.evaluation is not None:
                 totals = verdicts.evaluation.totals.take(verdicts.rows).astype(np.int64)
-            elif verdicts.wider is not None:
+            elif self._raw is None and verdicts.wider is not None:
                 totals = verdicts.wider.totals_among(verdicts.rows)
             else:
                 totals = np.zeros(len(verdicts.rows), dtype=np.int64)
@@ -113,7 +114,9 @@ class Scored:
     def _shape_scores(self) -> Iterator[_Asked]:
         verdicts = self.verdicts
         cached = verdicts.evaluation or verdicts.wider
-        raws = cached.raw_among(verdicts.rows) if cached is not None else self._raw or ()
+        raws: Sequence[Scores] = self._raw or ()
+        if self._raw is None and cached is not None:
+            raws = cached.raw_among(verdicts.rows)
         for (scorer, weight), raw in zip(verdicts.plan.node_scores, raws, strict=True):
             yield scorer.name, weight, raw, normalize(raw, highest_of(raw), scorer.normalization)
 
@@ -121,22 +124,35 @@ class Scored:
 class Choice:
     """The row that was chosen. `total`: its total, None if it was the only feasible one, which is not scored."""
 
-    __slots__ = ("_scored", "row", "total", "verdicts")
+    __slots__ = ("_scored", "few", "row", "total", "verdicts")
 
     def __init__(self, verdicts: Verdicts, row: int, total: int | None = None, scored: Scored | None = None) -> None:
         self.verdicts = verdicts
         self.row = row
         self.total = total
         self._scored = scored
+        self.few: tuple[str, int, FewScores] | None = None
+        """What the only plugin that was asked gave some rows, with its name and weight."""
 
     @property
     def scored(self) -> Scored:
         """What each feasible row got, if there was a choice."""
-        return self._scored or Scored(self.verdicts)
+        if self._scored is None:
+            pod_scores: list[_Asked] = []
+            if self.few is not None:
+                name, weight, few = self.few
+                at = self.verdicts.rows.searchsorted(few.rows)
+                raw, normalized = np.zeros((2, len(self.verdicts.rows)), dtype=np.int64)
+                raw[at], normalized[at] = few.raw, few.normalized
+                pod_scores.append((name, weight, raw, normalized))
+            self._scored = Scored(self.verdicts, None, pod_scores)
+        return self._scored
 
     @property
     def asked(self) -> frozenset[str]:
         """As `Scored.asked`; none where all of them abstained."""
+        if self.few is not None:
+            return frozenset((self.few[0],))
         return self._scored.asked if self._scored is not None else frozenset()
 
 
@@ -149,11 +165,41 @@ def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random)
     if verdicts.feasible == 1:
         return Choice(verdicts, int(verdicts.rows[0]))
     evaluation = verdicts.evaluation
-    if evaluation is not None and all(plugin.abstains(cycle, cycle.pod) for plugin, _ in verdicts.plan.pod_scores):
-        _check_prepared(table, verdicts)
-        row = evaluation.pick(rng)
-        return Choice(verdicts, row, evaluation.totals.item(row))
+    if evaluation is not None:
+        asked = [step for step in verdicts.plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
+        if not asked:
+            _check_prepared(table, verdicts)
+            row = evaluation.pick(rng)
+            return Choice(verdicts, row, evaluation.totals.item(row))
+        if (
+            len(asked) == 1
+            and cycle.timed is None
+            and (few := asked[0][0].few(cycle, cycle.pod, verdicts.codes)) is not None
+        ):
+            _check_prepared(table, verdicts)
+            return _best_with(asked[0][0].name, asked[0][1], few, verdicts, evaluation, rng)
     return best_of(score(cycle, table, verdicts), rng)
+
+
+def _best_with(
+    name: str, weight: int, few: FewScores, verdicts: Verdicts, evaluation: Evaluation, rng: Random
+) -> Choice:
+    """As `best_of`, where one plugin adds scores to few of the totals that are kept. Raises InvalidScore."""
+    highest = int(evaluation.totals.max())
+    best = few.rows[:0]
+    if len(few.rows):
+        _check(name, few.normalized)
+        totals = evaluation.totals[few.rows] + weight * few.normalized
+        if (highest_of_few := int(totals.max())) >= highest:
+            best = few.rows[totals == highest_of_few]
+            if highest_of_few == highest:
+                best = np.union1d(best, np.flatnonzero(evaluation.totals == highest))
+            highest = highest_of_few
+    if not len(best):
+        best = np.flatnonzero(evaluation.totals == highest)
+    choice = Choice(verdicts, best.item(rng.randrange(len(best)) if len(best) > 1 else 0), highest)
+    choice.few = (name, weight, few)
+    return choice
 
 
 def best_of(scored: Scored, rng: Random) -> Choice:
@@ -188,7 +234,37 @@ def score(cycle: CycleState, table: NodeTable, verdicts: Verdicts) -> Scored:
         else:
             scores = cycle.timed(plugin.name, "Score", partial(plugin.score, cycle, cycle.pod, table, rows))
         pod_scores.append((plugin.name, weight, scores, plugin.normalize(cycle, cycle.pod, scores)))
-    return Scored(verdicts, raw, pod_scores)
+    return Scored(verdicts, _with_reserved(cycle, verdicts, raw), pod_scores)
+
+
+def _with_reserved(cycle: CycleState, verdicts: Verdicts, raw: list[Scores] | None) -> list[Scores] | None:
+    """The raw scores of the shape plugins where the pod would use reservations on some rows; `raw` if that changes
+    nothing."""
+    usable, plan = cycle.reservations, verdicts.plan
+    if usable is None or usable.ignored or cycle.pod.virtual or not cycle.overlay:
+        return raw
+    pod, rows = cycle.pod, verdicts.rows
+    at = np.flatnonzero(np.isin(rows, cycle.overlay.rows)).tolist()
+    changed: list[Scores] | None = None
+    for k, (scorer, _) in enumerate(plan.node_scores):
+        if not at or not isinstance(scorer, ScoresReserved):
+            continue
+        for position in at:
+            row = rows.item(position)
+            if (chosen := usable.chosen(row)) is None:
+                continue
+            with usable.alone(row, chosen):
+                score = scorer.score_using(cycle, pod, row, chosen)
+            if score is None:
+                continue
+            if changed is None:
+                cached = verdicts.evaluation or verdicts.wider
+                before = cached.raw_among(rows) if cached is not None else raw or []
+                changed = [_full(scores, len(rows)) for scores in before]
+            of_scorer = changed[k]
+            assert not isinstance(of_scorer, int), "made an array above"
+            of_scorer[position] = score
+    return changed or raw
 
 
 def _check_prepared(table: NodeTable, verdicts: Verdicts) -> None:

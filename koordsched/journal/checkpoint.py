@@ -12,7 +12,8 @@ hold for assumed pods is worked out anew, but for allocations, which are recorde
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -35,6 +36,11 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
     """The state as it is, between two steps."""
     cluster, table, nominator = scheduler.cluster, scheduler.cluster.table, scheduler.queue.nominator
     bindings = scheduler.binding.under_way
+    gone = [
+        (wire, placement.node)
+        for placement in bindings
+        if (wire := placement.pod.wire) is not None and not placement.pod.virtual and _is_gone(scheduler, placement)
+    ]
     return Checkpoint(
         rows=tuple(table.names),
         free=table.free,
@@ -51,13 +57,23 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         unreadable=scheduler.unreadable.reasons,
         allocations={uid: cluster.pod_facts.texts(pod) for uid, pod in cluster.assumed.items() if pod.facts},
         departed=tuple(
-            Upsert(store.kind.path, msgspec.Raw(encode(redacted(thing, read=cluster.read_annotations))))
+            _recorded(scheduler, store.kind.path, thing)
             for store in cluster.objects.wanted()
             for thing in store.departed.values()
         ),
         waiting=tuple((waiting.pod.uid, waiting.pending_plugins) for waiting in scheduler.waiting),
         states={name: msgspec.Raw(data) for name, data in scheduler.plugin_states.encoded().items()},
+        abandoned=tuple((_recorded(scheduler, PODS, wire), node) for wire, node in gone),
     )
+
+
+def _recorded(scheduler: Scheduler, path: str, thing: HasMetadata) -> Upsert:
+    return Upsert(path, msgspec.Raw(encode(redacted(thing, read=scheduler.cluster.read_annotations))))
+
+
+def _is_gone(scheduler: Scheduler, placement: AssumedPod) -> bool:
+    uid = placement.pod.uid
+    return uid not in scheduler.cluster.assigned and scheduler.pending_pod(uid) is None
 
 
 def restore(
@@ -67,7 +83,7 @@ def restore(
     departed: Mapping[str, Iterable[HasMetadata]],
 ) -> dict[str, AssumedPod]:
     """Restores the state in a new scheduler. `objects`, `departed`: by path of their collection, what is there and what
-    is gone. Returns the bindings under way. Raises BadRecord."""
+    is gone; of pods, those of `checkpoint.abandoned`. Returns the bindings under way. Raises BadRecord."""
     sinks = scheduler.watches.sinks
     for path, reason in checkpoint.unreadable.items():
         scheduler.unreadable.refused(path, reason)
@@ -76,11 +92,15 @@ def restore(
         if path not in (NODES, PODS) and path in sinks:
             for thing in things:
                 sinks[path].upsert(thing)
+    abandoned = list(departed.get(PODS, ()))
     for path, things in departed.items():
-        for thing in things:
+        for thing in things if path != PODS else ():
             sinks[path].upsert(thing)
             sinks[path].delete_key(ObjectKey(thing.metadata.namespace, thing.metadata.name, thing.metadata.uid))
-    placements = _restore_pods(scheduler, checkpoint, {pod.metadata.uid: pod for pod in objects.get(PODS, ())})
+    nodes = {pod.metadata.uid: node for pod, (_, node) in zip(abandoned, checkpoint.abandoned, strict=True)}
+    with _nodes_that_are_gone(scheduler, [*nodes.values(), *dict(checkpoint.assumed).values()]):
+        placements = _restore_abandoned(scheduler, abandoned, nodes, checkpoint.to_nominated)
+        placements |= _restore_pods(scheduler, checkpoint, {pod.metadata.uid: pod for pod in objects.get(PODS, ())})
     _restore_nominations(scheduler, checkpoint)
     assigned = scheduler.cluster.assigned
     victims = [(assigned[victim], preemptor) for victim, preemptor in checkpoint.victims if victim in assigned]
@@ -113,16 +133,39 @@ def _restore_rows(scheduler: Scheduler, checkpoint: Checkpoint, nodes: Iterable[
         scheduler.cluster.remove_node(name)
 
 
+@contextmanager
+def _nodes_that_are_gone(scheduler: Scheduler, names: Iterable[str]) -> Iterator[None]:
+    """Inside, the nodes of these names exist: pods stay assumed on a node that is gone."""
+    gone = [name for name in dict.fromkeys(names) if name not in scheduler.cluster.table.row_of]
+    for name in gone:
+        scheduler.cluster.upsert_node(core.Node(metadata=ObjectMeta(name=name)))
+    yield
+    for name in reversed(gone):
+        scheduler.cluster.remove_node(name)
+
+
+def _restore_abandoned(
+    scheduler: Scheduler, pods: Iterable[HasMetadata], nodes: Mapping[str, str], to_nominated: Container[str]
+) -> dict[str, AssumedPod]:
+    """Pods that went while they were bound: until that has failed, plugins go on holding what Reserve took for them."""
+    sink = scheduler.watches.sinks[PODS]
+    placements: dict[str, AssumedPod] = {}
+    for pod in pods:
+        meta = pod.metadata
+        sink.upsert(pod)
+        if (placement := _assume(scheduler, meta.uid, nodes[meta.uid], {})) is not None:
+            placement.nominated_here = meta.uid in to_nominated
+            placements[meta.uid] = placement
+        sink.delete_key(ObjectKey(meta.namespace, meta.name, meta.uid))
+    return placements
+
+
 def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str, Any]) -> dict[str, AssumedPod]:
     sink = scheduler.watches.sinks[PODS]
     for uid in checkpoint.pending:
         if uid in wires:
             sink.upsert(wires[uid])
     assumed = dict(checkpoint.assumed)
-    # Pods stay assumed on a node that is gone.
-    gone = [node for node in dict.fromkeys(assumed.values()) if node not in scheduler.cluster.table.row_of]
-    for node in gone:
-        scheduler.cluster.upsert_node(core.Node(metadata=ObjectMeta(name=node)))
     placements: dict[str, AssumedPod] = {}
     for uid in checkpoint.assigned:
         if uid not in assumed:
@@ -133,8 +176,6 @@ def _restore_pods(scheduler: Scheduler, checkpoint: Checkpoint, wires: dict[str,
         ) is not None and uid in checkpoint.bindings:
             placement.nominated_here = uid in checkpoint.to_nominated
             placements[uid] = placement
-    for node in reversed(gone):
-        scheduler.cluster.remove_node(node)
     known = {*checkpoint.pending, *checkpoint.assigned}
     for uid, wire in wires.items():
         if uid not in known:
@@ -158,7 +199,7 @@ def _assume(scheduler: Scheduler, uid: str, node: str, allocations: Mapping[str,
         try:
             plugin.reserve(attempt.cycle, pod, row)
         except Exception:
-            _log.exception("Reserve of %s failed for pod %s", plugin.name, pod.key)
+            _log.exception("Reserve of %s failed for pod %s", plugin.name, pod.title)
     scheduler.cluster.allocate_all(pod, allocations)
     return AssumedPod(attempt.cycle, profile, queued, row, node, {}, 0.0, 0)
 

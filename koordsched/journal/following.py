@@ -133,7 +133,7 @@ class Follower(ReplayedScheduler):
             except Exception as error:
                 status = Status(Code.ERROR, (str(error),))
             if not status.ok:
-                _log.debug("%s cannot be reserved on %s here: %s", pod.key, record.node, status.message)
+                _log.debug("%s cannot be reserved on %s here: %s", pod.title, record.node, status.message)
             transaction.commit()
         if not status.ok:
             nominator.delete(pod.uid)

@@ -11,7 +11,7 @@ import msgspec
 
 from koordsched.client.clock import Clock
 from koordsched.config import PluginCatalog
-from koordsched.engine.explain import explain
+from koordsched.engine.explain import Jobs, explain
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
@@ -99,7 +99,8 @@ class JournalReplay(ABC):
         with self.unrecorded_questions():
             scheduler = self.replayed.scheduler
             profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
-            return with_advice(profile, cluster, pod, explain(profile, cluster, pod))
+            jobs = Jobs(scheduler.profiles, scheduler.queue.nominator)
+            return with_advice(profile, cluster, pod, explain(profile, cluster, pod, jobs))
 
     def advance(self, limit: Limit) -> bool:
         """Takes the next record; False at the limit, and at the end."""

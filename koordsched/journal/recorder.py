@@ -197,7 +197,7 @@ class JournalRecorder(Recorder):
         """The pod is scheduled now."""
         if self._put_off:
             self.pause()
-        self.note(Attempt(queued.pod.uid, queued.key, self._monotonic()))
+        self.note(Attempt(queued.pod.uid, queued.pod.title, self._monotonic()))
 
     def member(self, pod: Pod) -> None:
         """The attempt goes on with this pod."""
@@ -232,7 +232,7 @@ class JournalRecorder(Recorder):
 
 def evicting_record(node: str, victims: Sequence[Pod]) -> Evicting:
     """What is noted of a preemption."""
-    return Evicting(node, tuple((victim.uid, victim.key) for victim in victims))
+    return Evicting(node, tuple((victim.uid, victim.title) for victim in victims))
 
 
 def refused_record(uid: str, failed: FailedAttempt) -> Refused:

@@ -224,7 +224,8 @@ class Checkpoint(Record, frozen=True, tag=19):
     `evicting`: preemptors whose victims are being evicted; `victims`: (victim, preemptor). `unreadable`: paths of
     collections that may not be read, and why. `allocations`: of assumed pods, as annotations. `departed`: objects that
     are gone and still count for something. `waiting`: (pod, plugins whose word is missing on Permit). `states`: of
-    plugins, by name (`framework.pluginstates`), as MessagePack.
+    plugins, by name (`framework.pluginstates`), as MessagePack. `abandoned`: (pod, node) of bindings that are under way
+    although the pod is gone.
     """
 
     rows: tuple[str, ...]
@@ -242,6 +243,7 @@ class Checkpoint(Record, frozen=True, tag=19):
     departed: tuple[Upsert, ...]
     waiting: tuple[tuple[str, tuple[str, ...]], ...]
     states: dict[str, msgspec.Raw]
+    abandoned: tuple[tuple[Upsert, str], ...] = ()
 
 
 # --- the file --------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class ReplayedScheduler:
         """Begins with a checkpoint; `objects` by path."""
         present = {path: [*map(_decoded, records)] for path, records in objects.items() if path in self._sinks}
         departed: dict[str, list[HasMetadata]] = {}
-        for record in checkpoint.departed:
+        for record in (*checkpoint.departed, *(pod for pod, _ in checkpoint.abandoned)):
             if record.path in self._sinks:
                 departed.setdefault(record.path, []).append(_decoded(record))
         self._placements = restore(self.scheduler, checkpoint, present, departed)
@@ -231,7 +231,7 @@ class RepeatingScheduler(ReplayedScheduler):
         self._repeater.at(record.at)
         queued = self._pop(record.uid)
         if queued is None or queued.pod.uid != record.uid:
-            now = queued.key if queued is not None else "none"
+            now = queued.pod.title if queued is not None else "none"
             self._repeater.differ(f"the next pod is {record.pod}", f"the next pod is {now}")
             return
         for placement in self._schedule(queued):

@@ -52,7 +52,7 @@ class PodResources:
 
     async def render(self) -> AsyncIterator[bytes]:
         """The text, piece by piece; between two pieces the loop gets its turn. A pod deleted meanwhile may show."""
-        pods = list(self._pods())
+        pods = [pod for pod in self._pods() if not pod.virtual]
         for name, tails_of in ((REQUEST, self._request_tails), (LIMIT, self._limit_tails)):
             yield f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n".encode()
             for start in range(0, len(pods), _PODS_AT_ONCE):

@@ -50,5 +50,5 @@ class Gate(Generic[P]):
             return self._checks[plugin](queued.pod)
         except Exception as error:
             # Letting it in could break what the plugin protects; it is asked again when an event wakes the pod.
-            _log.exception("PreEnqueue of %s failed for pod %s", plugin, queued.key)
+            _log.exception("PreEnqueue of %s failed for pod %s", plugin, queued.pod.title)
             return f"running PreEnqueue plugin {plugin!r}: {error}"

@@ -239,7 +239,7 @@ class HintTable(Generic[P]):
         except Exception:
             # A broken hint must not leave the pod stuck; the log and the metric show what is wrong.
             _log.exception(
-                "queueing hint of %s failed for pod %s and event %s", registration.plugin, pod.key, event.label
+                "queueing hint of %s failed for pod %s and event %s", registration.plugin, pod.title, event.label
             )
             queue, result = True, "Error"
         if observer:

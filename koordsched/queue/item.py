@@ -33,6 +33,10 @@ class SchedulablePod(Protocol):
         """`namespace/name`."""
 
     @property
+    def title(self) -> str:
+        """What users know it by."""
+
+    @property
     def priority(self) -> int: ...
     @property
     def shape(self) -> PodShape: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koordsched.cluster.pod import Pod
-from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.explain import Explanation, Jobs, explain
 from koordsched.scheduling.advice import Advised, with_advice
 from koordsched.scheduling.decisions import Decision, Rejection
 
@@ -31,10 +31,19 @@ def answer_for(scheduler: Scheduler, pod: Pod, *, advice: bool) -> Answer:
     rejection = scheduler.decisions.refusal(pod.uid)
     placed = cluster.assigned.get(pod.uid)
     if placed is not None:
-        made = (decision for decision in scheduler.decisions.of(pod.key) if decision.uid == pod.uid)
-        return Answer(pod.key, name, [], [], node=placed.node, decision=next(made, None), rejection=rejection)
+        made = (decision for decision in scheduler.decisions.of(pod.title) if decision.uid == pod.uid)
+        return Answer(
+            pod.title,
+            name,
+            [],
+            [],
+            virtual=pod.virtual,
+            node=placed.node,
+            decision=next(made, None),
+            rejection=rejection,
+        )
     profile = scheduler.profiles[name]
-    explanation: Explanation = explain(profile, cluster, pod)
+    explanation: Explanation = explain(profile, cluster, pod, Jobs(scheduler.profiles, scheduler.queue.nominator))
     if advice:
         explanation = with_advice(profile, cluster, pod, explanation)
     fields = {field: getattr(explanation, field) for field in explanation.__struct_fields__}

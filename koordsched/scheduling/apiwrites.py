@@ -95,7 +95,7 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             except Ambiguous as error:
                 doubtful = True
-                _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.key, node, error)
+                _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.title, node, error)
             except (Fenced, LanesClosed) as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
@@ -122,7 +122,7 @@ class ApiWrites:
                 # Without the reason the answer does not come from the API server's storage.
                 if isinstance(error, NotFound) and error.reason == "NotFound":
                     return False
-                _log.debug("cannot read %s back: %s", pod.key, error)
+                _log.debug("cannot read %s back: %s", pod.title, error)
             await asyncio.sleep(next(waits))
 
     # --- metadata ----------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ApiWrites:
                 pause = next(waits, None)
                 if is_another or pause is None:
                     raise WriteFailed(str(error)) from error
-                _log.debug("cannot write the metadata of %s, retrying: %s", pod.key, error)
+                _log.debug("cannot write the metadata of %s, retrying: %s", pod.title, error)
             except ClientError as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)
@@ -158,10 +158,11 @@ class ApiWrites:
 
     # --- objects that plugins change -----------------------------------------------------------------
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merge patch on condition of the version given. Raises WriteFailed if it certainly was not carried out."""
         meta = thing.metadata
         path = kind.object_path(meta.namespace, meta.name)
+        target = f"{path}/{subresource}" if subresource else path
         conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
         decode = Decoder(kind.type)
@@ -169,7 +170,7 @@ class ApiWrites:
         doubtful = False
         while True:
             try:
-                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", path, body, MERGE_PATCH))
+                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))
                 return decode(response.body)
             except Conflict as error:
                 # Our own earlier attempt may have made the new version.

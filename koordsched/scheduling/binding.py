@@ -154,7 +154,7 @@ class BindingCycle:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            _log.exception("binding %s to %s failed", pod.key, placement.node)
+            _log.exception("binding %s to %s failed", pod.title, placement.node)
             status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
         now = self.clock()
         if not status.ok:

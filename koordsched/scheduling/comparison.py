@@ -99,7 +99,7 @@ async def compare(cluster: ClusterState, transport: Transport) -> Differences:
         elif pod.node != item.spec.node:
             result.elsewhere.append(f"{key}: {pod.node}, {item.spec.node}")
     for uid, pod in cluster.assigned.items():
-        if uid not in cluster.assumed and (uid not in pods or not pods[uid].spec.node):
+        if uid not in cluster.assumed and not pod.virtual and (uid not in pods or not pods[uid].spec.node):
             result.redundant_pods.append(pod.key)
     return result
 
@@ -135,8 +135,8 @@ def _node_block(
     requested: Mapping[str, int],
     allocatable: Mapping[str, int],
 ) -> str:
-    listed = sorted(pod.key for pod in pods)
-    nominated = sorted(pod.key for pod in queue.nominator.nominated_on(name))
+    listed = sorted(pod.title for pod in pods)
+    nominated = sorted(pod.title for pod in queue.nominator.nominated_on(name))
     lines = [
         f"Node name: {name}",
         f"Deleted: {str(deleted).lower()}",
@@ -155,5 +155,5 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 def dump_queue(queue: SchedulingQueue[Pod]) -> str:
     """The pods that wait, after a line with how many wait where."""
     lines = [queue.summary()]
-    lines += [f"name: {queued.key}, queue: {queued.place.value}, attempts: {queued.attempts}" for queued in queue]
+    lines += [f"name: {queued.pod.title}, queue: {queued.place.value}, attempts: {queued.attempts}" for queued in queue]
     return "\n".join(lines)

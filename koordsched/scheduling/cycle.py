@@ -97,8 +97,10 @@ class SchedulingCycle:
             return ()
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
-        if profile.job_plugin is not None and (job := profile.job_plugin.begin_job(pod)) is not None:
-            return await JobAttempt(self, queued, profile.job_plugin, job).run()
+        if profile.job_plugin is not None:
+            profile.job_plugin.taken_up(pod)
+            if (job := profile.job_plugin.begin_job(pod)) is not None:
+                return await JobAttempt(self, queued, profile.job_plugin, job).run()
         consultation = self.consult(pod) if self.consult is not None else None
         known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
         if known is not None and known.message is not None:
@@ -134,7 +136,7 @@ class SchedulingCycle:
     def is_wanted(self, pod: Pod) -> bool:
         """Whether the pod still has to be scheduled; if not, that has been handled."""
         if pod.deleting:
-            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.key}")
+            self.reporter.failed(pod, f"skip schedule deleting pod: {pod.title}")
         elif pod.uid not in self.cluster.assigned:
             return True
         self.queue.done(pod.uid)
@@ -145,7 +147,7 @@ class SchedulingCycle:
         if isinstance(error, (ScoringFailed, ExtenderError)):
             return erroneous(clipped(str(error), MAX_MESSAGE))
         pod = attempt.pod
-        _log.error("scheduling %s failed", pod.key, exc_info=error)
+        _log.error("scheduling %s failed", pod.title, exc_info=error)
         if pod.uid in self.cluster.assumed:
             attempt.profile.run_unreserve(attempt.cycle, pod, pod.row)
             self.cluster.forget(pod)

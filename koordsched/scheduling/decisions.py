@@ -128,8 +128,7 @@ class Decisions:
         # Names only: the debug pages must not keep a pod's wire object in memory.
         self._ring.append(
             (
-                pod.namespace,
-                pod.name,
+                *_names(pod),
                 pod.uid,
                 self._wall(),
                 table.names[choice.row],
@@ -146,7 +145,7 @@ class Decisions:
         now = self._wall()
         before = self._refused.get(pod.uid)
         first = before[2] if before is not None else now
-        self._refused[pod.uid] = (pod.namespace, pod.name, first, now, attempts, reason, message, plugins, nominated)
+        self._refused[pod.uid] = (*_names(pod), first, now, attempts, reason, message, plugins, nominated)
         self._refused.move_to_end(pod.uid)
         if len(self._refused) > self._most_refused:
             self._refused.popitem(last=False)
@@ -169,6 +168,14 @@ class Decisions:
         for entry in reversed(self._ring):
             if not key or (entry[1] == name and entry[0] == namespace):
                 yield _decision(*entry)
+
+
+def _names(pod: Pod) -> tuple[str, str]:
+    """Namespace and name; the two halves of the title of a virtual pod."""
+    if not pod.virtual:
+        return pod.namespace, pod.name
+    kind, _, name = pod.title.partition("/")
+    return kind, name
 
 
 def _best(table: NodeTable, choice: Choice, chains: Chains) -> _Top:

@@ -18,14 +18,16 @@ from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
 from koordsched.engine.attempt import Attempt, gated_by
-from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.explain import Explanation, Jobs, explain
+from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, Handle, WriteFailed
+from koordsched.framework.jobs import Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import ScoringFailed
-from koordsched.framework.status import ReasonTable, Status
+from koordsched.framework.status import Code, ReasonTable, Status
 from koordsched.framework.timers import Timers
 from koordsched.framework.virtualpods import VirtualPodWriter
 from koordsched.plugins import KINDS
@@ -44,7 +46,7 @@ class _NoWrites:
     async def bind(self, pod: Pod, node: str) -> None:
         raise WriteFailed("nothing is written offline")
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         raise WriteFailed("nothing is written offline")
 
     async def merge(
@@ -144,6 +146,10 @@ class OfflineScheduler:
             virtual_pods=self._virtual_pods,
         )
         self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered, self.nominator)
+        self.jobs = Jobs(self.profiles, self.nominator)
+        self._refused_with: dict[str, str] = {}
+        """By `namespace/name`, why a pod is not placed: it was tried together with another one."""
+        self._placed_with: dict[str, Scheduled] = {}
         for thing in state:
             self.add(thing)
         self.timers.run()
@@ -153,8 +159,13 @@ class OfflineScheduler:
         kind = KINDS.get((str(thing.get("apiVersion", "")), str(thing.get("kind", ""))))
         if kind is None:
             return None
+        return self.add_object(kind, self.decoded(kind, thing))
+
+    @staticmethod
+    def decoded(kind: Kind[T], thing: Mapping[str, Any]) -> T:
+        """The object of a kind from JSON values. Raises BadObject."""
         try:
-            return self.add_object(kind, convert(thing, kind.type))
+            return convert(thing, kind.type)
         except DecodeError as error:
             meta = thing.get("metadata")
             name = meta.get("name", "?") if isinstance(meta, Mapping) else "?"
@@ -198,7 +209,7 @@ class OfflineScheduler:
     def explain(self, key: str) -> Explanation:
         """What would be done with the pending pod `namespace/name` now. Raises KeyError if there is none."""
         pod = self.pending[key]
-        return explain(self.profiles[pod.shape.scheduler_name], self.cluster, pod)
+        return explain(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
 
     def place(self, key: str, node: str) -> None:
         """Puts a pending pod on a node, feasible or not.
@@ -228,12 +239,22 @@ class OfflineScheduler:
         return status
 
     def schedule(self, key: str) -> Scheduled:
-        """Places a pending pod as the scheduler would, if it fits. Raises KeyError if there is none."""
+        """Places a pending pod as the scheduler would, if it fits, with all that are placed together with it.
+
+        Raises KeyError if there is none.
+        """
+        if (placed := self._placed_with.pop(key, None)) is not None:
+            return placed
         attempt = self.attempt(key)
         pod = attempt.pod
+        if refused := self._refused_with.pop(key, ""):
+            return Scheduled(pod, message=refused)
         gate = gated_by(attempt.profile, pod)
         if not gate.ok:
             return Scheduled(pod, message=gate.message)
+        plugin = attempt.profile.job_plugin
+        if plugin is not None and (job := plugin.begin_job(pod)) is not None:
+            return self._schedule_job(plugin, job, pod)
         if not attempt.has_nodes:
             return Scheduled(pod, message=attempt.message())
         verdicts = attempt.filter()
@@ -249,6 +270,37 @@ class OfflineScheduler:
             message = one_node_error(status) if status.code.rejects else status.message
             return Scheduled(pod, message=message, refused_by_reserve=True)
         return Scheduled(pod, self.cluster.table.names[row], verdicts.feasible)
+
+    def _schedule_job(self, plugin: JobScheduling, job: Job, pod: Pod) -> Scheduled:
+        """Places a job; what comes of its other pods is the answer when they are asked about."""
+        with Transaction(self.cluster, self.nominator) as transaction:
+            plan = JobPlan(self.profiles, self.cluster, transaction, self._rng)
+            if plan.place(plugin, job):
+                transaction.commit()
+        placed = [cycle.pod for cycle in plan.cycles] if plan.complete else []
+        plugin.end_job(job, placed, ())
+        if not plan.complete:
+            return self._refuse_job(job, plan, pod)
+        for cycle in plan.cycles:
+            each = cycle.pod
+            self.pending.pop(each.key, None)
+            self._placed_with[each.key] = Scheduled(each, each.node, 1)
+            profile = self.profiles[each.shape.scheduler_name]
+            if each.virtual:
+                self._virtual_pods.placed(each, each.node)
+            profile.run_post_bind(cycle, each, each.node)
+        return self._placed_with.pop(pod.key, None) or self.schedule(pod.key)
+
+    def _refuse_job(self, job: Job, plan: JobPlan, pod: Pod) -> Scheduled:
+        rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
+        messages = {cycle.pod.key: rejected for cycle in plan.cycles}
+        nodes = self.cluster.table.count
+        untried = f"0/{nodes} nodes are available: {job.rejection()}."
+        messages.update((each.key, untried) for each in job.untried())
+        if plan.refused is not None:
+            messages[plan.refused.key] = plan.message
+        self._refused_with |= {key: text for key, text in messages.items() if key != pod.key}
+        return Scheduled(pod, message=messages.get(pod.key, plan.message))
 
     def queue_order(self) -> list[str]:
         """The pending pods in the order the scheduler would try them: by priority, then as given."""

@@ -17,7 +17,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.explain import Explanation, NodeVerdict
 from koordsched.framework.profile import Profile
-from koordsched.plugins.shared.workloads import workload_by
+from koordsched.plugins.shared.workloads import workload_title
 from koordsched.scheduling.advice import FITS, GATED, WAITS, Advice, advise
 from koordsched.scheduling.decisions import Rejection
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -129,7 +129,7 @@ def _found(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
         return _Finding(SCHEDULING_GATED, (gate.message,), gate.message, let_in)
     attempt = Attempt(profile, cluster, pod)
     if not attempt.has_nodes:
-        explanation = Explanation(pod.key, profile.name, [], [], attempt.message(), UNSCHEDULABLE)
+        explanation = Explanation(pod.title, profile.name, [], [], attempt.message(), UNSCHEDULABLE)
         return _Finding(
             UNSCHEDULABLE, (attempt.message(),), attempt.message(), advise(profile, cluster, pod, explanation)
         )
@@ -140,7 +140,7 @@ def _found(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
     if verdicts.feasible:
         return _Finding("", (), "", Advice(FITS, "nothing: it fits now, and waits for its turn"))
     status, reasons = verdicts.pre_filtered.status, profile.handle.reasons
-    explanation = Explanation(pod.key, profile.name, [], [], attempt.message(), UNSCHEDULABLE)
+    explanation = Explanation(pod.title, profile.name, [], [], attempt.message(), UNSCHEDULABLE)
     causes: tuple[str, ...]
     if status.code.rejects:
         causes = (status.message,)
@@ -189,7 +189,7 @@ def _group(finding: _Finding, pods: list[Pod]) -> PendingGroup:
     if remedies:
         remedy = "; ".join(change.text for change in remedies[0].changes)
         closest = remedies[0].node
-    workloads = Counter(str(workload_by(pod.namespace, pod.name, pod.owner, pod.labels.labels)) for pod in pods)
+    workloads = Counter(workload_title(pod) for pod in pods)
     return PendingGroup(
         pods[0].shape.scheduler_name,
         finding.reason,
@@ -200,7 +200,7 @@ def _group(finding: _Finding, pods: list[Pod]) -> PendingGroup:
         finding.message,
         min(pod.created or "" for pod in pods),
         dict(workloads.most_common()),
-        [pod.key for pod in sorted(pods, key=_age)],
+        [pod.title for pod in sorted(pods, key=_age)],
     )
 
 

@@ -188,12 +188,12 @@ class PodStatusWriter:
                     self._sent(uid, wish)
                     return
                 except PatchRejected as error:
-                    _log.debug("status of %s not written: %s", pod.key, error)
+                    _log.debug("status of %s not written: %s", pod.title, error)
                     self._held.pop(uid, None)
                     return
                 except PatchFailed as error:
                     if attempt == _RETRIES:
-                        _log.warning("status of %s not written after %d tries: %s", pod.key, attempt + 1, error)
+                        _log.warning("status of %s not written after %d tries: %s", pod.title, attempt + 1, error)
                         wish.in_doubt = True
                         self._sent(uid, wish)
                         return

@@ -120,7 +120,7 @@ class Scheduler:
         self.metrics = metrics
         self.cluster = ClusterState()
         self.waiting = WaitingPods()
-        self._pending = PendingPods(self.cluster)
+        self._pending = PendingPods(self.cluster, self._in_queue)
         virtual = VirtualPodWriters()
         self.writes = ApiWrites(lanes, transport, rng, virtual)
         self.events = EventBroadcaster(LaneEventSink(lanes), clock, rng, hostname=hostname)
@@ -179,6 +179,7 @@ class Scheduler:
             virtual_pods=VirtualPodHandler(virtual, self.pod_handler),
             own_replicas=replicas,
             count=metrics.count,
+            pending=self._pending,
             states=self.plugin_states,
         )
         self.profiles.update(build_profiles(resolved, registry, offered, self.queue.nominator))
@@ -288,6 +289,10 @@ class Scheduler:
     def pending_pod(self, uid: str) -> Pod | None:
         """The one of this uid."""
         return self._pending.by_uid.get(uid)
+
+    def _in_queue(self, key: str) -> Pod | None:
+        queued = self.queue.get(key)
+        return queued.pod if queued is not None else None
 
     # --- life ------------------------------------------------------------------------------------
 

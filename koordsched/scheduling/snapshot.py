@@ -32,7 +32,8 @@ _REPLICATED = ("ReplicaSet", "StatefulSet", "ReplicationController")
 def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, Any]]:
     """Every object, as JSON values: nodes, then what else plugins read, then pods.
 
-    Which objects there are is decided at the first step; later steps may show a later state of single objects.
+    Virtual pods are not, but the objects that they stand for. Which objects there are is decided at the first step;
+    later steps may show a later state of single objects.
     """
     table = cluster.table
     nodes = [(row, node) for row, node in enumerate(table.nodes) if node is not None]
@@ -46,6 +47,8 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
             yield _other(kind, thing, cluster.read_annotations)
     names = table.resource_names.names
     for pod in (*bound, *waiting):
+        if pod.virtual:
+            continue
         annotations = {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)}
         yield pod_object(pod, names, annotations, cluster.pod_facts.status(pod))
 
@@ -85,8 +88,8 @@ def pod_object(
     }
     shown_ones = shown_annotations(pod.wire.metadata) if pod.wire is not None else {}
     metadata["annotations"] = {**shown_ones, **annotations}
-    if pod.owner is not None:
-        metadata["ownerReferences"] = [{**msgspec.to_builtins(pod.owner), "controller": True}]
+    if references := pod.references:
+        metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in references]
     status: dict[str, Any] = {**facts, "phase": "Running" if pod.start_time else "Pending"}
     if pod.start_time:
         status["startTime"] = pod.start_time

@@ -91,7 +91,7 @@ class Shadow(Recorder):
         for pod in pods:
             if pod.uid in found and pod.uid not in self.tally.waited:
                 since, now = self._waits[pod.uid].wall, self._clock.wall()
-                self.tally.waited[pod.uid] = Waited(pod.key, since, now, found[pod.uid], _message(pod))
+                self.tally.waited[pod.uid] = Waited(pod.title, since, now, found[pod.uid], _message(pod))
 
     def _waits_since(self, pod: Pod, latest: float) -> bool:
         wait = self._waits.get(pod.uid)
@@ -148,7 +148,7 @@ class Shadow(Recorder):
             return judge(self._profile, scheduler.cluster, pod, node)
         except Exception as error:
             # The pod has to get into the state all the same.
-            _log.exception("pod %s cannot be evaluated", pod.key)
+            _log.exception("pod %s cannot be evaluated", pod.title)
             return Judgement(FAILED, node, reason=f"{type(error).__name__}: {error}")
 
 

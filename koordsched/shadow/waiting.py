@@ -61,5 +61,5 @@ def _place(profile: Profile, cluster: ClusterState, pod: Pod, transaction: Trans
     except ScoringFailed:
         return ""
     except Exception:
-        _log.exception("pod %s cannot be evaluated", pod.key)
+        _log.exception("pod %s cannot be evaluated", pod.title)
         return ""

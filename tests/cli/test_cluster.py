@@ -8,6 +8,7 @@ import yaml
 
 from tests.cli.clusters import bound, node, pod, run, run_json
 from tests.cli.served import served_cluster
+from tests.plugins.reservation.test_pages import reservation
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,6 +115,33 @@ def test_explain_of_a_pod_of_another_scheduler(cluster, flags):
     note = "note: without --config, the pod of scheduler other-scheduler is evaluated with kube-scheduler's default"
     assert note in result.stderr
     assert result.stdout.startswith("Pod shop/other, profile other-scheduler\n")
+
+
+def test_explain_of_a_reservation(cluster, flags):
+    """Its kind is not defined, then it waits, has a node, and is over."""
+    asked = "explain", "reservation/room", *flags
+    assert run(*asked).stderr == "error: there is no reservation/room\n"
+    definition = yaml.safe_load((ROOT / "manifests" / "crds" / "reservations.yaml").read_text())
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert run(*asked).stderr == "error: there is no reservation/room\n"
+    room = reservation("room")
+    room["spec"]["template"]["spec"]["schedulerName"] = "other-scheduler"
+    cluster.insert(room)
+    assert run("explain", "reservation/rom", *flags).stderr == (
+        "error: there is no reservation/rom; there is reservation/room\n"
+    )
+    result = run(*asked)
+    assert result.stdout.startswith("reservation/room, profile other-scheduler\nUnschedulable: 0/2 nodes are available")
+    assert "without --config, reservation/room of scheduler other-scheduler is evaluated with" in result.stderr
+    cluster.insert(reservation("placed", on="n2"))
+    code, answer = run_json("explain", "reservation/placed", *flags)
+    assert (code, answer["pod"], answer["anyOf"]) == (0, "reservation/placed", [])
+    note = "reservation/placed is on node n2; explained as if it were pending and not there"
+    assert note in run("explain", "reservation/placed", *flags).stderr
+    over = reservation("over", on="n2")
+    over["status"]["phase"] = "Failed"
+    cluster.insert(over)
+    assert run("explain", "reservation/over", *flags).stderr == "error: reservation/over has finished: Failed\n"
 
 
 def test_a_mistyped_pod(cluster, flags):

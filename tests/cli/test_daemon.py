@@ -183,31 +183,16 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
     assert lines[-1].startswith("error: couldn't build extenders: https://ext: cannot load the certificates")
 
 
-def test_a_queue_without_an_order_keeps_it_from_starting(tmp_path):
-    config = tmp_path / "config.yaml"
-    queue_sort = {"disabled": [{"name": "*"}], "enabled": [{"name": "Coscheduling"}]}
-    profile = {"schedulerName": "koord-scheduler", "plugins": {"queueSort": queue_sort}}
-    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    config.write_text(json.dumps({**kind, "profiles": [profile]}))
-    flags = ["--master=127.0.0.1:1", f"--config={config}", "--allow-unimplemented-plugins"]
-    code, lines = refused(*options(free_port()), *flags)
-    assert (code, lines[-1]) == (
-        1,
-        "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
-        'queueSort plugin "Coscheduling" is not implemented, and nothing else orders the queue',
-    )
-
-
 def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     config = tmp_path / "config.yaml"
-    profile = {"schedulerName": "gpus", "plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
+    profile = {"schedulerName": "gpus", "plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "error: plugins that are not implemented: Coscheduling (profiles: gpus); remove them from the "
-            "configuration, or start with --allow-unimplemented-plugins: then pods that need them wait"
+            "error: plugins that are not implemented: GangScheduling (profiles: gpus); remove them from the "
+            "configuration, or start with --allow-unimplemented-plugins: then they do nothing"
         ],
     )
 

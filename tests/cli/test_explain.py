@@ -115,6 +115,8 @@ def test_schema(cluster: str, fit_only: str) -> None:
         "nominatedNode": None,
         "victims": [],
         "scored": True,
+        "virtual": False,
+        "notes": {},
     }
 
 

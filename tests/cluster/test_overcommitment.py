@@ -10,12 +10,12 @@ def test_what_virtual_pods_hold_is_not_counted():
     state = ClusterState()
     state.upsert_node(convert(node("alder", cpu="4", pods="2"), core.Node))
 
-    def put(name, cpu, ip, virtual=False):
+    def put(name, cpu, ip, virtual=""):
         wire = convert(pod(name, container(cpu=cpu, ports=[(ip, "TCP", 80)]), on="alder"), core.Pod)
         state.set_pod(state.pods.build(wire, virtual=virtual))
 
-    put("held", "3", "10.0.0.1", virtual=True)
-    put("held-too", "4", "", virtual=True)
+    put("held", "3", "10.0.0.1", virtual="thing/x")
+    put("held-too", "4", "", virtual="thing/x")
     put("user", "3", "10.0.0.1")
     assert not state.overcommitments
     put("other", "1", "10.0.0.2")

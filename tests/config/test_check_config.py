@@ -62,8 +62,7 @@ def test_table() -> None:
     assert result.stdout == TABLE
     assert CliRunner().invoke(command, ["-", "-o", "wide"], input=TINY).stdout == TABLE
     assert result.stderr == (
-        '\nwarning: plugin "NodeResourcesFit" is not implemented and will be ignored; pods that need it wait '
-        "(profiles: tiny)\n"
+        '\nwarning: plugin "NodeResourcesFit" is not implemented and will be ignored (profiles: tiny)\n'
     )
 
 
@@ -121,32 +120,19 @@ def test_full_file_names_every_field() -> None:
 
 def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    profile = {"plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
+    profile = {"plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
     path.write_text(document(profiles=[profile]))
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
-    assert 'plugin "Coscheduling" is not implemented and will be ignored; pods that need it wait' in result.output
+    assert 'plugin "GangScheduling" is not implemented and will be ignored' in result.output
 
 
 def test_strict_is_about_warnings(tmp_path: Path) -> None:
-    profile = {"plugins": {"preFilter": {"enabled": [{"name": "Coscheduling"}]}}}
+    profile = {"plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
     text = document(profiles=[profile])
     result = CliRunner().invoke(check_config, ["-", "--strict"], input=text)
     assert result.exit_code == 1
-    assert "Coscheduling (not implemented)" in " ".join(result.stdout.split())
+    assert "GangScheduling (not implemented)" in " ".join(result.stdout.split())
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
-    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["Coscheduling"])
+    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["GangScheduling"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
-
-
-@pytest.mark.parametrize("point, plugin, purpose", [("queueSort", "Coscheduling", "orders the queue")])
-def test_what_the_scheduler_would_not_start_with_is_refused(point: str, plugin: str, purpose: str) -> None:
-    """A plugin that is not built and cannot be done without."""
-    plugins = {point: {"disabled": [{"name": "*"}], "enabled": [{"name": plugin}]}}
-    text = document(profiles=[{"schedulerName": "koord-scheduler", "plugins": plugins}])
-    result = CliRunner().invoke(check_config, ["-"], input=text)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        "error: initializing profiles: creating profile for scheduler name koord-scheduler: "
-        f'{point} plugin "{plugin}" is not implemented, and nothing else {purpose}\n'
-    )

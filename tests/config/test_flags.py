@@ -74,6 +74,16 @@ VALUES: dict[str, tuple[list[str], Callable[[Options], Any], Any]] = {
         lambda o: (o.insecure_serving.address, o.insecure_serving.port),
         ("127.0.0.1", 10251),
     ),
+    "network topology": (
+        ["--feature-gates=NetworkTopologyManager=false", "--enable-network-topology-manager"],
+        lambda o: o.feature_gates.enabled("NetworkTopologyManager"),
+        True,
+    ),
+    "network topology, off": (
+        ["--enable-network-topology-manager=false", "--feature-gates=NetworkTopologyManager=true"],
+        lambda o: o.feature_gates.enabled("NetworkTopologyManager"),
+        False,
+    ),
     "gates": (
         ["--feature-gates=GangScheduling=true,kube:NodeSwap=false", "--feature-gates", "DRADeviceTaints=0"],
         lambda o: (o.feature_gates.enabled("GangScheduling"), o.feature_gates.enabled("DRADeviceTaints")),

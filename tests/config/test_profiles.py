@@ -371,8 +371,8 @@ def test_warnings() -> None:
         "percentageOfNodesToScore: 30 has no effect: every node is considered for every pod",
         "profiles[0].percentageOfNodesToScore: 70 has no effect: every node is considered for every pod",
         'clientConnection: content type "application/cbor" has no effect: only protobuf and JSON are supported',
-        'plugin "ImageLocality" is not implemented and will be ignored; pods that need it wait (profiles: a, b)',
-        'plugin "VolumeZone" is not implemented and will be ignored; pods that need it wait (profiles: b)',
+        'plugin "ImageLocality" is not implemented and will be ignored (profiles: a, b)',
+        'plugin "VolumeZone" is not implemented and will be ignored (profiles: b)',
         'profiles[0].pluginConfig[0] has no effect: plugin "Mine" is not enabled',
         'profiles[0].pluginConfig[1] has no effect: plugin "NodeName" takes no arguments',
         'profiles[0].pluginConfig[2] has no effect: plugin "NodeResourceFit" is not enabled; '

@@ -204,6 +204,38 @@ def test_a_plugin_that_would_refuse_now_keeps_none_from_what_it_holds():
     assert scheduler.profiles["default-scheduler"].plugins["Holding"].held == {"p"}
 
 
+def test_what_is_held_for_a_pod_that_is_gone_is_held_until_its_binding_has_failed():
+    plugins = [Holding]
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n0"))
+        recorded = Recorded(embedded, plugins=plugins, seconds_per_segment=4, fault=HoldsBindings())
+        async with recorded.running():
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(3)
+            embedded.registry.delete(embedded.resource("Pod"), "default", "p", grace_period_seconds=0)
+            await asyncio.sleep(1)
+            embedded.registry.delete(embedded.resource("Node"), "", "n0")
+            embedded.insert(node("n1"))
+            await asyncio.sleep(4)
+            embedded.insert(node("n2"))
+            await asyncio.sleep(1)
+            # The journal up to here, while the binding is under way.
+            journal = recorded.journal
+            assert len(journal.segments) > 2
+            return journal.records(), journal.records(len(journal.segments) - 1)
+
+    for records in run(main()):
+        repetition, replay = repeat(records, None, registry_with(plugins), catalog_with(plugins))
+        assert repetition.divergence is None
+        scheduler = replay.replayed.scheduler
+        assert scheduler.profiles["default-scheduler"].plugins["Holding"].held == {"p"}
+        assert not scheduler.cluster.assigned
+        assert not scheduler.pending_pods()
+        assert list(scheduler.cluster.table.row_of) == ["n1", "n2"]
+
+
 # --- what is asked ------------------------------------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ async def test_no_segment_begins_within_an_attempt_that_waits():
         journal.recorder.timers()
 
     await journal.recorder.let_in(meanwhile)
-    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid"), key="default/p"))
-    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid"), key="default/p"))
+    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid", title="default/p")))
+    journal.recorder.attempt(SimpleNamespace(pod=SimpleNamespace(uid="uid", title="default/p")))
     attempt = Attempt("uid", "default/p", 1.0)
     assert journal.records == [Timers(1.0), LetIn(), "a new segment", attempt, attempt]

@@ -1,7 +1,8 @@
 """Seeds for random states: fresh ones in every run of `make verify`, always the same ones in `make test`.
 
-A run that decides whether a change lands must not fail for what the change did not touch. KOORDSCHED_TEST_SEED fixes the
-seed of the run; it is printed in the header, and the seed of a state in the name of its test. KOORDSCHED_TEST_SECONDS is how long the tests with a time budget look for a state that is decided wrongly.
+A run that decides whether a change lands must not fail for what the change did not touch. KOORDSCHED_TEST_SEED fixes
+the seed of the run; it is printed in the header, and the seed of a state in the name of its test.
+KOORDSCHED_TEST_SECONDS is how long the tests with a time budget look for a state that is decided wrongly.
 """
 
 import os

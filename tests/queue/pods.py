@@ -41,6 +41,10 @@ class Pod:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def title(self) -> str:
+        return self.key
+
 
 class Clock:
     """Seconds, moved by the test."""

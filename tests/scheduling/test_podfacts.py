@@ -11,6 +11,7 @@ from koordsched.cluster.pod import Pod, PodWithFacts
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import ShapePreFilter
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.scheduling.snapshot import pod_object
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
@@ -216,3 +217,43 @@ def test_a_fact_of_the_status_is_kept_and_written_back():
     assert cluster.pod_facts.status(placed) == thing["status"]
     assert cluster.pod_facts.annotations(placed) == {CORES: "(1, 2)"}
     assert ready.parse(cluster.pod_facts.texts(placed)["ready-since"]) == "2026-01-01T00:00:00Z"
+
+
+def references_of(*given):
+    cluster = ClusterState()
+    cluster.pod_facts.declare_references()
+    thing = pod("p", on="alder")
+    thing["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": name,
+            "uid": name,
+            **({"controller": True} if own else {}),
+        }
+        for name, own in given
+    ]
+    return cluster, cluster.pods.build(convert(thing, core.Pod))
+
+
+@pytest.mark.parametrize("given", [(), (("rs", True),)], ids=["none", "its controller"])
+def test_a_pod_with_no_more_references_than_its_controller_keeps_none(given):
+    _, built = references_of(*given)
+    assert type(built) is Pod
+    assert [reference.name for reference in built.references] == [name for name, _ in given]
+
+
+@pytest.mark.parametrize("given", [(("job", False),), (("job", False), ("rs", True)), (("rs", True), ("job", False))])
+def test_all_references_of_a_pod_on_a_node(given):
+    cluster, built = references_of(*given)
+    assert built.wire is None
+    assert [(reference.name, bool(reference.controller)) for reference in built.references] == list(given)
+    # Journals keep facts as texts.
+    (fact,) = cluster.pod_facts
+    assert fact.parse(cluster.pod_facts.texts(built)[fact.annotation]) == built.references
+    # Snapshots show them, and they are read again.
+    shown = pod_object(built, [])
+    again = ClusterState()
+    again.pod_facts.declare_references()
+    assert again.pods.build(convert(shown, core.Pod)).references == built.references
+    assert cluster.pod_facts.status(built) == {}

@@ -9,7 +9,6 @@ from concurrent.futures import ProcessPoolExecutor
 import click
 
 from tests.simulation import occurrences, simulation
-from tests.simulation.plan import GANGS
 
 PROGRESS = 250
 """Seeds after which a long run says how it goes."""
@@ -20,18 +19,18 @@ PROGRESS = 250
 @click.option("--trace", is_flag=True, help="With --seed: print every step, and what the scheduler logs.")
 @click.option("--seeds", default=300, show_default=True, help="How many to run.")
 @click.option("--first", default=0, show_default=True, help="The first of them.")
+@click.option("--with", "features", multiple=True, help="What every world is to have: reservations, devices, ...")
 @click.option("--jobs", default=2, show_default=True, help="Processes to run them in.")
 @click.option("--keep-going", is_flag=True, help="Do not end at the first seed that fails.")
-@click.option("--gangs", is_flag=True, help="Every world has gangs.")
 @click.option("--count", is_flag=True, help="Print how often each fault occurs and is noticed, and judge nothing.")
-def main(seed, trace, seeds, first, jobs, keep_going, gangs, count):
+def main(seed, trace, seeds, first, features, jobs, keep_going, count):
     """Simulates a cluster under faults; the exit code is 1 if an invariant was violated."""
     if seed is not None:
-        sys.exit(replay(seed, trace))
-    numbers = [f"{GANGS}{number}" if gangs else number for number in range(first, first + seeds)]
+        sys.exit(replay("+".join((seed, *features)), trace))
+    chosen = ["+".join((str(number), *features)) for number in range(first, first + seeds)]
     if count:
-        sys.exit(count_faults(numbers, jobs))
-    sys.exit(run_many(numbers, jobs, keep_going))
+        sys.exit(count_faults(chosen, jobs))
+    sys.exit(run_many(chosen, jobs, keep_going))
 
 
 def replay(seed, trace):

@@ -59,6 +59,8 @@ class Gatekeeper(Permit):
         asyncio.get_running_loop().call_later(delay, self._allow, uid)
 
     def _allow(self, uid):
+        if self.waiting is None:
+            return  # a replay, where the journal says which pods are let go
         waiting = self.waiting.get(uid)
         if waiting is not None:
             self.let_go.add(uid)

@@ -4,11 +4,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, "loads", "breakers", "numa", "devices" and "gangs". Nearly half of all
-worlds have none, so that runs stay short."""
+"""What a world may have beside pods and nodes, and what of `LATER` it has. Nearly half of all worlds have none of
+these, so that runs stay short."""
 
-GANGS = "gangs:"
-"""What a seed begins with whose world has gangs in any case."""
+LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
+"""Each is in a fifth of the worlds."""
+
+OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
+"""Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
+replicas share one CPU: with several of these it would be busy all the time, and a leader could not renew a short lease.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,17 @@ class Plan:
 
     @classmethod
     def of(cls, seed):
-        """The plan of a seed. "gangs:17" is seed 17 in a world that has gangs in any case."""
+        """`seed`: a number, or one with features that its world is to have in any case: "7+reservations"."""
+        whole, (seed, *forced) = str(seed), str(seed).split("+")
+        if unknown := set(forced).difference(FEATURES, LATER):
+            raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
+        # What came later has a generator of its own: worlds without it stay what they were.
+        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
-            seed=str(seed),
+            seed=whole,
             nodes=rng.randint(2, 7),
             pods=rng.randint(4, 15),
             most_pods=rng.choice([15, 25, 40]),
@@ -78,49 +88,34 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(
-                Random(f"{seed} features"),
-                Random(f"{seed} loads"),
-                Random(f"{seed} breakers"),
-                Random(f"{seed} numa"),
-                Random(f"{seed} devices"),
-            ),
+            **_more(Random(f"{seed} features"), [*later, *forced]),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
+        if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
+            plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" in plan.features:
             # Breakers open and close in their own time, and a share of very few nodes is none.
             plan = replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
-        return plan._with_gangs(Random(f"{seed} gangs"))
+        return plan._with_gangs(Random(f"{seed} kinds of gangs"), forced) if "gangs" in plan.features else plan
 
-    def _with_gangs(self, rng):
-        if rng.random() >= 0.2 and not self.seed.startswith(GANGS):
-            return self
+    def _with_gangs(self, rng, forced):
         # Half of the time little else decides where members fit, so that more can be said about it in the end.
-        single = rng.random() < 0.5
-        kept = tuple(feature for feature in self.features if not single or feature in ("quotas", "permits", "extenders"))
+        kept = {*forced, *FEATURES, "gangs"} if rng.random() < 0.5 else set(self.features)
         rivals, large = rng.random() < 0.2, rng.random() < 0.15
         return replace(
             self,
-            features=(*kept, "gangs"),
+            features=tuple(feature for feature in self.features if feature in kept),
             rivals=rivals,
             large_gangs=large,
             most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
         )
 
 
-def _more(rng, of_loads, of_breakers, of_numa, of_devices):
-    """What came later has a generator of its own: worlds without it stay what they were."""
+def _more(rng, later):
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
-    if of_loads.random() < 0.2:
-        features += ("loads",)
-    if of_breakers.random() < 0.2:
-        features += ("breakers",)
-    if of_numa.random() < 0.2:
-        features += ("numa",)
-    if of_devices.random() < 0.2:
-        features += ("devices",)
+    features = tuple(dict.fromkeys((*features, *later)))
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

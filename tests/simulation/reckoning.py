@@ -17,6 +17,7 @@ from tests.simulation.numausers import believed as believed_numa
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
 from tests.simulation.quotausers import is_readable
+from tests.simulation.reservationreckoning import believed as believed_reservations
 
 
 class Reckoning:
@@ -32,9 +33,6 @@ class Reckoning:
         set_apart=((), ()),
         numa=None,
         devices=None,
-        gangs=None,
-        *,
-        preempts=True,
     ):
         self.server = server
         self.broken = broken
@@ -50,42 +48,67 @@ class Reckoning:
         """`NumaUsers`, None where nodes report no CPUs."""
         self.devices = devices
         """`DeviceUsers`, None where nodes report no devices."""
-        self.gangs = gangs
+        self.reservations = None
+        """`ReservationReckoning`, None where there are no Reservations."""
+        self.gangs = None
         """`GangReckoning`, None where there are no gangs."""
-        self._preempts = preempts
+        self.preempts = True
+        """Whether room is made for single pods."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
         profile, world = self.profile(), self.world()
-        reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
         waiting = self.waiting()
         nominated = nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
             name = _name(thing)
-            if self._quota_refuses(thing) or (self.gangs is not None and not self.gangs.is_tried_alone(thing)):
+            if self.gangs is not None and not self.gangs.is_tried_alone(thing):
                 continue
-            if reserving and refused_by_reserve(thing):
-                continue
-            outcome = evaluate(thing, world, profile, nominated)
-            if fails(outcome):
-                continue
-            places = set(outcome.feasible).difference(self._closed)
-            if reserving and places:
-                kept = {node["metadata"]["name"]: node for node in world.nodes}
-                places = {name for name in places if all(p.reserves(thing, kept[name], world) for p in reserving)}
-                if not places:
-                    continue
+            places = self._places(thing, world, profile, nominated)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
-            elif self._preempts and not _never_preempts(thing):
+            elif self.preempts and places is not None and not _never_preempts(thing):
                 places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
         return found
+
+    def wrong_reservations(self):
+        """Reservations that wait although there is a place for them, or do not say what is so."""
+        if self.reservations is None:
+            return []
+        profile, world, found = self.profile(), self.world(), self.reservations.wrong()
+        nominated = nominated_rows([thing for thing in self.server.objects("Pod") if self._waits(thing)])
+        for name, pod in self.reservations.waiting().items():
+            if places := self._places(pod, world, profile, nominated):
+                found.append(f"reservation {name} waits although it fits on {', '.join(sorted(places))}")
+            found += self.reservations.unexplained(name)
+        return found
+
+    def _places(self, thing, world, profile, nominated):
+        """The nodes that the pod fits on; None if no place can help it: what keeps it waiting is no lack of room."""
+        reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
+        if self._quota_refuses(thing) or (reserving and refused_by_reserve(thing)):
+            return None
+        outcome = self._evaluate(thing, world, profile, nominated)
+        if fails(outcome):
+            return None
+        places = set(outcome.feasible).difference(self._closed)
+        if reserving and places:
+            world = self.reservations.view(world) if self.reservations is not None else world
+            kept = {node["metadata"]["name"]: node for node in world.nodes}
+            places = {name for name in places if all(p.reserves(thing, kept[name], world) for p in reserving)}
+            return places or None
+        return places
+
+    def _evaluate(self, thing, world, profile, nominated):
+        if self.reservations is not None:
+            return self.reservations.evaluate(thing, world, profile, nominated)
+        return evaluate(thing, world, profile, nominated)
 
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
@@ -154,7 +177,7 @@ class Reckoning:
             victims = [p for p in world.pods_on(node) if priority(p) < priority(thing)]
             if not victims:
                 continue
-            if name in evaluate(thing, world.without(victims), profile, lasting).feasible:
+            if name in self._evaluate(thing, world.without(victims), profile, lasting).feasible:
                 found.append(name)
         return found
 
@@ -243,6 +266,7 @@ def belief(scheduler):
         "load of": believed_loads(scheduler),
         "CPUs of": believed_numa(scheduler),
         "devices of": believed_devices(scheduler),
+        "reservation": believed_reservations(scheduler),
         "gang": believed_gangs(scheduler),
     }
 

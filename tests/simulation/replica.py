@@ -15,6 +15,7 @@ from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.placement import stays
 from koordsched.scheduling.scheduler import Scheduler
+from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
 from tests.simulation.invariants import NODES, Decision
@@ -212,10 +213,11 @@ class Process:
 
         def placing(transaction, attempt, row):
             pod, promises, decision = attempt.pod, self._nominated_rows(attempt.pod), self._decision(row)
+            used = self._used(row)
             invariants.placed(pod.uid, decision, scheduler.cluster.assumed)
             status, waits = place(transaction, attempt, row)
             if stays(status):
-                self._check_promises(pod, row, promises.get(decision.node, ()))
+                self._check_promises(pod, row, promises.get(decision.node, ()), used)
                 if self.simulation.breaker_checks is not None:
                     self.simulation.breaker_checks.taken(self, pod, decision.node, decision)
             return status, waits
@@ -327,13 +329,23 @@ class Process:
             for node in sorted(nominator.nodes_with_nominated())
         }
 
-    def _check_promises(self, pod, row, promised):
-        """The room that a node was cleared for must not go to anybody less important."""
+    def _used(self, row):
+        """What is in use of every resource."""
+        return [int(column.data[row]) for column in self.scheduler.cluster.table.requested]
+
+    def _check_promises(self, pod, row, promised, before):
+        """The room that a node was cleared for must not go to anybody less important.
+
+        `before`: what was in use; what a Reservation had kept for the pod was. Pods that ignore Reservations may have
+        what they keep.
+        """
+        if pod.labels.labels.get(IGNORED) == "true":
+            return
         table = self.scheduler.cluster.table
         for index, _ in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
-            if due and used + due > there:
+            if due and used + due > there and (index >= len(before) or used > before[index]):
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
                     f"{self.name} places pod {pod.key} on {table.names[row]}, where {name} is promised to "

@@ -15,7 +15,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
-from koordsched.plugins.coscheduling.gang import Gang, GangGroup, shortcomings
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup, is_stuck, shortcomings
 from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
 from koordsched.plugins.coscheduling.options import GangOptions, from_pod, from_pod_group
 from koordsched.plugins.coscheduling.podfacts import GangFacts
@@ -87,7 +87,7 @@ class GangCache:
 
     def placeable(self, pod: Pod) -> bool:
         """Whether a pending pod is ours, and may be placed at all."""
-        return pod.shape.scheduler_name in self.profiles and not _is_stuck(pod)
+        return pod.shape.scheduler_name in self.profiles and not is_stuck(pod)
 
     def why_not(self, group: GangGroup) -> str:
         """Why the group is not to be tried, "" if it is."""
@@ -96,7 +96,7 @@ class GangCache:
             return found
         for gang in group.gangs.values():
             assert gang.options is not None, "all are defined"
-            stuck = sum(_is_stuck(pod) for pod in gang.pending.values())
+            stuck = len(gang.stuck)
             if stuck and len(gang.children) - stuck < gang.options.min:
                 return f"{stuck} pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
         return ""
@@ -128,7 +128,7 @@ class GangCache:
             self._define_by(gang, pod)
         if bound:
             self.satisfy(gang.group)
-        elif not self.placeable(pod) if not known else before is not None and _is_stuck(before) != _is_stuck(pod):
+        elif not self.placeable(pod) if not known else before is not None and is_stuck(before) != is_stuck(pod):
             # It does not come to the queue itself, or another one is needed in its place.
             self.wake(gang.group)
         self._changed(gang)
@@ -285,11 +285,6 @@ class GangCache:
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
-
-
-def _is_stuck(pod: Pod) -> bool:
-    """Whether a pending pod cannot be placed by any scheduler now."""
-    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
 
 
 def _seconds(timestamp: str | None) -> float | None:

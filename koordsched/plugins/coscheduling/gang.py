@@ -13,11 +13,11 @@ class Gang:
     """One gang; pods by uid, in the order in which they came.
 
     `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
-    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`. `created` is in
-    seconds since the epoch.
+    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are uids
+    of pending ones that no scheduler can place now. `created` is in seconds since the epoch.
     """
 
-    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "waiting")
+    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "stuck", "waiting")
 
     def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
         self.id = gang_id
@@ -28,6 +28,7 @@ class Gang:
         self.pending: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
         self.bound: dict[str, Pod] = {}
+        self.stuck: set[str] = set()
 
     @property
     def from_crd(self) -> bool:
@@ -64,6 +65,10 @@ class Gang:
         """A child is seen, in this one of the three sets."""
         uid = pod.uid
         self.children[uid] = pod
+        if where is self.pending and is_stuck(pod):
+            self.stuck.add(uid)
+        else:
+            self.stuck.discard(uid)
         for each in (self.pending, self.waiting, self.bound):
             if each is where:
                 each[uid] = pod
@@ -74,6 +79,12 @@ class Gang:
         """A child is gone."""
         for each in (self.children, self.pending, self.waiting, self.bound):
             each.pop(uid, None)
+        self.stuck.discard(uid)
+
+
+def is_stuck(pod: Pod) -> bool:
+    """Whether a pending pod cannot be placed by any scheduler now."""
+    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
 
 
 class GangGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from koordsched.framework.interface import (
     PreEnqueue,
     PreFilter,
     PreFilterResult,
+    QueueSort,
     Reserve,
     Scores,
 )
@@ -33,7 +35,7 @@ from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.coscheduling import messages
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.cache import GangCache
-from koordsched.plugins.coscheduling.gang import GangGroup
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup
 from koordsched.plugins.coscheduling.kinds import (
     BIND_GANG_GROUP_ID,
     BIND_GANG_GROUP_ID_DEPRECATED,
@@ -45,14 +47,17 @@ from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
+from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
 """Never announced: gangs are activated. Its registration says what tells pods apart."""
 
 
 class Coscheduling(
+    QueueSort,
     PodScore,
     PreEnqueue,
     BeforePreFilter,
@@ -77,12 +82,17 @@ class Coscheduling(
         self.handle = handle
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
+        self._selector = SelectorScore(self.topology)
         self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
         return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+
+    def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
+        """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
+        return (-queued.pod.priority, queued.timestamp, queued.sequence)
 
     # --- the queue -----------------------------------------------------------------------------------
 
@@ -125,18 +135,31 @@ class Coscheduling(
 
     # --- a group as a job ----------------------------------------------------------------------------
 
-    def begin_job(self, pod: Pod) -> Job | None:
+    def taken_up(self, pod: Pod) -> None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
         if gang is None:
+            return
+        if gang.group.representative == pod.uid:
+            gang.group.at_rest = True
+        if self._goes_together(gang):
+            gang.group.representative = ""
+
+    def begin_job(self, pod: Pod) -> Job | None:
+        """See JobScheduling."""
+        gang = self.cache.of(pod)
+        if gang is None or not self._goes_together(gang):
             return None
-        group = gang.group
-        if group.representative == pod.uid:
-            group.representative = ""
-        if gang.options is None or group.admits_singly(gang) or self.cache.why_not(group):
-            return None
-        self.cache.round = Round(group, pod, self._members(group, pod), self._preemption.waits_for_victims)
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod), self._preemption.waits_for_victims)
         return self.cache.round
+
+    def _goes_together(self, gang: Gang) -> bool:
+        return not (
+            gang.options is None
+            or gang.group.admits_singly(gang)
+            or self.cache.why_not(gang.group)
+            or self._lacks_topology(gang)
+        )
 
     def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
@@ -186,9 +209,10 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None and around.failed_message:
             return _unresolvable(around.failed_message)
-        if self._plans.gathering(gang) is not None and self._plans.missing:
-            return _unresolvable(NO_TOPOLOGY)
-        return SUCCESS
+        return _unresolvable(NO_TOPOLOGY) if self._lacks_topology(gang) else SUCCESS
+
+    def _lacks_topology(self, gang: Gang) -> bool:
+        return self._plans.gathering(gang) is not None and self._plans.missing
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """Restricts a member to the node that was planned for it."""
@@ -234,10 +258,19 @@ class Coscheduling(
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether the pod is pulled to no others."""
-        return True
+        return self._selector.abstains(cycle, pod)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
+        """Coscheduling spec 3.6."""
+        return self._selector.pre_score(cycle, pod, rows)
 
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
-        return 0
+        """Nodes near pods with the same selector come first."""
+        return self._selector.score(cycle, pod, table, rows)
+
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """The first gets 100."""
+        return self._selector.normalize(cycle, pod, scores)
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """Nothing to do: Permit counts the pod."""
@@ -253,8 +286,9 @@ class Coscheduling(
         self._end_binding(group)
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
-            for other in group.waiting():
-                if (waiting := self.handle.waiting.get(other.uid)) is not None:
+            for waiting in self.handle.waiting:
+                other = self.cache.of(waiting.pod)
+                if other is not None and other.group is group and waiting.pod.uid in other.waiting:
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:

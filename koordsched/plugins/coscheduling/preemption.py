@@ -202,13 +202,16 @@ class JobPreemption:
         why = np.where(alive, self._not_helpful, NO_NODE).astype(np.int32)
         rows = self._curable(codes)
         some = self._victims.counts(rows, job.trigger.priority, self._handle.clock.wall()) > 0
-        why[rows[~some]] = self._no_victims
+        others = rows[~some]
+        why[others] = self._no_victims
         rows = rows[some]
         if job.cycle.beyond_nodes or not len(rows):
             raise _Refused(self._text(why), final=True)
         costs = self._costs(rows, job.trigger.priority)
         if job.gathering is not None and planned is not None:
-            return self._gathered(job, job.gathering, rows, np.flatnonzero(alive & (codes == PASS)), costs, why, vetoed)
+            # Nodes without victims may have room for some of the members.
+            others = np.concatenate((others, np.flatnonzero(alive & (codes == PASS))))
+            return self._gathered(job, job.gathering, rows, others, costs, why, vetoed)
         return self._one_by_one(job, rows, costs, why, vetoed)
 
     def _curable(self, codes: Codes) -> RowArray:
@@ -348,16 +351,16 @@ class JobPreemption:
         job: _Job,
         gathering: Gathering,
         rows: RowArray,
-        free: RowArray,
+        others: RowArray,
         costs: Amounts,
         why: Codes,
         vetoed: set[str],
     ) -> list[_Room]:
-        """The members go where the network has them together. `free`: rows that have room without evictions."""
+        """The members go where the network has them together. `others`: rows where no pod can be evicted."""
         victims = {row: self._victims_on(row, job, vetoed) for row in rows.tolist()}
         scores = np.zeros(self._cluster.table.size, dtype=np.int64)
         scores[rows] = -costs
-        candidates = np.sort(np.concatenate((rows, free)))
+        candidates = np.sort(np.concatenate((rows, others)))
         rooms: list[_Room] = []
         with self._handle.hypothesis() as trial:
             trial.withdraw(job.members)

@@ -28,7 +28,7 @@ from koordsched.framework.interface import (
     ShapeFilter,
     ShapeScore,
 )
-from koordsched.framework.reservations import Reserved, as_reserved, confined
+from koordsched.framework.reservations import Reserved, ScoresReserved, as_reserved, confined
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import UNDECIDED, Amounts
 from koordsched.plugins.deviceshare.adapters import DevicePluginAdapters
@@ -57,7 +57,7 @@ DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 """The feature gate with which allocations are written for vendors' own device plugins."""
 
 
-class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
+class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved):
     """Gives pods GPUs, or parts of them, NICs and FPGAs."""
 
     name = "DeviceShare"
@@ -257,6 +257,10 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         request, share = self.compiled.of(pod.shape), self._reserved.share(reserved)
         supply = self._allocating.supply(request, row, self._mask_within(pod.shape, row, reserved), share.required)
         return self._scores.of_supply(request, supply)
+
+    def score_using(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int | None:
+        """See ScoresReserved: a reservation without devices makes the node worth nothing, as upstream."""
+        return self.score_reserved(cycle, pod, row, reserved) if self.concerns(pod.shape, row) else None
 
     def confined(self, row: int, reserved: Reserved) -> AbstractContextManager[None]:
         """See ReservedAllocation."""

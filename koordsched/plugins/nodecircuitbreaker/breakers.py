@@ -458,6 +458,9 @@ class Breakers:
         if echoes is not None and text in echoes:
             while echoes.popleft() != text:
                 pass
+            if text != self.text_on(row):
+                # The node may have looked right before this arrived, so that nothing was written.
+                self.unwritten[name] = None
             return
         if text != self.text_on(row):
             self._adopt(row, node, text)

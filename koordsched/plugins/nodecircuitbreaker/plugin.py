@@ -49,8 +49,8 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         return codes if codes.any() else None
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
-        """On a half-open node the pod is the probe."""
-        if not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
+        """On a half-open node the pod is the probe, unless it never starts: a virtual one."""
+        if not pod.virtual and not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
             # The state changed while an extender was asked. The pod is tried again at once, because other nodes may
             # fit.
             self._handle.activate((pod,))

@@ -28,7 +28,7 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
-from koordsched.framework.reservations import Reserved, as_reserved, confined
+from koordsched.framework.reservations import Reserved, ScoresReserved, as_reserved, confined
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import UNDECIDED, Amounts, NUMAPolicy
 from koordsched.plugins.nodenumaresource import kinds
@@ -69,7 +69,7 @@ FILTER_BY_FREE_CPUS = "NUMAResourceFilterByFreeCPUs"
 """The feature gate with which Filter counts free CPUs for all pods that get some."""
 
 
-class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes):
+class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved):
     """Gives pods exclusive CPUs, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
@@ -368,6 +368,14 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     def score_reserved(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int:
         """See ReservedAllocation: all are as good."""
         return 0
+
+    def score_using(self, cycle: CycleState, pod: Pod, row: int, reserved: Reserved) -> int | None:
+        """See ScoresReserved: what the reservation leaves to its owners."""
+        if self.skips(pod.shape) or not self.concerns(pod.shape, row):
+            return None
+        with confined(self._reserved_allocations, row, reserved):
+            scores = self.score_rows(pod.shape, self.table, np.array((row,), dtype=np.intp))
+        return scores if isinstance(scores, int) else scores.item(0)
 
     def confined(self, row: int, reserved: Reserved) -> AbstractContextManager[None]:
         """See ReservedAllocation."""

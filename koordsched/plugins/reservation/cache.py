@@ -20,7 +20,7 @@ from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import allocatable_of
+from koordsched.cluster.resources import Requests, allocatable_of
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING, Handle
 from koordsched.plugins.reservation import operating
@@ -47,11 +47,14 @@ from koordsched.plugins.reservation.kinds import (
 )
 from koordsched.plugins.reservation.malformed import MalformedReservation
 from koordsched.plugins.reservation.operating import Operating
-from koordsched.plugins.reservation.owners import OwnerIndex, Owners
+from koordsched.plugins.reservation.owners import OwnerIndex, Owners, named_pods
 from koordsched.plugins.reservation.reservepod import requests_of, reserve_pod, validate
 from koordsched.plugins.reservation.writer import ReservationWriter
 
 _log = logging.getLogger(__name__)
+
+_NATIVE = {"cpu", "memory", "ephemeral-storage"}
+"""Resources whose index is never another one's."""
 
 RESERVATION_CHANGED = ClusterEvent(EventResource("Reservation"), ActionType.UPDATE)
 """Owners may use a Reservation that they could not use before: `new` is its `ReservationInfo`."""
@@ -85,6 +88,7 @@ class ReservationCache:
             RESERVATION_ALLOCATED, parse_allocated, lambda used: allocated_text(used.name, used.uid)
         )
         self._operating = operating.declare(cluster.pod_facts)
+        cluster.pod_facts.declare_references()
         cluster.read_annotations.update((RESERVATION_OWNERS, CURRENT_OWNER))
         self.writer = ReservationWriter(handle, self._newest)
         self._user_listeners: list[Callable[[str], None]] = []
@@ -108,6 +112,9 @@ class ReservationCache:
     def __len__(self) -> int:
         return len(self._infos)
 
+    def __contains__(self, info: object) -> bool:
+        return isinstance(info, ReservationInfo) and self._infos.get(info.uid) is info
+
     def reserve_pod(self, info: ReservationInfo) -> Pod | None:
         """The reserve pod on a node, if only assumed; None while it has none."""
         return self._cluster.assigned.get(info.uid)
@@ -117,7 +124,7 @@ class ReservationCache:
         pod = self._cluster.assigned.get(info.uid)
         return pod.row if pod is not None else -1
 
-    def on(self, row: int) -> Iterable[ReservationInfo]:
+    def on(self, row: int) -> list[ReservationInfo]:
         """Those that hold room on a row, in the order of their creation."""
         return sorted(self._on_row.get(row, {}).values(), key=lambda info: info.key)
 
@@ -142,6 +149,11 @@ class ReservationCache:
         uid = self._used.get(pod.uid)
         info = self._infos.get(uid) if uid is not None else None
         return info if info is not None and pod.uid in info.owners else None
+
+    def requests_of(self, pod: Pod) -> Requests:
+        """What a pod on a node requests; one that acts as a Reservation may count less."""
+        info = self._infos.get(pod.uid)
+        return pod.requests if info is None else info.full
 
     # --- objects -----------------------------------------------------------------------------------
 
@@ -173,7 +185,7 @@ class ReservationCache:
                 new.status.phase or "Pending",
             )
             return
-        pod = self._cluster.pods.build(reserve_pod(new), virtual=True)
+        pod = self._cluster.pods.build(reserve_pod(new), virtual=RESERVATIONS.title(new.metadata.name))
         terms = self._terms(new, pod)
         uid = new.metadata.uid
         held = self._cluster.assigned.get(uid)
@@ -184,7 +196,7 @@ class ReservationCache:
         before = info.reservation if info is not None else None
         was = info is not None and info.matchable
         if info is None:
-            info = self._infos[uid] = ReservationInfo(new, pod, terms)
+            info = self._infos[uid] = ReservationInfo(new, pod, terms, self._infos)
         else:
             facts = info.full_facts
             info.renew(new, pod, terms)
@@ -203,15 +215,21 @@ class ReservationCache:
         self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
         self._handle.virtual_pods.upsert(pod, self.writer)
         self._recount(info)
+        if (row := self.row_of(info)) >= 0:
+            self._cluster.table.touch(row, self.facets)
         changed = before is None or _offer(before) != _offer(new)
         if info.matchable and (changed or not was):
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
+            self._announce(info)
         elif before is not None and changed and not pod.node:
             self._handle.activate([pod])
 
     def _terms(self, new: Reservation, pod: Pod) -> Terms:
         resources = self._cluster.table.resource_names
-        names = frozenset(index for index, _ in pod.requests.amounts)
+        held = new.status.allocatable if new.spec.template is None else requests_of(new)
+        # What is listed as 0 is restricted as well: owners get none of it.
+        names = frozenset(index for index, _ in pod.requests.amounts) | {
+            resources.index[name] for name in held.keys() & _NATIVE
+        }
         annotations = new.metadata.annotations
         owners: Owners | None = None
         inner: dict[int, int] = {}
@@ -225,7 +243,6 @@ class ReservationCache:
         except MalformedReservation as error:
             problem = str(error)
         slots = None
-        held = new.status.allocatable if new.spec.template is None else requests_of(new)
         if "pods" in held:
             _, slots, _ = allocatable_of({"pods": held["pods"]}, resources)
         order = parse_integer(new.metadata.labels.get(RESERVATION_ORDER, ""))
@@ -256,25 +273,35 @@ class ReservationCache:
 
     def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         """See Sharing."""
+        if self._amending:
+            return 0
         if pod.virtual:
-            return 0 if self._amending else self._reserve_pod_counted(row, pod, sign)
+            return self._reserve_pod_counted(row, pod, sign)
         if not pod.facts:
             return 0
-        if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, sign)
+        acts, changed = self._operating.of(pod), 0
+        if acts is not None and sign > 0:
+            changed = self._operating_counted(row, pod, acts, sign)
         uid = self._used.get(pod.uid) if sign < 0 else self._uses(pod)
-        if uid is None:
-            return 0
-        return self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if uid is not None:
+            changed |= self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if acts is not None and sign < 0:
+            changed |= self._operating_counted(row, pod, acts, sign)
+        return changed
 
     def facts_changed(self, row: int, pod: Pod) -> int:
         """See Sharing."""
         if pod.virtual:
             return 0 if self._amending else self._reserve_pod_allocated(pod)
+        changed = 0
         if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, 1)
+            changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
-        changed = self._left(before, pod) if before is not None and before != now else 0
+        if before is not None and before != now:
+            changed |= self._left(before, pod)
+            left = self._infos.get(before)
+            if left is not None and left.matchable and not self._cluster.table.hypothetical:
+                self._cluster.announce(RESERVATION_CHANGED, None, left)
         return changed | (self._joined(now, row, pod) if now is not None else 0)
 
     def _operating_counted(self, row: int, pod: Pod, acts: Operating, sign: int) -> int:
@@ -287,17 +314,18 @@ class ReservationCache:
         if sign < 0:
             if info is not None:
                 info.counted = False
-                self._on_row.get(row, {}).pop(pod.uid, None)
+                self._leave_row(row, pod.uid)
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
-            return 0
+                self._users_changed(pod.uid)
+            return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
-        was = info is not None and info.matchable
+        was = info is not None and info.matchable and _offer(info.reservation) == _offer(new)
         if info is None:
-            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
+            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod), self._infos)
         else:
-            info.reservation, info.terms = new, self._terms(new, pod)
+            info.say(new, self._terms(new, pod))
         if info.terms.problem:
             self._report(new, info.terms.problem, PODS)
         info.taken = operating.current_owner(acts) is not None
@@ -308,8 +336,15 @@ class ReservationCache:
         self._join_users(info, pod.node)
         self._recount(info)
         if info.matchable and not was:
-            self._cluster.announce(RESERVATION_CHANGED, None, info)
-        return self._settle(info)
+            self._announce(info)
+        return self._settle(info) | self.facets
+
+    def _announce(self, info: ReservationInfo) -> None:
+        """Pods that it names may rest among pods that were equivalent until it named them: they are tried for
+        themselves."""
+        self._cluster.announce(RESERVATION_CHANGED, None, info)
+        if info.terms.owners is not None:
+            self._handle.activate(named_pods(info.terms.owners, self._handle.pending))
 
     def holder_of(self, pod: Pod) -> str | None:
         """See Sharing."""
@@ -352,11 +387,14 @@ class ReservationCache:
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
+            return changed or self.facets  # rows with other users are other rows, also where these use nothing
         return changed
 
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         info = self._infos.get(pod.uid)
         if info is None:
+            if sign < 0 and not self._cluster.table.hypothetical:
+                self._leave_row(row, pod.uid)  # its Reservation ended while it waited to be bound
             return 0
         info.counted = sign > 0
         if self._cluster.table.hypothetical:
@@ -365,14 +403,17 @@ class ReservationCache:
             self._on_row.setdefault(row, {})[pod.uid] = info
             self._join_users(info, pod.node)
         else:
-            rest = self._on_row[row]
-            del rest[pod.uid]
-            if not rest:
-                del self._on_row[row]
+            self._leave_row(row, pod.uid)
             if not info.available:
                 info.full_facts = ()  # Reserve is taken back
         self._recount(info)
         return self._settle(info)
+
+    def _leave_row(self, row: int, uid: str) -> None:
+        rest = self._on_row.get(row, {})
+        rest.pop(uid, None)
+        if not rest:
+            self._on_row.pop(row, None)
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
         """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
@@ -389,7 +430,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info)
+        return self._settle(info) or self.facets
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""

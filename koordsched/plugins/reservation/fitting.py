@@ -67,16 +67,19 @@ class Fitting:
         table, missing = self._table, []
         if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
             missing.append("pods")
+        away = [each for each in matched if not each.counted]
         for index, amount in compared(dict(pod.requests.amounts)).items():
-            name = table.resource_names.names[index]
-            if self.ignores(index, name):
-                continue
-            table.ensure_resource(index)
-            used = table.requested[index].data.item(row)
-            reserved = sum(each.left(index) for each in matched if not each.counted)
-            offered = info.available_to_owners(index) if info is not None else 0
-            if amount > table.allocatable[index].data.item(row) - used - reserved + offered:
-                missing.append(name)
+            if index >= FIRST_SCALAR:
+                if self._ignores(table.resource_names.names[index]):
+                    continue
+                table.ensure_resource(index)
+            room = table.allocatable[index].data.item(row) - table.requested[index].data.item(row)
+            if info is not None:
+                room += info.available_to_owners(index)
+            for each in away:
+                room -= each.left(index)
+            if amount > room:
+                missing.append(table.resource_names.names[index])
         return tuple(missing)
 
     def exceeds(self, requests: Amounts, info: ReservationInfo, *, detailed: bool = False) -> Iterable[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from koordsched.cluster.facts import PodFacts
+from koordsched.cluster.facts import PodFact, PodFacts
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import HostPort, shape_ports
 from koordsched.cluster.resources import CPU, DEFAULT_MEMORY, DEFAULT_MILLI_CPU, MEMORY, Requests
@@ -56,8 +56,17 @@ class ReservationInfo:
     against its row at the moment, hypotheses included.
     """
 
-    def __init__(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
+    def __init__(
+        self,
+        reservation: Reservation,
+        pod: Pod,
+        terms: Terms,
+        known: Mapping[str, ReservationInfo],
+    ) -> None:
+        """`known`: all by uid; an owner that acts as a Reservation itself uses what it would count if nothing of it was
+        in use."""
         self.owners: dict[str, Pod] = {}
+        self._known = known
         self.counted = False
         self.taken = False
         """Whether it is used up, whatever owners say: a pod that acts as a Reservation names one itself."""
@@ -65,52 +74,38 @@ class ReservationInfo:
 
     def renew(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
         """Takes over a new version; `pod`: the reserve pod as read from it."""
-        self.reservation = reservation
-        self.terms = terms
+        self.say(reservation, terms)
         self.priority = pod.priority
         self.full: Requests = pod.requests
         self.full_facts: tuple[object, ...] = pod.facts
         self.ports: tuple[HostPort, ...] = shape_ports(pod.shape)
         self.allocatable: Amounts = dict(pod.requests.amounts)
-        self.restricted = reservation.spec.allocate_policy == RESTRICTED
-        self.bound_policy = reservation.spec.allocate_policy in (ALIGNED, RESTRICTED)
-        """Whether owners are bound to a policy; Reservations that are do not share a node with others."""
         self.owners_changed()
 
-    @property
-    def uid(self) -> str:
-        """The uid, of the reserve pod as well."""
-        return self.reservation.metadata.uid
+    def say(self, reservation: Reservation, terms: Terms) -> None:
+        """Takes over what a new version says, but for what it holds.
 
-    @property
-    def name(self) -> str:
-        """The name of the Reservation."""
-        return self.reservation.metadata.name
-
-    @property
-    def once(self) -> bool:
-        """Whether the first owner consumes it."""
-        return self.reservation.spec.once
-
-    @property
-    def available(self) -> bool:
-        """Whether it has a node, by the API server's word."""
-        return self.reservation.status.phase == AVAILABLE and bool(self.reservation.status.node_name)
+        `uid`: of the reserve pod as well; `once`: whether the first owner consumes it; `available`: whether it has a
+        node, by the API server's word; `unschedulable`: whether it takes no new owners but those that tolerate it;
+        `bound_policy`: whether owners are bound to a policy: Reservations that are do not share a node with others;
+        `key`: the order of equals, by creation, then name.
+        """
+        meta, spec, status = reservation.metadata, reservation.spec, reservation.status
+        self.reservation = reservation
+        self.terms = terms
+        self.uid: str = meta.uid
+        self.name: str = meta.name
+        self.once: bool = spec.once
+        self.available = status.phase == AVAILABLE and bool(status.node_name)
+        self.unschedulable = spec.unschedulable or meta.deletion_timestamp is not None
+        self.restricted = spec.allocate_policy == RESTRICTED
+        self.bound_policy = spec.allocate_policy in (ALIGNED, RESTRICTED)
+        self.key = (meta.creation_timestamp or "", meta.name)
 
     @property
     def matchable(self) -> bool:
         """Whether a pod may use it now."""
         return self.available and not self.terms.problem and not (self.once and (self.owners or self.taken))
-
-    @property
-    def unschedulable(self) -> bool:
-        """Whether it takes no new owners but those that tolerate it."""
-        return self.reservation.spec.unschedulable or self.reservation.metadata.deletion_timestamp is not None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The order of equals: by creation, then name."""
-        return (self.reservation.metadata.creation_timestamp or "", self.name)
 
     # --- what is in use ----------------------------------------------------------------------------
 
@@ -123,7 +118,8 @@ class ReservationInfo:
         """What owners use of the resources that it gives them; it may be more than there is."""
         used: Amounts = {}
         for pod in self.owners.values():
-            for index, amount in pod.requests.amounts:
+            acting = self._known.get(pod.uid)
+            for index, amount in (pod.requests if acting is None else acting.full).amounts:
                 if index in self.terms.names:
                     used[index] = used.get(index, 0) + amount
         return used
@@ -152,6 +148,12 @@ class ReservationInfo:
         requests = Requests(amounts, (nonzero[0], nonzero[1]), self.full.names)
         return requests, self._facts_left(facts)
 
+    def _whole(self, pod: Pod, fact: PodFact[Any]) -> Any:
+        acting = self._known.get(pod.uid)
+        if acting is None:
+            return fact.of(pod)
+        return acting.full_facts[fact.index] if acting.full_facts else None
+
     def _facts_left(self, facts: PodFacts) -> tuple[object, ...]:
         if not self.full_facts:
             return ()
@@ -160,7 +162,7 @@ class ReservationInfo:
             held = left[fact.index]
             if held is None or fact.less is None:
                 continue
-            used = [value for pod in self.owners.values() if (value := fact.of(pod)) is not None]
+            used = [value for pod in self.owners.values() if (value := self._whole(pod, fact)) is not None]
             if used:
                 left[fact.index] = fact.shared(fact.less(held, used))
         return tuple(left) if any(value is not None for value in left) else ()

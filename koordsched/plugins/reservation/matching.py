@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 
+from koordsched.cluster.changelog import Facet
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState
-from koordsched.framework.reservations import Reserved
 from koordsched.plugins.reservation.affinity import ExactMatch, ReservationAffinity
 from koordsched.plugins.reservation.cache import ReservationCache
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.kinds import EXACT_MATCH, RESERVATION_AFFINITY, RESERVATION_IGNORED
-from koordsched.plugins.reservation.messages import NodeCounts
+from koordsched.plugins.reservation.matched import Choose, Diagnosis, MatchedReservations, Usable
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, RequiredNodes
+
+_MANY = 8
+"""Rows from which on it is cheaper to keep what was found than to look again."""
+
+_ROWS_KEPT = 1 << 16
+"""Rows that may be kept, for all pods together; half a kilobyte each."""
 
 
 class PodTerms:
@@ -39,120 +45,6 @@ class PodTerms:
             self.problem = str(error)
 
 
-class Diagnosis:
-    """How many Reservations of one row have owners that match the pod, and how many the pod may not use, by cause."""
-
-    __slots__ = (
-        "affinity_unmatched",
-        "name_matched",
-        "name_unmatched",
-        "not_exact",
-        "owner_matched",
-        "taints",
-        "unschedulable",
-    )
-
-    def __init__(self) -> None:
-        self.owner_matched = 0
-        self.name_matched = 0
-        self.name_unmatched = 0
-        self.unschedulable = 0
-        self.affinity_unmatched = 0
-        self.not_exact = 0
-        self.taints: dict[str, int] = {}
-
-    def counts(self, refusals: Sequence[str]) -> NodeCounts:
-        """For messages; `refusals`: why the filters refused the node."""
-        return NodeCounts(
-            self.owner_matched,
-            self.name_matched,
-            self.name_unmatched,
-            self.affinity_unmatched,
-            self.unschedulable,
-            self.not_exact,
-            self.taints,
-            refusals,
-        )
-
-
-Choose = Callable[[int, Sequence[ReservationInfo]], ReservationInfo | None]
-"""The one of those on a row that the pod would use, as the table reads in the overlay of its cycle."""
-
-
-class MatchedReservations:
-    """Those that the pod of a cycle may use: `framework.reservations.UsableReservations`.
-
-    `by_row`: in the order of creation. `diagnosis`: of all whose owners match. `preferred`: the row of the smallest
-    order, -1 if none has one.
-    """
-
-    def __init__(self, cluster: ClusterState, cache: ReservationCache, cycle: CycleState, choose: Choose) -> None:
-        self._cluster = cluster
-        self._cache = cache
-        self._cycle = cycle
-        self._choose = choose
-        self.required = False
-        self.ignored = False
-        self.by_row: dict[int, list[ReservationInfo]] = {}
-        self.diagnosis: dict[int, Diagnosis] = {}
-        self.preferred = -1
-        self._chosen: dict[int, ReservationInfo | None] = {}
-
-    def on(self, row: int) -> Sequence[Reserved]:
-        """See UsableReservations."""
-        return [reserved for info in self.by_row.get(row, ()) if (reserved := self.reserved(info)) is not None]
-
-    def reserved(self, info: ReservationInfo) -> Reserved | None:
-        """The Reservation as other plugins see it."""
-        pod = self._cache.reserve_pod(info)
-        return Reserved(pod, info.full_facts, info.restricted) if pod is not None else None
-
-    def chosen(self, row: int) -> Reserved | None:
-        """See UsableReservations."""
-        info = self.chosen_info(row)
-        return self.reserved(info) if info is not None else None
-
-    def chosen_info(self, row: int) -> ReservationInfo | None:
-        """The same as the cache has it; found out once."""
-        if row not in self._chosen:
-            infos = [] if self.ignored else self.by_row.get(row, [])
-            if len(infos) < 1:
-                self._chosen[row] = None
-            elif len(infos) == 1 and self.required:
-                self._chosen[row] = infos[0]
-            else:
-                with self._as_filtered(row):
-                    self._chosen[row] = self._choose(row, infos)
-        return self._chosen[row]
-
-    @contextmanager
-    def _as_filtered(self, row: int) -> Iterator[None]:
-        """Inside, the row reads as in Filter, also where that is over and the pod is on the row."""
-        overlay, pod = self._cycle.overlay, self._cycle.pod
-        assert overlay is not None, "rows with usable reservations are in the overlay"
-        with ExitStack() as stack:
-            if not overlay.active:
-                hypothesis = stack.enter_context(self._cluster.what_if())
-                if pod.row == row:
-                    hypothesis.remove(pod, row)
-                stack.enter_context(overlay.on_row(row, self._cluster))
-            yield
-
-    @contextmanager
-    def alone(self, row: int, reserved: Reserved | None) -> Iterator[None]:
-        """See UsableReservations."""
-        overlay = self._cycle.overlay
-        active = overlay is not None and overlay.active
-        with self._cluster.what_if() as hypothesis:
-            if active:
-                for other in self.on(row):
-                    if reserved is None or other.pod is not reserved.pod:
-                        hypothesis.add(other.pod, row)
-            elif reserved is not None:
-                hypothesis.remove(reserved.pod, row)
-            yield
-
-
 class Matching:
     """Finds the Reservations that pods may use."""
 
@@ -160,16 +52,21 @@ class Matching:
         self,
         cluster: ClusterState,
         cache: ReservationCache,
-        choose: Callable[[CycleState, int, Sequence[ReservationInfo]], ReservationInfo | None],
+        choose: Choose,
         *,
+        plugin: str,
         omit_node_labels: bool,
     ) -> None:
-        """`omit_node_labels`: gate OmitNodeLabelsForReservation."""
+        """`plugin`: the name of the plugin. `omit_node_labels`: gate OmitNodeLabelsForReservation."""
         self._cluster = cluster
         self._cache = cache
         self._choose = choose
+        self._plugin = plugin
         self._omit_node_labels = omit_node_labels
         self._selectors = NodeSelectors()
+        self._kept: OrderedDict[tuple[object, ...], Usable] = OrderedDict()
+        """Of pods that may use Reservations on many rows, by what makes pods alike; the latest used are last."""
+        self._rows_kept = 0
         cluster.shape_facts.declare(labels=[RESERVATION_IGNORED], annotations=[RESERVATION_AFFINITY, EXACT_MATCH])
 
     def terms(self, pod: Pod) -> PodTerms:
@@ -182,11 +79,84 @@ class Matching:
     def match(self, cycle: CycleState, terms: PodTerms) -> MatchedReservations | None:
         """The Reservations that the pod of the cycle may use, put into its overlay; None if none concern it."""
         pod = cycle.pod
-        found: MatchedReservations | None = None
-        if terms.affinity is not None:
-            found = self._new(cycle)
-            found.required = True
-        for info in self._candidates(pod, terms):
+        key = self._alike(cycle, terms) if self._kept else None
+        usable = self._kept.get(key) if key is not None else None
+        if usable is not None and key is not None:
+            self._kept.move_to_end(key)
+            self._refresh(usable, pod, terms)
+            if len(usable.by_row) < _MANY:
+                del self._kept[key]
+                self._rows_kept -= len(usable.by_row)
+        else:
+            candidates = self._candidates(pod, terms)
+            if not candidates and terms.affinity is None:
+                return None  # the usual case
+            usable = Usable(self._plugin, self._cluster.table.log.serial)
+            self._find(usable, pod, terms, candidates)
+            for row in usable.by_row:
+                usable.settle(row, self._cache)
+            if len(usable.by_row) >= _MANY:
+                self._keep(cycle, terms, usable)
+        if terms.affinity is None and not usable.by_row and not usable.diagnosis:
+            return None
+        if usable.by_row:
+            cycle.overlay = usable.overlay.added_to(cycle.overlay)
+        found = MatchedReservations(self._cluster, self._cache, cycle, self._choose, usable)
+        found.required, found.ignored = terms.affinity is not None, terms.ignored
+        return found
+
+    # --- kept for pods that are alike ------------------------------------------------------------------
+
+    def _alike(self, cycle: CycleState, terms: PodTerms) -> tuple[object, ...] | None:
+        """What pods have in common that may use the same Reservations, as long as those do not change.
+
+        None if the pod is one of its own, and where what is kept must not change until the cycle is over.
+        """
+        pod = cycle.pod
+        if (
+            cycle.may_be_suspended
+            or cycle.overlay is not None
+            or (terms.affinity is not None and terms.affinity.name)
+            or pod.requests is not pod.shape.requests
+            or self._cache.index.names(pod)
+        ):
+            return None
+        return (pod.shape, pod.labels, pod.namespace, pod.references)
+
+    def _keep(self, cycle: CycleState, terms: PodTerms, usable: Usable) -> None:
+        key = self._alike(cycle, terms)
+        if key is None:
+            return
+        usable.overlay.lasting = True
+        self._kept[key] = usable
+        self._rows_kept += len(usable.by_row)
+        while self._rows_kept > _ROWS_KEPT and len(self._kept) > 1:
+            self._rows_kept -= len(self._kept.popitem(last=False)[1].by_row)
+
+    def _refresh(self, usable: Usable, pod: Pod, terms: PodTerms) -> None:
+        """Looks at rows whose Reservations or labels changed; at all Reservations if these are more."""
+        table, before = self._cluster.table, len(usable.by_row)
+        changed = table.log.since(usable.serial, self._cache.facets | Facet.LABELS, table.size)
+        usable.serial = table.log.serial
+        rows = [row for row, _ in changed] if isinstance(changed, list) else changed.tolist()
+        infos: Iterable[ReservationInfo] = (info for row in rows for info in self._cache.on(row))
+        anew = len(rows) > before
+        if anew:
+            rows = [*{**usable.by_row, **usable.diagnosis}]
+            infos = self._candidates(pod, terms)
+        for row in rows:
+            usable.by_row.pop(row, None)
+            usable.diagnosis.pop(row, None)
+        self._find(usable, pod, terms, infos)
+        for row in {*rows, *usable.by_row} if anew else rows:
+            usable.settle(row, self._cache)
+        self._rows_kept += len(usable.by_row) - before
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def _find(self, usable: Usable, pod: Pod, terms: PodTerms, infos: Iterable[ReservationInfo]) -> None:
+        """Adds those that the pod may use, and why it may not use others whose owners match."""
+        for info in infos:
             if not info.matchable:
                 continue
             row = self._cache.row_of(info)
@@ -195,37 +165,18 @@ class Matching:
             owners = info.terms.owners
             if not terms.ignored and (owners is None or not owners.matches(pod)):
                 continue
-            if found is None:
-                found = self._new(cycle)
-            found.ignored = terms.ignored
-            if self._matches(pod, terms, info, row, found.diagnosis):
-                found.by_row.setdefault(row, []).append(info)
-        if found is not None:
-            for row, infos in found.by_row.items():
-                infos.sort(key=lambda info: info.key)
-                for info in infos:
-                    if (reserve_pod := self._cache.reserve_pod(info)) is not None:
-                        cycle.overlaid().without(row, reserve_pod)
-        return found
+            if self._matches(pod, terms, info, row, usable.diagnosis):
+                usable.by_row.setdefault(row, []).append(info)
 
-    def _new(self, cycle: CycleState) -> MatchedReservations:
-        return MatchedReservations(
-            self._cluster, self._cache, cycle, lambda row, infos: self._choose(cycle, row, infos)
-        )
-
-    def _candidates(self, pod: Pod, terms: PodTerms) -> Iterator[ReservationInfo]:
+    def _candidates(self, pod: Pod, terms: PodTerms) -> Collection[ReservationInfo]:
         if terms.affinity is not None and terms.affinity.name:
             named = self._cache.named(terms.affinity.name)
             if named is not None and self._cache.row_of(named) >= 0:
-                row = self._cache.row_of(named)
-                yield from (info for info in self._cache.on(row))
-                return
+                return self._cache.on(self._cache.row_of(named))
         if terms.ignored:
-            yield from self._cache
-            return
-        for uid in self._cache.index.candidates(pod):
-            if (info := self._cache.get(uid)) is not None:
-                yield info
+            return self._cache
+        uids = self._cache.index.candidates(pod)
+        return [info for uid in uids if (info := self._cache.get(uid)) is not None] if uids else ()
 
     def _matches(
         self, pod: Pod, terms: PodTerms, info: ReservationInfo, row: int, diagnosis: dict[int, Diagnosis]
@@ -274,6 +225,12 @@ class Matching:
         ):
             return False
         return self._is_exact(pod, terms, info)
+
+    def diagnose(self, pod: Pod, info: ReservationInfo, row: int) -> Diagnosis:
+        """Why the pod, which is an owner, may not use it: the one count above 0 besides `owner_matched` says so."""
+        found: dict[int, Diagnosis] = {}
+        self._matches(pod, self.terms(pod), info, row, found)
+        return found[row]
 
     def _selects(self, affinity: ReservationAffinity, info: ReservationInfo, row: int) -> bool:
         node = self._cluster.table.nodes[row]

@@ -16,6 +16,7 @@ from koordsched.api.decoding import DecodeError, convert
 from koordsched.api.meta import LabelSelector, OwnerReference, Wire
 from koordsched.api.selectors import Selector, SelectorError, compile_unchecked
 from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Pending
 from koordsched.plugins.reservation.malformed import MalformedReservation
 
 _OF_PODS = ("", "v1")
@@ -85,6 +86,12 @@ class _Entry:
         return self._selector is not None and self._selector.matches(labels)
 
     @property
+    def named(self) -> _Object | None:
+        """The pod that it names."""
+        found = self._object
+        return found if found is not None and (found.uid or found.name) else None
+
+    @property
     def object_keys(self) -> Iterable[_Key]:
         """Those of `keys` that name the pod itself."""
         if self._object is not None:
@@ -119,14 +126,7 @@ def _is_object(pod: Pod, wanted: _Object) -> bool:
 def _is_controlled(pod: Pod, wanted: _Controller) -> bool:
     if wanted.namespace and pod.namespace != wanted.namespace:
         return False
-    return any(wanted.matches(reference) for reference in _references_of(pod))
-
-
-def _references_of(pod: Pod) -> tuple[OwnerReference, ...]:
-    """A pod on a node keeps the reference to its controller only."""
-    if pod.wire is not None:
-        return pod.wire.metadata.owner_references
-    return () if pod.owner is None else (pod.owner,)
+    return any(wanted.matches(reference) for reference in pod.references)
 
 
 class Owners:
@@ -157,9 +157,31 @@ class Owners:
         return any(entry.selects_labels(labels) for entry in self._entries)
 
     @property
+    def objects(self) -> Iterable[tuple[str, str, str]]:
+        """(uid, namespace, name) of pods that entries name, "" for what is not said."""
+        for entry in self._entries:
+            if (named := entry.named) is not None:
+                yield named.uid, named.namespace, named.name
+
+    @property
     def entries(self) -> tuple[_Entry, ...]:
         """The entries, for the index."""
         return self._entries
+
+
+def named_pods(owners: Owners, pending: Pending) -> list[Pod]:
+    """The pods that wait which entries name, if they match. All pods are looked at only if names lack a namespace."""
+    found: dict[str, Pod] = {}
+    names: set[str] = set()
+    for uid, namespace, name in owners.objects:
+        pod = pending.of_uid(uid) if uid else pending.named(namespace, name) if namespace else None
+        if pod is not None:
+            found[pod.uid] = pod
+        elif not uid and not namespace:
+            names.add(name)
+    if names:
+        found.update((pod.uid, pod) for pod in pending if pod.name in names)
+    return [pod for pod in found.values() if not pod.virtual and owners.matches(pod)]
 
 
 class OwnerIndex:
@@ -246,7 +268,7 @@ def _other_keys_of(pod: Pod) -> Iterable[_Key]:
     """All facts of a pod that it may be found by, but for its labels."""
     yield _ANY
     yield from _object_keys_of(pod)
-    for reference in _references_of(pod):
+    for reference in pod.references:
         yield "controller", reference.uid
         yield "controller", "", reference.name
         yield "controller", pod.namespace, reference.name

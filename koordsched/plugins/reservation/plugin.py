@@ -20,6 +20,8 @@ from koordsched.framework.interface import (
     BeforePreFilter,
     Bind,
     CycleState,
+    ExplainsPods,
+    FewScores,
     PodScore,
     PostFilter,
     PostFilterResult,
@@ -29,10 +31,11 @@ from koordsched.framework.interface import (
     Reserve,
     Scores,
 )
-from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, HeldReason, Status
 from koordsched.plugins.reservation.annotations import Allocated, allocated_text
 from koordsched.plugins.reservation.args import ReservationArgs
 from koordsched.plugins.reservation.cache import ReservationCache
+from koordsched.plugins.reservation.explanation import Explaining
 from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.kinds import (
@@ -41,7 +44,8 @@ from koordsched.plugins.reservation.kinds import (
     RESERVATION_NODE,
     RESERVATIONS,
 )
-from koordsched.plugins.reservation.matching import MatchedReservations, Matching
+from koordsched.plugins.reservation.matched import MatchedReservations
+from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.messages import event_text, reasons
 from koordsched.plugins.reservation.operating import is_operating
 from koordsched.plugins.reservation.preallocation import NO_POD, PreAllocatable, PreAllocation
@@ -70,6 +74,7 @@ class Reservation(
     Reserve,
     PreBind,
     Bind,
+    ExplainsPods,
 ):
     """Keeps reserved room for owners, and gives it to them."""
 
@@ -85,15 +90,21 @@ class Reservation(
         self.cache: ReservationCache = cluster.shared(
             lambda state: ReservationCache(state, handle), key=ReservationCache
         )
+        self.selector_index = args.reservation_selector_index
         features = handle.features
         self.matching = Matching(
-            cluster, self.cache, self._choose, omit_node_labels="OmitNodeLabelsForReservation" in features
+            cluster,
+            self.cache,
+            self._choose,
+            plugin=self.name,
+            omit_node_labels="OmitNodeLabelsForReservation" in features,
         )
         self.fitting = Fitting(cluster.table, args.ignores, skips_single="SkipReservationFitsNode" in features)
         self._pre_allocation = PreAllocation(
             cluster, self.cache, self.matching, self.fitting, args.pre_allocation_config, handle.reserved_allocations
         )
         self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
+        self._explaining = Explaining(self.cache, self.matching, cluster.table, self._why_not)
         self._evaluator: Evaluator | None = None
         if args.enable_preemption:
             preemption = DefaultPreemptionArgs(
@@ -152,8 +163,14 @@ class Reservation(
         if matched is not None and not matched.ignored:
             if matched.required:
                 codes[:] = self._no_reservation
-            for at, row in _among(rows, matched):
-                codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
+            if matched.decides:
+                where, found = matched.decide(rows, lambda row: self._judge(cycle, pod, row, matched))
+                codes[where] = found
+                if matched.usable.held:
+                    cycle.state.setdefault((self.name, "reasons"), []).extend(matched.usable.held.values())
+            else:
+                for at, row in _among(rows, matched):
+                    codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
         if is_operating(pod.labels.labels):
             codes[self.cache.unbound.data[rows] > 0] = self._conflict
         return codes if codes.any() else None
@@ -180,6 +197,24 @@ class Reservation(
                     codes[at] = self._code(cycle, status)
         return codes if codes.any() else None
 
+    def _judge(self, cycle: CycleState, pod: Pod, row: int, matched: MatchedReservations) -> tuple[int, int]:
+        """(code, score) of a row, with the Reservation that the pod would use there: as long as the row is the same."""
+        usable, infos = matched.usable, matched.by_row[row]
+        status = None
+        with matched.as_filtered(row):
+            chosen = self._choose(cycle, row, infos, matched)
+            if chosen is None:
+                status = self._status_on(cycle, pod, row, infos, infos, matched, required=matched.required)
+        if matched.required and len(infos) == 1:
+            chosen = infos[0]
+        usable.chosen[row] = chosen
+        usable.held.pop(row, None)
+        score = utilization(pod, chosen) if chosen is not None else 0
+        if status is None:
+            return PASS, score
+        held = usable.held[row] = self._held(status)
+        return held.number, score
+
     def _filter_row(
         self, cycle: CycleState, pod: Pod, row: int, infos: list[ReservationInfo], matched: MatchedReservations
     ) -> int:
@@ -188,9 +223,12 @@ class Reservation(
 
     def _code(self, cycle: CycleState, status: Status) -> int:
         """The number of a refusal, whose text may have amounts in it: held as long as the cycle."""
-        held = self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
+        held = self._held(status)
         cycle.state.setdefault((self.name, "reasons"), []).append(held)
         return held.number
+
+    def _held(self, status: Status) -> HeldReason:
+        return self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
 
     def _status_on(
         self,
@@ -251,10 +289,11 @@ class Reservation(
 
     # --- which one ---------------------------------------------------------------------------------
 
-    def _choose(self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo]) -> ReservationInfo | None:
+    def _choose(
+        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
+    ) -> ReservationInfo | None:
         """The one that the pod of the cycle would use on a row; None: it goes there without."""
-        matched, pod = _matched(cycle), cycle.pod
-        assert matched is not None, "some are matched"
+        pod = cycle.pod
         fitting = [
             info
             for info in infos
@@ -295,6 +334,14 @@ class Reservation(
         matched = _matched(cycle)
         return matched is None or matched.ignored or not matched.by_row
 
+    def few(self, cycle: CycleState, pod: Pod, codes: Codes) -> FewScores | None:
+        """What `score` and `normalize` say of the rows that Filter decided about, where no order does."""
+        matched = _matched(cycle)
+        if matched is None or not matched.decided or matched.usable.orders:
+            return None
+        rows, scores = matched.scored(codes)
+        return FewScores(rows, scores, scores * 100 // scores.max() if len(scores) else scores)
+
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """Finds the row with the smallest order."""
         if pod.virtual:
@@ -302,13 +349,12 @@ class Reservation(
         matched = _matched(cycle)
         if matched is None or matched.ignored or not matched.by_row:
             return SKIP
-        orders = [
-            (info.terms.order, row)
-            for _, row in _among(rows, matched)
-            for info in matched.by_row[row]
-            if info.terms.order is not None
-        ]
-        matched.preferred = min(orders)[1] if orders else -1
+        matched.preferred = -1
+        if orders := matched.usable.orders:
+            feasible = {row for _, row in _among(rows, matched)}
+            matched.preferred = min(
+                ((order, row) for row, order in orders.items() if row in feasible), default=(0, -1)
+            )[1]
         return SUCCESS
 
     def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
@@ -316,24 +362,32 @@ class Reservation(
         takes, or how full the one makes it."""
         if (taking := _taking(cycle)) is not None:
             return np.array([self._pre_allocation.score(row, taking) for row in rows.tolist()], dtype=np.int64)
-        scores = np.zeros(len(rows), dtype=np.int64)
+        scores = np.zeros(len(rows), dtype=np.int16)
         matched = _matched(cycle)
         if matched is None:
             return scores
-        for at, row in _among(rows, matched):
-            info = matched.chosen_info(row)
-            if row == matched.preferred:
-                scores[at] = _PREFERRED
-            elif info is not None:
-                scores[at] = utilization(pod, info)
+        if matched.decided:
+            where, found = matched.kept_scores(rows)
+            scores[where] = found
+        else:
+            for at, row in _among(rows, matched):
+                if (info := matched.chosen_info(row)) is not None:
+                    scores[at] = utilization(pod, info)
+        if matched.preferred >= 0:
+            scores[rows == matched.preferred] = _PREFERRED
         return scores
 
     def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
         """By the highest."""
         if pod.virtual or isinstance(scores, int):
             return scores
-        highest = scores.max(initial=0)
-        return scores * 100 // highest if highest else scores
+        some = scores.nonzero()[0]  # few rows have Reservations
+        if not len(some):
+            return scores
+        scored = scores[some]
+        normalized = np.zeros(len(scores), dtype=np.int8)
+        normalized[some] = scored.astype(np.int64) * 100 // scored.max()
+        return normalized
 
     # --- reserve and bind ----------------------------------------------------------------------------
 
@@ -459,6 +513,19 @@ class Reservation(
         note = event_text(f"0/{self._cluster.table.count} nodes are available: {listed}. {result.status.message}")
         if note:
             result.also(lambda: self._handle.events.pod_event(pod, WARNING, "FailedScheduling-Reservation", note))
+
+    # --- explaining ----------------------------------------------------------------------------------
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Each Reservation whose owners match, and what speaks against it."""
+        return self._explaining.lines(cycle)
+
+    def _why_not(self, cycle: CycleState, row: int, info: ReservationInfo) -> Status | None:
+        matched = _matched(cycle)
+        if matched is None or row not in matched.by_row:
+            return None
+        with matched.as_filtered(row):
+            return self._status_on(cycle, cycle.pod, row, (info,), matched.by_row[row], matched, required=True)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """See `waking`."""

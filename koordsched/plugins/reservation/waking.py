@@ -72,6 +72,6 @@ class Waking:
 
     def _identity(self, pod: Pod) -> tuple[object, ...]:
         """All that owners of Reservations are known by, of equal pods; those named by themselves are told apart."""
-        references = pod.wire.metadata.owner_references if pod.wire is not None else ()
+        references = pod.references
         alone = pod.virtual or self._cache.index.names(pod)
         return (pod.namespace, pod.labels, references, pod.uid if alone else "")

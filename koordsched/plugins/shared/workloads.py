@@ -35,6 +35,11 @@ def workload_of(pod: Pod) -> Workload:
     return workload_by(pod.namespace, pod.name, pod.owner, pod.labels.labels)
 
 
+def workload_title(pod: Pod) -> str:
+    """The workload of a pod as users read it; that of a virtual pod is the object that it stands for."""
+    return pod.title if pod.virtual else str(workload_of(pod))
+
+
 def workload_by(namespace: str, name: str, owner: OwnerReference | None, labels: Mapping[str, str]) -> Workload:
     """The workload of the pod of this name, controller and labels."""
     if owner is None:

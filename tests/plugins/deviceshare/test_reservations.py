@@ -315,15 +315,15 @@ def scoring(strategy):
     return {"scoringStrategy": {"type": strategy, "resources": resources}}
 
 
-def test_nodes_are_scored_as_if_the_reservations_were_free():
-    """Upstream scores what the pod could have of the one that it would use."""
+def test_nodes_are_scored_by_what_a_restricted_reservation_has():
+    """Of its two GPUs one is left, of eight seven; memory is not asked for, and counts as much."""
     found = world(*g8(), *g8("m"), reserved(policy="Restricted", gpu=gpus(0, 1)))
     wanted = owner(pod(gpu=100))
     found.put(wanted)
     attempt = found.offline.attempt("default/p")
     attempt.filter(all_nodes=True)
     scores = {each.plugin: each.raw.tolist() for each in attempt.score().by_plugin(found.profile.chains)}
-    assert scores[DEVICES][0] == scores[DEVICES][1] > 0
+    assert scores[DEVICES] == [75, 93]
     assert len(set(scores["Reservation"])) == 2
 
 
@@ -445,3 +445,38 @@ def test_a_reservation_that_is_refused_counts_nothing_any_more():
     found.cluster.forget(reserve_pod)
     found.put(old)
     assert found.books() == before
+
+
+def raw_scores(found, thing):
+    """DeviceShare's raw scores, by node."""
+    found.put(thing)
+    explained = found.offline.explain(f"{thing['metadata']['namespace']}/{thing['metadata']['name']}")
+    assert explained.scored
+    return {each.name: each.scores[DEVICES].raw for each in explained.nodes if each.feasible}
+
+
+@pytest.mark.parametrize(
+    ("share", "policy", "expected"),
+    [
+        ((50, 50), "Aligned", 100 - (50 + 50) // 2),  # of 200: 50 that "b" keeps, 50 of the pod
+        ((50,), "Aligned", 100 - 50 // 2),
+        ((50, 50), "Restricted", 0),  # of the GPU of the reservation nothing is left but what the pod takes
+    ],
+)
+def test_a_node_is_scored_by_the_reservation_that_the_pod_would_use(share, policy, expected):
+    """Others that it might use as well keep what they hold: it uses one alone."""
+    found = world(*m2(), *m2("other"), args={"scoringStrategy": LEAST})
+    for name, minor, amount in zip("ab", (0, 1), share, strict=False):
+        found.put(reserved(name, policy, gpu=gpus(minor, share=amount, memory=8)))
+    scores = raw_scores(found, owner(pod(gpu=50), required=False))
+    assert scores == {"n": expected, "other": 100 - 50 // 2}
+
+
+def test_a_reservation_without_devices_makes_its_node_worth_nothing():
+    """As upstream: its owner gets devices of the node all the same."""
+    found = world(*m2(), *m2("other"), args={"scoringStrategy": LEAST})
+    found.put(available("r", cpu="8", memory="8Gi"))
+    assert raw_scores(found, owner(pod(gpu=50)))["n"] == 0
+
+
+LEAST = {"type": "LeastAllocated", "resources": [{"name": RATIO, "weight": 1}]}

@@ -12,10 +12,12 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.status import PASS
 from koordsched.plugins.deviceshare.reasons import Refusal
+from koordsched.plugins.nodenumaresource.kinds import RESOURCE_STATUS
 from tests.depth import quick_first
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.deviceshare.randomstates import CONFIGMAP, Draw
-from tests.plugins.deviceshare.world import ALLOCATED, PROFILE, World, configuration, key, profile
+from tests.plugins.deviceshare.world import ALLOCATED, NUMA, PROFILE, World, configuration, key, profile
+from tests.plugins.nodenumaresource.cluster import row_state
 
 NODES = ("n0", "n1", "n2", "n3")
 ASKED = 5
@@ -34,6 +36,9 @@ class Walk:
         args = {**self.draw.state.args, **({"improvedAllocation": True} if improved else {})}
         self.document = configuration(profile(args, numa=numa))
         self.world = World(document=self.document)
+        self.allocations = {ALLOCATED: self.world.plugin.columns.allocation}
+        if numa:
+            self.allocations[RESOURCE_STATUS] = self.world.profile.plugins[NUMA].columns.allocation
         self.there, self.assumed, self.deleted, self.seen = {}, {}, {}, {}
         self.serial = self.placed = self.refused = self.passed = 0
         for thing in self.draw.state.objects:
@@ -210,12 +215,13 @@ class Walk:
         self.put(thing)
 
     def confirmed(self, name, cycle):
-        """The object of an assumed pod as it is about to be."""
-        thing, allocation = self.there["Pod", name], self.world.plugin.columns.allocation
+        """The object of an assumed pod as it is about to be, with what it was given of devices and of NUMA nodes."""
+        thing = self.there["Pod", name]
         annotations = {**thing["metadata"]["annotations"]}
-        annotations.pop(ALLOCATED, None)
-        if allocation.of(cycle.pod) is not None:
-            annotations[ALLOCATED] = allocation.text(allocation.of(cycle.pod))
+        for annotation, allocation in self.allocations.items():
+            annotations.pop(annotation, None)
+            if allocation.of(cycle.pod) is not None:
+                annotations[annotation] = allocation.text(allocation.of(cycle.pod))
         metadata = {**thing["metadata"], "annotations": annotations}
         return {**thing, "metadata": metadata, "spec": {**thing["spec"], "nodeName": cycle.pod.node}}
 
@@ -268,6 +274,7 @@ class Walk:
         world, rebuilt = self.world, self.rebuilt()
         books = world.books()
         assert books == rebuilt.books(), happened
+        assert numa_books(world) == numa_books(rebuilt), happened
         for name, now in books.items():
             row = world.row(name)
             before, serial = self.seen.get((name, row), (None, -1))
@@ -310,6 +317,12 @@ class Walk:
             found = plugin._allocating.trial(shape, row)
             refusal = found if isinstance(found, Refusal) else None
         return PASS if refusal is None else feasibility.refusal_code(refusal)
+
+
+def numa_books(world):
+    """All that the columns of NodeNUMAResource say, by node; nothing where it is not enabled."""
+    plugin = world.profile.plugins.get(NUMA)
+    return {name: row_state(plugin.columns, row) for name, row in world.table.row_of.items()} if plugin else {}
 
 
 def walk(seed, steps, **options):

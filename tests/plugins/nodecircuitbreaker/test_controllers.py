@@ -8,6 +8,7 @@ import pytest
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WriteFailed
 from koordsched.observability.metrics import Metrics
+from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
 from koordsched.plugins.nodecircuitbreaker.controller import CircuitBreakerController
 from koordsched.plugins.nodecircuitbreaker.plugin import NodeCircuitBreaker
 from koordsched.plugins.workloadquarantine.controller import QuarantineController
@@ -79,6 +80,32 @@ def test_what_a_leader_finds_unwritten_is_written():
     asyncio.run(controller.look())
     [(_, _, annotations)] = writes.written
     assert json.loads(annotations["koordsched.io/circuit-breaker"])["state"] == "open"
+
+
+def test_a_breaker_that_closes_before_its_opening_is_seen_is_written_closed():
+    """The node bears nothing yet, as it should; then it bears what was written before."""
+    machine, writes = Machine(NodeCircuitBreakerArgs(owner_nodes=1)), Writes()
+    plugin = NodeCircuitBreaker(machine.breakers.args, machine.handle)
+    controller = CircuitBreakerController(plugin, machine.breakers.args, handle(machine, writes))
+    machine.node("a")
+    machine.node("b")
+    for n in range(3):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.wait()
+    asyncio.run(controller.look())
+    [(_, _, annotations)] = writes.written
+    machine.fails("q", "b", "o0")  # so o0 fails everywhere, and says nothing about nodes
+    machine.wait()
+    assert machine.state("a") == "closed"
+    asyncio.run(controller.look())
+    machine.node("a", written=annotations["koordsched.io/circuit-breaker"])
+    assert machine.state("a") == "closed"
+    asyncio.run(controller.look())
+    assert writes.written[1:] == [("nodes", "a", {"koordsched.io/circuit-breaker": None})]
+    machine.node("a")
+    asyncio.run(controller.look())
+    assert len(writes.written) == 2
+    assert not machine.breakers.unwritten
 
 
 def test_quarantines_are_written_until_they_are():

@@ -92,3 +92,33 @@ def test_one_with_its_owners():
 def test_one_that_is_unknown():
     with pytest.raises(NotFound, match="there is no Reservation x"):
         DECLARATION.views[0].detail.report(plugin_on(), "x")
+
+
+def test_upstreams_page_of_the_selector_index():
+    args = {"reservationSelectorIndex": {"enabled": True, "keyPrefixes": ["quota-"], "keys": ["team"]}}
+    profile = {**PROFILE, "pluginConfig": [{"name": "Reservation", "args": args}]}
+    state = [node("alder", cpu="16", memory="64Gi"), node("beech")]
+    for name, on, labels in (
+        ("a", "alder", {"quota-q": "1", "team": "red"}),
+        ("b", "alder", {"team": "blue"}),
+        ("c", "", {"team": "red"}),
+    ):
+        state.append(reservation(name, on))
+        state[-1]["metadata"]["labels"] = labels
+    (page,) = (page for page in DECLARATION.pages if page.path.endswith("/reservationSelectorIndex"))
+    plugin = scheduler(state, profile).profiles["default-scheduler"].plugins["Reservation"]
+    assert page.answer(plugin, {}) == {
+        "enabled": True,
+        "prefixes": ["quota-"],
+        "keys": ["team"],
+        "indexedReservations": 2,
+        "byPrefix": {"quota-": {"nodes": 1, "reservations": 1}},
+        "byKey": {"team": {"nodes": 1, "reservations": 2}},
+    }
+    detailed = page.answer(plugin, {"detail": "true"})
+    assert detailed["byKeyValue"]["team"]["red"]["byNode"] == {"alder": ["a"]}
+    assert page.answer(plugin_on(reservation("a", "alder")), {}) == {
+        "enabled": False,
+        "prefixes": None,
+        "indexedReservations": 0,
+    }

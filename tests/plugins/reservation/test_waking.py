@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from koordsched.plugins.reservation.kinds import EXACT_MATCH, RESERVATION_AFFINITY, RESERVATION_IGNORED
+from koordsched.plugins.reservation.kinds import (
+    EXACT_MATCH,
+    OPERATING_MODE,
+    RESERVATION_AFFINITY,
+    RESERVATION_IGNORED,
+    RESERVATION_OWNERS,
+)
 from tests.parity.koord import condition_of
 from tests.plugins.reservation.running import API, ReservationCluster, scheduling
 from tests.virtualtime import run
@@ -147,5 +153,97 @@ def test_room_for_a_reservation_that_takes_a_pod_over():
             cluster.delete("Pod", "f", "default")
             await cluster.until(lambda: cluster.phase() == "Available", limit=20)
             assert len(cluster.owners()) <= 1
+
+    run(main())
+
+
+CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u-1", "controller": True}
+BYSTANDER = {**CONTROLLER, "name": "web-2", "uid": "u-2"}
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j"}
+LATE = {
+    "name": lambda uid: {"object": {"name": "p"}},
+    "namespace and name": lambda uid: {"object": {"namespace": "default", "name": "p", "apiVersion": "v1"}},
+    "uid": lambda uid: {"object": {"uid": uid}},
+    "uid and labels": lambda uid: {"object": {"uid": uid}, "labelSelector": {"matchLabels": WEB}},
+    "controller": lambda uid: {"controller": CONTROLLER},
+    "another owner": lambda uid: {"controller": JOB},
+    "labels": lambda uid: {"labelSelector": {"matchLabels": {"mine": "yes"}}},
+}
+
+
+@pytest.mark.parametrize("how", ["created", "changed", "acting"])
+@pytest.mark.parametrize("case", LATE)
+def test_a_pod_that_waits_becomes_an_owner(case, how):
+    """By a Reservation that was made later, or by a change of owners; others that are like it stay outside."""
+
+    async def main():
+        cluster = ReservationCluster()
+        if how == "acting":
+            cluster.pod("acts", "n1", {"cpu": "3"}, **acting([{"object": {"name": "someone"}}]))
+            ready(cluster, "acts")
+        async with scheduling(cluster):
+            if how == "changed":
+                cluster.available("r", allocateOnce=False, owners=[{"object": {"name": "someone"}}])
+            for name in ("before", "p", "behind"):
+                given = asking()
+                if case == "labels" and name == "p":
+                    given["labels"] = {**WEB, "mine": "yes"}
+                if case in ("controller", "another owner"):
+                    references = [CONTROLLER if name == "p" else BYSTANDER]
+                    if case == "another owner":
+                        references = [BYSTANDER, JOB if name == "p" else {**JOB, "name": "k", "uid": "u-k"}]
+                    given["ownerReferences"] = references
+                cluster.pod(name, requests={"cpu": "2"}, **given)
+                await cluster.until(lambda name=name: condition_of(cluster.get("Pod", name)) is not None)
+            owners = [LATE[case](cluster.get("Pod", "p")["metadata"]["uid"])]
+            if how == "created":
+                cluster.reservation("r", allocateOnce=False, owners=owners)
+            elif how == "changed":
+                cluster.patch("Reservation", "r", {"spec": {"owners": owners}})
+            else:
+                meta("Pod", "acts", annotations={RESERVATION_OWNERS: json.dumps(owners)})(cluster)
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n1", limit=20)
+            assert not any(cluster.get("Pod", name)["spec"].get("nodeName") for name in ("before", "behind"))
+
+    run(main())
+
+
+def acting(owners):
+    """Metadata of a pod that acts as a Reservation."""
+    return {"labels": {OPERATING_MODE: "Reservation"}, "annotations": {RESERVATION_OWNERS: json.dumps(owners)}}
+
+
+def ready(cluster, name):
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    cluster.patch("Pod", name, {"status": status}, "default", api_version="v1", subresource="status")
+
+
+def test_a_pod_that_acts_as_a_reservation_becomes_ready():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            cluster.pod("acts", "n1", {"cpu": "3"}, **acting([{"object": {"name": "p"}}]))
+            for name in ("before", "p"):
+                cluster.pod(name, requests={"cpu": "2"}, **asking())
+                await cluster.until(lambda name=name: condition_of(cluster.get("Pod", name)) is not None)
+            ready(cluster, "acts")
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n1", limit=20)
+            assert not cluster.get("Pod", "before")["spec"].get("nodeName")
+
+    run(main())
+
+
+def test_a_pod_is_taken_over_by_an_owner_that_is_not_its_controller():
+    """Of a pod on a node all owner references are known."""
+
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            for name, references in (("o1", [CONTROLLER]), ("o2", [CONTROLLER, {**JOB, "controller": False}])):
+                cluster.pod(name, "n1", {"cpu": "4"}, labels=WEB, ownerReferences=references)
+            owners = [{"labelSelector": {"matchLabels": WEB}, "controller": JOB}]
+            taking = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+            cluster.reservation(requests={"cpu": "28"}, owners=owners, **taking)
+            await cluster.until(lambda: cluster.owners() == ["o2"], limit=20)
 
     run(main())

@@ -79,7 +79,9 @@ class Offers:
         alike = [True]
 
         def is_alike(number: int) -> bool:
-            """Whether there are more members of this kind than `number`."""
+            """Whether there are more members of this kind to try than `number`."""
+            if number and trial.alone:
+                return False
             while len(alike) <= number and alike[-1]:
                 beyond = at + len(alike)
                 alike.append(beyond < len(pods) and self._alike.key(pods[beyond]) == key)

@@ -18,6 +18,7 @@ from koordsched.cluster.columns import Column
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import HostPorts, shape_ports
+from koordsched.cluster.resources import FIRST_SCALAR
 
 
 class Room:
@@ -28,7 +29,9 @@ class Room:
 
     def __init__(self, table: NodeTable, judged: Pod, accountants: Sequence[ColumnAccountant]) -> None:
         self._table = table
-        self._resources = [index for index, _ in judged.requests.amounts if index < len(table.requested)]
+        # The native ones in any case: some filters refuse overcommitted nodes whatever a pod requests.
+        wanted = dict.fromkeys([*range(FIRST_SCALAR), *(index for index, _ in judged.requests.amounts)])
+        self._resources = [index for index in wanted if index < len(table.requested)]
         self._accountants = accountants
         self._columns: list[Column] = [table.pods_count, *(table.requested[index] for index in self._resources)]
         for accountant in accountants:

@@ -12,6 +12,7 @@ from koordsched.cluster.changelog import Facet
 from koordsched.cluster.columns import LabelColumn
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.state import ClusterState
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
 from koordsched.plugins.coscheduling.topology.kinds import (
     CLUSTER_NETWORK_TOPOLOGIES,
     DEFAULT,
@@ -23,9 +24,6 @@ from koordsched.plugins.coscheduling.topology.layers import Layers, MalformedTop
 from koordsched.plugins.coscheduling.topology.selected import SelectedPods
 from koordsched.plugins.coscheduling.topology.tree import Amounts, Tree, build
 
-GATE = "NetworkTopologyManager"
-"""The feature gate that the flag --enable-network-topology-manager sets."""
-
 NO_TOPOLOGY = "no cluster network topology"
 """What pods with a gathering are refused with while there is no tree."""
 
@@ -35,7 +33,7 @@ MISSING = f"there is no ClusterNetworkTopology named {DEFAULT}"
 
 def network_topology(cluster: ClusterState, features: Collection[str]) -> NetworkTopology:
     """The one of the cluster, which all profiles share. To be called in the constructor of a plugin."""
-    enabled = GATE in features
+    enabled = NETWORK_TOPOLOGY_MANAGER in features
     return cluster.shared(lambda state: NetworkTopology(state, enabled=enabled), key=NetworkTopology)
 
 
@@ -77,6 +75,11 @@ class NetworkTopology:
     def object(self) -> ClusterNetworkTopology | None:
         """The ClusterNetworkTopology, if there is one."""
         return self._store.get("", DEFAULT) if self._store is not None else None
+
+    @property
+    def names(self) -> list[str]:
+        """The name of the node on each row of the table."""
+        return self._table.names
 
     @property
     def problem(self) -> str:

@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from koordsched.cluster.accounting import Amount, ColumnAccountant
 from koordsched.cluster.changelog import Facet, RowArray
+from koordsched.cluster.columns import ABSENT
 from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.dryruns import Amounts, ChainDryRun
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import CycleState
-from koordsched.framework.status import PASS, Codes
+from koordsched.framework.interface import CycleState, PreFilter
+from koordsched.framework.status import PASS, Code, Codes, Status
 from koordsched.plugins.coscheduling.topology.room import Room
 
 
@@ -35,7 +36,8 @@ class Added:
 class Trial:
     """A context: inside, the table reads as the pod of the cycle has it read, with what came before.
 
-    `together`: the rows that are judged in lockstep; `apart`: those that take a what-if each.
+    `together`: the rows that are judged in lockstep; `apart`: those that take a what-if each. `alone`: once a member of
+    this kind has come, other filters take part, so the next one takes a trial of its own.
     """
 
     def __init__(self, handle: Handle, cycle: CycleState, rows: RowArray, job: frozenset[str], added: Added) -> None:
@@ -50,6 +52,7 @@ class Trial:
         self._added = added
         self._contexts = ExitStack()
         self._chain: ChainDryRun | None = None
+        self.alone = False
         self.together = rows
         self.apart = rows[:0]
 
@@ -64,6 +67,7 @@ class Trial:
         of_nominated = [(row, other, room.amounts(other)) for row, others in nominated.items() for other in others]
         with ExitStack() as contexts:
             contexts.enter_context(filtering.overlaid(self._cycle))
+            self._wake()
             if accountants is not None:
                 coming = [pod for pod, _ in self._added.kinds]
                 coming += [self._pod, *(other for _, other, _ in of_nominated)]
@@ -94,6 +98,42 @@ class Trial:
             self._facets |= accountant.facets
         decided = len(found) == len(concerned) and all(each.sums_decide(self._pod.shape) for each in found)
         return found if decided else None
+
+    def _wake(self) -> None:
+        """Filters that skip the pod as things are may have something against it once members are on its node."""
+        asleep = self._handle.filtering.asleep(self._cycle)
+        if not asleep:
+            return
+        there = [pod for pod, _ in self._added.kinds]
+        rows = self._rows_of_all_keys()
+        woken = self._minding(asleep, rows, there) if there else frozenset()
+        self._cycle.skipped = self._cycle.skipped - woken
+        left = [plugin for plugin in asleep if plugin.name not in woken]
+        self.alone = bool(self._minding(left, rows, [*there, self._pod]))
+
+    def _minding(self, plugins: Sequence[PreFilter], rows: Sequence[int], there: Sequence[Pod]) -> frozenset[str]:
+        """The names of those that do not skip the pod if these members are on one of the rows."""
+        found: set[str] = set()
+        for row in rows if plugins else ():
+            with self._handle.cluster.what_if(add=[(row, other) for other in there]):
+                for plugin in plugins:
+                    answer = plugin.pre_filter(CycleState(self._pod), self._pod)
+                    if not isinstance(answer, Status) or answer.code is not Code.SKIP:
+                        found.add(plugin.name)
+        return frozenset(found)
+
+    def _rows_of_all_keys(self) -> list[int]:
+        """A few of the rows, which have all label keys among them that there are on any: where pods count may depend
+        on the keys of a node, but not on its values.
+        """
+        table, rows = self._handle.cluster.table, self.together
+        found: dict[int, None] = {int(rows[0]): None}
+        for key in table.label_keys:
+            there = table.label_column(key).ids.data[rows] != ABSENT
+            first = int(there.argmax())
+            if there[first] and not any(table.label_column(key).ids.data[row] != ABSENT for row in found):
+                found[int(rows[first])] = None
+        return list(found)
 
     def _nominated_rows(self) -> list[int]:
         stamps = self._handle.filtering.nomination_stamps(self._pod)
@@ -137,6 +177,7 @@ class Trial:
     def _tally(self, nominated: dict[int, list[Pod]]) -> None:
         """What filters count of these pods: `_totals` of members on each row, `_beside` of nominated pods per row."""
         tallies = self._chain.tallies if self._chain is not None else ()
+        self._filters = bool(self._handle.filtering.pod_filters(self._cycle))
         self._own = [tally.of(self._pod) for tally in tallies]
         self._totals = [sum(tally.of(pod) * number for pod, number in self._added.kinds) for tally in tallies]
         self._beside: list[Amounts] = [np.zeros(len(self.together), dtype=np.int64) for _ in tallies]
@@ -162,6 +203,8 @@ class Trial:
             self._room.show_ports(rows)
             facets |= Facet.PORTS
         codes = chain.nodes(rows, facets)
+        if not self._filters:
+            return codes
         at = np.searchsorted(self.together, rows)
         own = [np.full(len(rows), total, dtype=np.int64) for total in self._totals]
         chain.refuse(codes, rows, [mine + beside[at] for mine, beside in zip(own, self._beside, strict=True)])

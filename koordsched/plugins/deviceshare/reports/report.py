@@ -135,7 +135,7 @@ def _devices(plugin: DeviceShare, row: int) -> list[DeviceReport]:
     for pod, given in plugin.allocations_on(row):
         for each in given:
             functions = [bus_id for bus_id, _ in each.functions]
-            report = PodReport(pod.key, dict(each.amounts), functions, each.template)
+            report = PodReport(pod.title, dict(each.amounts), functions, each.template)
             holders.setdefault((each.type, each.minor), []).append(report)
     found = []
     for kind in TYPES:

@@ -94,6 +94,6 @@ def _allocations(plugin: DeviceShare, row: int) -> dict[str, dict[str, dict[str,
     found: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for pod, given in plugin.allocations_on(row):
         for each in given:
-            of_pod = found.setdefault(each.type, {}).setdefault(pod.key, {})
+            of_pod = found.setdefault(each.type, {}).setdefault(pod.title, {})
             of_pod[str(each.minor)] = _shown(dict(each.amounts))
     return found

@@ -229,7 +229,7 @@ def report_on(plugin: NodeNUMAResource, name: str) -> NodeReport:
         raise NotFound(f"there is no node {name}{without}")
     node, layout, state = _known(plugin, name), plugin.columns.layout(row), state_of(plugin.columns, row)
     given = sorted(
-        ((pod.key, pod, allocation) for pod, allocation in plugin.allocations_on(row) if allocation != NOTHING),
+        ((pod.title, pod, allocation) for pod, allocation in plugin.allocations_on(row) if allocation != NOTHING),
         key=lambda entry: entry[0],
     )
     holders = _holders(given)
@@ -325,7 +325,7 @@ def _numa_nodes(plugin: NodeNUMAResource, row: int, layout: Layout | None) -> li
 def _pod(pod: Pod, allocation: Allocation) -> PodReport:
     exclusive = exclusive_policy_of(pod.shape)
     return PodReport(
-        pod.key,
+        pod.title,
         cpuset.text(allocation.cpus),
         _bind_policy(pod.shape) if allocation.cpus else "",
         exclusive.value if allocation.cpus and exclusive is not ExclusivePolicy.NONE else "",

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from koordsched.framework.declaration import Page
 from koordsched.plugins.reservation.plugin import Reservation
 from koordsched.plugins.reservation.reports.report import Overview, ReservationReport, overviewing, report_on
-from koordsched.plugins.reservation.reports.upstream import node_reservations
+from koordsched.plugins.reservation.reports.upstream import node_reservations, selector_index
 
 ALL = "/debug/reservations"
 ONE = ALL + "/{name}"
@@ -28,4 +28,5 @@ PAGES = (
     Page(ALL, _overview),
     Page(ONE, _report),
     Page(UPSTREAM + "/nodeReservations/{nodeName}", node_reservations),
+    Page(UPSTREAM + "/reservationSelectorIndex", selector_index),
 )

@@ -1,4 +1,4 @@
-"""The page that upstream has of the Reservations of a node (reservation spec 3B)."""
+"""The pages that upstream has of Reservations: those of a node, and an index by labels (reservation spec 3B)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from koordsched.cluster.resources import CPU, EPHEMERAL_STORAGE, FIRST_SCALAR, M
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
 from koordsched.plugins.reservation.plugin import Reservation
 from koordsched.plugins.reservation.reservepod import requests_of
+from koordsched.plugins.reservation.selectorindex import SelectorIndex
 
 Names = list[str]
 """By index of a resource."""
@@ -23,6 +24,17 @@ def node_reservations(plugin: Reservation, parameters: Mapping[str, str]) -> dic
     names = plugin.table.resource_names.names
     items = [_item(info, names) for info in plugin.cache.on(row)]
     return {"items": items} if items else {}
+
+
+def selector_index(plugin: Reservation, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The labels of Reservations on nodes that the argument `reservationSelectorIndex` names, in numbers; with
+    `detail=true` their values and uids, too."""
+    index = SelectorIndex(plugin.selector_index, omit_node_labels=True)
+    for info in plugin.cache:
+        row = plugin.cache.row_of(info)
+        if row >= 0:
+            index.put(info.uid, plugin.table.names[row], info.reservation.metadata.labels)
+    return index.snapshot(detail=parameters.get("detail") == "true")
 
 
 def _item(info: ReservationInfo, names: Names) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
 from koordsched.plugins.coscheduling.topology.kinds import (
     CLUSTER_LAYER,
     CLUSTER_NETWORK_TOPOLOGIES,
@@ -14,7 +15,7 @@ from koordsched.plugins.coscheduling.topology.kinds import (
     ClusterNetworkTopology,
 )
 from koordsched.plugins.coscheduling.topology.layers import MOST_LAYERS, MalformedTopology, layers_of
-from koordsched.plugins.coscheduling.topology.service import GATE, MISSING, OFF, network_topology
+from koordsched.plugins.coscheduling.topology.service import MISSING, OFF, network_topology
 from koordsched.plugins.coscheduling.topology.tree import build
 from tests.plugins.coscheduling.topology.objects import (
     BLOCK,
@@ -217,7 +218,7 @@ class Followed:
 
 
 def followed():
-    made = Followed(GATE)
+    made = Followed(NETWORK_TOPOLOGY_MANAGER)
     made.object(*SPINES_AND_BLOCKS)
     made.node("n1", ("s", "b1"))
     made.node("n2", ("s", "b2"))
@@ -232,7 +233,7 @@ def test_without_the_flag_there_is_no_tree():
 
 
 def test_without_the_object_there_is_no_tree():
-    made = Followed(GATE)
+    made = Followed(NETWORK_TOPOLOGY_MANAGER)
     made.object(*SPINES_AND_BLOCKS, name="other")
     assert (made.topology.tree(), made.topology.problem) == (None, MISSING)
     assert made.state.objects.of(CLUSTER_NETWORK_TOPOLOGIES).only == ("", "default")
