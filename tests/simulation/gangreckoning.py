@@ -22,7 +22,7 @@ from tests.simulation.invariants import is_finished, is_gone
 TRIALS = 6
 """Ways in which a gang is tried to be placed: if all succeed, so does the scheduler."""
 
-UNTRIED = ("volumes", "loads", "breakers", "numa", "devices")
+UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations")
 """What members would have to be given, or change, when they are placed: then the trials are left out."""
 
 

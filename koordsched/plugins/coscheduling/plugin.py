@@ -156,7 +156,7 @@ class Coscheduling(
     def _goes_together(self, gang: Gang) -> bool:
         return not (
             gang.options is None
-            or gang.group.admits_singly(gang)
+            or (gang.group.admits_singly(gang) and self._enough(gang.group))  # else Permit would have it wait
             or self.cache.why_not(gang.group)
             or self._lacks_topology(gang)
         )
@@ -178,7 +178,8 @@ class Coscheduling(
         around, self.cache.round = self.cache.round, None
         waits = next(iter(resting), None)
         if waits is None:
-            if around is not None and not all(map(around.group.admits_singly, around.group.gangs.values())):
+            some = next(iter(placed), None) is not None and around is not None
+            if some and not all(map(around.group.admits_singly, around.group.gangs.values())):
                 # Those that were not needed are the next to be tried.
                 self.cache.wake(around.group)
             return
