@@ -119,7 +119,7 @@ class JobAttempt:
 
     async def _place(self, transaction: Transaction, pod: Pod) -> _Member | NotPlaced:
         cycle = self._cycle
-        if self._members or pod is not self._job.first:
+        if self._members or pod.uid != self._job.first.uid:
             cycle.recorder.member(pod)
         started = cycle.clock()
         if cycle.unreadable is not None and (hidden := cycle.unreadable(pod)) is not None:
@@ -192,7 +192,7 @@ class JobAttempt:
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
         self._no_longer_kept_out(pod)
-        return self._queued if pod is self._job.first else self._cycle.queue.pop_pod(pod)
+        return self._queued if pod.uid == self._job.first.uid else self._cycle.queue.pop_pod(pod)
 
     def _no_longer_kept_out(self, pod: Pod) -> None:
         """It was tried, or would have been: what kept it out of the queue is over."""
@@ -236,7 +236,7 @@ class JobAttempt:
                 # Other room for this one may leave the room that another member needs.
                 plugins.update(plugin.name for plugin in member.attempt.profile.chains.filters)
                 shapes.add(pod.shape)
-            elif pod is not self._job.first:
+            elif pod.uid != self._job.first.uid:
                 continue
             self._return(returning, pod, NotPlaced(FailedAttempt(UNSCHEDULABLE, message, frozenset(plugins))))
         if self._job.first.uid not in returning:

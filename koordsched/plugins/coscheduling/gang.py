@@ -46,16 +46,21 @@ class Gang:
         return self.options is not None and len(self.children) < self.options.min
 
     @property
-    def valid(self) -> bool:
-        """Whether there are enough members, by its match policy (coscheduling spec 3.9)."""
+    def needed(self) -> int:
+        """How many more members have to be placed until it is valid."""
         options = self.options
         if options is None:
-            return False
+            return 0
         if options.match_policy == ONLY_WAITING:
-            return len(self.waiting) >= options.min
+            return options.min - len(self.waiting)
         if options.match_policy == WAITING_AND_RUNNING:
-            return len(self.waiting) + len(self.bound) >= options.min
-        return len(self.waiting) >= options.min or self.group.satisfied
+            return options.min - len(self.waiting) - len(self.bound)
+        return 0 if self.group.satisfied else options.min - len(self.waiting)
+
+    @property
+    def valid(self) -> bool:
+        """Whether there are enough members, by its match policy (coscheduling spec 3.9)."""
+        return self.options is not None and self.needed <= 0
 
     def move(self, uid: str, where: dict[str, Pod]) -> None:
         """A child, in the version that was seen last, is in this one of the three sets now."""

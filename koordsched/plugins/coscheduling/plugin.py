@@ -169,8 +169,8 @@ class Coscheduling(
         members = [pod for pod in group.pending() if self.cache.placeable(pod)]
         members = [members[at] for at in in_order([member_of(pod) for pod in members])]
         gangs = group.gangs.values()
-        if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
-            members.sort(key=lambda pod: pod is not first)
+        if any(len(gang.pending) > gang.needed for gang in gangs):
+            members.sort(key=lambda pod: pod.uid != first.uid)
         return members
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
