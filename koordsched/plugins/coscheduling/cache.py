@@ -120,6 +120,7 @@ class GangCache:
         # One that comes from another gang may have a place already.
         assumed = self._cluster.is_assumed(pod.uid)
         bound = assigned and bool(pod.node) and not assumed
+        newly_bound = bound and pod.uid not in gang.bound
         if bound or pod.uid in gang.bound:
             gang.put(pod, gang.bound)
         else:
@@ -128,6 +129,11 @@ class GangCache:
             self._define_by(gang, pod)
         if bound:
             self.satisfy(gang.group)
+            if newly_bound:
+                # Another scheduler may have placed it, on whose coming to the queue others relied.
+                if gang.group.representative == pod.uid:
+                    gang.group.representative = ""
+                self.wake(gang.group)
         elif not self.placeable(pod) if not known else before is not None and is_stuck(before) != is_stuck(pod):
             # It does not come to the queue itself, or another one is needed in its place.
             self.wake(gang.group)
