@@ -38,7 +38,7 @@ class Job(ABC):
         """Why those that were placed do not stay; after `fail` or `fall_short`."""
 
     @abstractmethod
-    def renounced(self) -> Iterable[Pod]:
+    def renounced(self) -> Sequence[Pod]:
         """The members that are promised no node any more; after `fail` or `fall_short`, if no room is being made."""
 
     @abstractmethod

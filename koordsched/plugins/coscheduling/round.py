@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.jobs import Job
@@ -54,7 +54,7 @@ class Round(Job):
         self.attempted.add(pod.uid)
         return pod
 
-    def renounced(self) -> Iterable[Pod]:
+    def renounced(self) -> Sequence[Pod]:
         """See Job. All of them, or none while one still waits for its room: they need their places together."""
         return () if any(map(self._waits_for_victims, self.members)) else self.members
 
