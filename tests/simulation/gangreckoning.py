@@ -56,6 +56,14 @@ class GangReckoning:
             and any(_is_bound(other) for each in self._grouped(options.groups) for other in self._members[each])
         )
 
+    def is_kept_out(self, pod, waiting):
+        """Whether a pending pod cannot be tried, or nobody can know: its gang is not complete. `waiting`: uid -> pod."""
+        gang_id = gang_of(pod)
+        if gang_id is None or self.is_tried_alone(pod):
+            return False
+        options = self._options(gang_id)
+        return options is None or self._lacking(options.groups, waiting) is None
+
     def wrong(self, reckoning, quotas):
         """All that is wrong. `reckoning`: what else there is; `quotas`: `QuotaInvariants`, None without."""
         return [*self._halves(), *self._statuses(), *self._waiting_in_vain(reckoning, quotas)]

@@ -113,15 +113,21 @@ class Reckoning:
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
 
-        Those to pods that never preempt are left to them, and those to pods that wait for their quota.
+        Those to pods that never preempt are left to them, and those to pods that wait for their quota, or for others of
+        their gang to come.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
             for thing, node in nominated_rows(waiting)
-            if node not in leaving and not self._quota_refuses(thing)
+            if node not in leaving and not self._quota_refuses(thing) and not self._lacks_companions(thing)
         ]
+
+    def _lacks_companions(self, thing):
+        return self.gangs is not None and self.gangs.is_kept_out(
+            thing, {other["metadata"]["uid"]: other for other in self.waiting()}
+        )
 
     def _quota_refuses(self, thing):
         return self.quotas is not None and self.quotas.refusal(thing) is not None
