@@ -103,6 +103,4 @@ class FailureHandler:
         self.queue.nominator.add(pod, node)
         if before not in ("", node):
             gone = leaving(pod, before)
-            self.queue.move_all(
-                ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid
-            )
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)

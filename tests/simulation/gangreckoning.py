@@ -75,9 +75,7 @@ class GangReckoning:
         policy = self._checks.default_policy
         if gang_id in self._groups:
             return defined_by(self._groups[gang_id], policy)
-        declared = {
-            declared_by(pod, policy) for pod in self._members[gang_id] if not by_pod_group(pod)
-        } - {None}
+        declared = {declared_by(pod, policy) for pod in self._members[gang_id] if not by_pod_group(pod)} - {None}
         known = set(self._checks.declared.get(gang_id, ()))
         return declared.pop() if len(declared) == 1 and known == declared else None
 
@@ -160,9 +158,7 @@ class _Trial:
         self._profile = reckoning.profile()
         self._quotas = quotas
         self._nominated = [
-            (pod, node)
-            for pod in waiting.values()
-            if (node := (pod.get("status") or {}).get("nominatedNodeName"))
+            (pod, node) for pod in waiting.values() if (node := (pod.get("status") or {}).get("nominatedNodeName"))
         ]
 
     def succeeds(self, lacking, rng):

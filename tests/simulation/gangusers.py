@@ -1,4 +1,4 @@
-"""Users who run gangs: jobs whose pods start together or not at all, their controllers, and PodGroups that come late."""
+"""Users who run gangs: jobs whose pods start together or not at all, their controllers, and late PodGroups."""
 
 import json
 from random import Random

@@ -28,7 +28,7 @@ class QuotaInvariants:
         registry.subscribe_changes(server.resource("Pod"), self._pod_changed)
 
     def now(self, placed=()):
-        """The quotas as they are, by the server's objects. `placed`: uids of pods to be counted as if they had nodes."""
+        """The quotas as they are, by the server's objects. `placed`: uids of pods that count as if they had one."""
         pods = self._counting(self._invariants.pods.newest())
         assigned = {*placed, *(thing["metadata"]["uid"] for thing in pods if thing["spec"].get("nodeName"))}
         return self._computed(self._quotas.newest(), self._invariants.nodes.newest(), pods, assigned)

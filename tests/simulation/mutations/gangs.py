@@ -73,7 +73,7 @@ def satisfied_gangs_not_noticed(original):
 
 
 @mutation(JobAttempt, "_returning", world=WORLD)
-def placed_members_of_other_shapes_not_left_to_wait(original):
+def others_of_a_failed_job_forgotten(original):
     return lambda self, *args: original(self, *args)[:1]
 
 
