@@ -215,9 +215,9 @@ def stale_notices(scheduler):
     plugin = scheduler.profiles[PROFILE].plugins.get("Coscheduling")
     told = scheduler._notices._waits
     for item in scheduler.queue if cache is not None else ():
-        if item.gating_plugin == plugin.name and item.pod.uid in told:
-            if plugin.pre_enqueue(item.pod).code is Code.WAIT:
-                yield f"{item.key} reads that it is kept out, but it is not: {told[item.pod.uid].message}"
+        gated = item.gating_plugin == plugin.name and item.pod.uid in told
+        if gated and plugin.pre_enqueue(item.pod).code is Code.WAIT:
+            yield f"{item.key} reads that it is kept out, but it is not: {told[item.pod.uid].message}"
 
 
 def believed(scheduler):

@@ -74,7 +74,7 @@ class Plan:
         rng = Random(f"{seed} plan")
         # What came later has a generator of its own: worlds without it stay what they were.
         chosen = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
-        later = [name for name in LATER if name in forced or (name in chosen and name not in ON_REQUEST)]
+        later = [name for name in chosen if name not in ON_REQUEST]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
