@@ -38,6 +38,10 @@ class Job(ABC):
         """Why those that were placed do not stay; after `fail` or `fall_short`."""
 
     @abstractmethod
+    def renounced(self) -> Sequence[Pod]:
+        """The members that are promised no node any more; after `fail` or `fall_short`, if no room is being made."""
+
+    @abstractmethod
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 

@@ -43,6 +43,7 @@ from koordsched.scheduling.placement import AssumedPod, NotPlaced, erroneous, re
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
+from koordsched.scheduling.waitnotices import WaitNotices
 
 if TYPE_CHECKING:
     from koordsched.extender.consultation import ExtenderConsultation
@@ -57,7 +58,8 @@ Consult = Callable[[Pod], "ExtenderConsultation | None"]
 @dataclass(eq=False, repr=False)
 class SchedulingCycle:
     """Places pods one after the other. `consult`: None without extenders. `inbox`: where changes wait during a long
-    job; `unreadable`: whether a pod must wait for what we may not read.
+    job; `unreadable`: whether a pod must wait for what we may not read. `notices` of pods that are kept out of the
+    queue end when they are tried with the rest of their job.
 
     Every failure without a PostFilter clears the pod's nomination.
     """
@@ -76,6 +78,7 @@ class SchedulingCycle:
     consult: Consult | None = None
     inbox: Inbox = field(default_factory=Inbox)
     unreadable: Callable[[Pod], FailedAttempt | None] | None = None
+    notices: WaitNotices | None = None
 
     def __post_init__(self) -> None:
         self._sampling = PluginSampling(self.metrics, self.clock)

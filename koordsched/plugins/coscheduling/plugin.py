@@ -171,7 +171,7 @@ class Coscheduling(
         self._plans.complain(gang, pod)
         if not self._goes_together(gang):
             return None
-        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod), self._preemption.waits_for_victims)
         return self.cache.round
 
     def _goes_together(self, gang: Gang) -> bool:

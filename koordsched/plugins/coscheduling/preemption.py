@@ -172,9 +172,17 @@ class JobPreemption:
             return False
         if pod.uid == job.trigger.uid and self._handle.reasons[int(job.codes[row])].code is Code.UNRESOLVABLE:
             return False
+        return self._are_leaving(row, job.trigger.priority)
+
+    def waits_for_victims(self, pod: Pod) -> bool:
+        """Whether pods of lower priority are leaving the node that a pod is promised."""
+        row = self._cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
+        return row is not None and self._are_leaving(row, pod.priority)
+
+    def _are_leaving(self, row: int, priority: int) -> bool:
         return any(
             (other.preempted or self._handle.evictions.evicting(other.uid))
-            and other.priority < job.trigger.priority
+            and other.priority < priority
             and not spares(other)
             for other in self._cluster.pods_on(row).values()
         )
