@@ -57,7 +57,7 @@ class GangReckoning:
         )
 
     def is_kept_out(self, pod, waiting):
-        """Whether a pending pod cannot be tried, or that is unknown: its gang is not complete. `waiting`: uid -> pod."""
+        """Whether a pending pod cannot be tried, or that is unknown, as its gang lacks pods. `waiting`: uid -> pod."""
         gang_id = gang_of(pod)
         if gang_id is None or self.is_tried_alone(pod):
             return False
