@@ -86,7 +86,7 @@ class Coscheduling(
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
         self._selector = SelectorScore(self.topology)
-        self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
+        self._plans = TopologyPlans(self.name, handle, self.topology, args)
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
