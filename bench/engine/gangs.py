@@ -68,7 +68,7 @@ CASES = (
     Case("1,000 members, gathered", 1_000, gathered=True),
     Case("10,000 members", 10_000),
 )
-REFUSED = (Case("10 members, no room", 10, huge=True), Case("1,000 members, no room", 1_000, huge=True))
+REFUSED = (Case("10 members, no room, again", 10, huge=True), Case("1,000 members, no room, again", 1_000, huge=True))
 
 
 class GangCluster:
@@ -184,6 +184,8 @@ def main(nodes: int, turns: int) -> None:
             cluster.forget(single)
             members = cluster.pods(case, f"g{turn}", gang=True)
             planned, taken_back = cluster.together(members)
+            if case.huge:
+                planned, taken_back = cluster.together(members)  # asked again
             cluster.forget(members)
             if turn:  # the first one fills the caches
                 spent.append(planned)

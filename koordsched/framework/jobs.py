@@ -41,6 +41,10 @@ class Job(ABC):
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
+    def show(self, message: str) -> Sequence[Pod]:
+        """Those of them that do not show this message yet. Default: all."""
+        return self.untried()
+
 
 class JobScheduling(Permit):
     """Has some pods placed together. Its Permit says when there are enough."""
@@ -58,8 +62,8 @@ class JobScheduling(Permit):
 
     @abstractmethod
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
-        """The attempt is over. `placed`: the members that stay where they are; `resting`: those that wait for an event
-        now, on behalf of all.
+        """The attempt is decided; changes that waited for that follow. `placed`: the members that stay where they are;
+        `resting`: those that return to the queue, to wait for events on behalf of all.
         """
 
     def explain_job(self, job: Job) -> list[str]:

@@ -42,8 +42,15 @@ class Gate(Generic[P]):
                 if reason is not None:
                     return plugin, reason
         for hears in self._admitted:
-            hears(queued.pod)
+            try:
+                hears(queued.pod)
+            except Exception:
+                _log.exception("a PreEnqueue plugin failed when pod %s was let in", queued.key)
         return None
+
+    def refuses(self, queued: QueuedPod[P], but_for: str) -> bool:
+        """Whether a plugin other than this one refuses the pod."""
+        return any(self._ask(plugin, queued) is not None for plugin in self._checks if plugin != but_for)
 
     def _ask(self, plugin: str, queued: QueuedPod[P]) -> str | None:
         try:

@@ -195,6 +195,15 @@ class SchedulingQueue(Generic[P]):
             queued.initial_attempt_timestamp = self._clock()
         return self._start_attempt(queued)
 
+    def candidate(self, pod: P, plugin: str) -> P | None:
+        """The newest version of a pod that waits in a queue and may be tried; None if it is in no queue, or if a
+        PreEnqueue plugin other than this one keeps it out.
+        """
+        queued = self._queues.find(pod)
+        if queued is None or self._gates[queued.profile].refuses(queued, plugin):
+            return None
+        return queued.pod
+
     async def wait_nonempty(self) -> None:
         """Wait until `pop` would return a pod."""
         while not self._queues.poppable:

@@ -95,8 +95,13 @@ class SchedulingCycle:
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
         if profile.job_plugin is not None:
-            profile.job_plugin.taken_up(pod)
-            if (job := profile.job_plugin.begin_job(pod)) is not None:
+            try:
+                profile.job_plugin.taken_up(pod)
+                job = profile.job_plugin.begin_job(pod)
+            except Exception as error:
+                self.give_back(queued, profile, started, self.broken(pod, error))
+                return ()
+            if job is not None:
                 return await JobAttempt(self, queued, profile.job_plugin, job).run()
         consultation = self.consult(pod) if self.consult is not None else None
         known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
@@ -144,10 +149,15 @@ class SchedulingCycle:
         if isinstance(error, (ScoringFailed, ExtenderError)):
             return erroneous(clipped(str(error), MAX_MESSAGE))
         pod = attempt.pod
-        _log.error("scheduling %s failed", pod.title, exc_info=error)
-        if pod.uid in self.cluster.assumed:
+        if self.cluster.assumed.get(pod.uid) is pod:
             attempt.profile.run_unreserve(attempt.cycle, pod, pod.row)
             self.cluster.forget(pod)
+        return self.broken(pod, error)
+
+    @staticmethod
+    def broken(pod: Pod, error: Exception) -> NotPlaced:
+        """A bug ended an attempt at the pod."""
+        _log.error("scheduling %s failed", pod.title, exc_info=error)
         return erroneous(f"internal error: {type(error).__name__}: {error}")
 
     async def decide(

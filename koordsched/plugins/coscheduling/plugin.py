@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.events import POD, ActionType, ClusterEvent, EventResource
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import refusals
@@ -51,7 +51,7 @@ from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.picture import TopologyPicture, lines
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
-from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
@@ -90,16 +90,23 @@ class Coscheduling(
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too."""
+        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too, and each
+        pod for a change of its own that makes it a member of another gang.
+        """
         alike = GroupBy(self.cache.gang_id)
         return [
             HintRegistration(self.name, GANG_CHANGED, None, alike),
+            HintRegistration(self.name, ClusterEvent(POD, ActionType.UPDATE), self._after_own_change, Scope.OWN_POD),
             *waking.registrations(self.name, self._gathers, alike),
         ]
 
     def _gathers(self, pod: Pod) -> bool:
         gang = self.cache.of(pod)
         return gang is not None and self._plans.gathering(gang) is not None
+
+    def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        changed = isinstance(old, Pod) and isinstance(new, Pod) and self.cache.gang_id(old) != self.cache.gang_id(new)
+        return QueueingHint.QUEUE if changed and new.uid == pod.uid else QueueingHint.SKIP
 
     def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
         """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
@@ -126,7 +133,7 @@ class Coscheduling(
             return Status(Code.WAIT, (messages.not_attempted(group),))
         if pod.uid not in gang.pending:
             return _unresolvable(messages.not_pending(pod))
-        if group.representative not in ("", pod.uid) and not group.at_rest:
+        if group.represented and group.representative != pod.uid:
             return Status(Code.WAIT, (messages.represented(group),))
         return SUCCESS
 
@@ -175,25 +182,27 @@ class Coscheduling(
             or self._lacks_topology(gang)
         )
 
-    def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
+    def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
         The first comes first if it could be one of those that are left when there are enough.
         """
-        members = [pod for pod in group.pending() if self.cache.placeable(pod)]
-        members = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        gangs = group.gangs.values()
-        if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
-            members.sort(key=lambda pod: pod is not first)
-        return members
+        if group.order is None:
+            members = [pod for pod in group.pending() if self.cache.placeable(pod)]
+            group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
+        if any(len(gang.pending) > gang.missing for gang in group.gangs.values()):
+            return sorted(group.order, key=lambda pod: pod is not first)
+        return group.order
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        self.cache.round = None
         gang = self.cache.of(job.first)
+        if gang is not None and any(True for _ in placed):
+            gang.group.changed()
         waits = next(iter(resting), None)
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
+        self.cache.end_round(placed=next(iter(placed), None) is not None)
 
     def explain_job(self, job: Job) -> list[str]:
         """What the network has to offer a gang that asks to be gathered."""
@@ -213,6 +222,9 @@ class Coscheduling(
 
     def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
         """Coscheduling spec 3.4."""
+        around = self.cache.round
+        if around is not None and not around.failed_message and pod.uid in around.attempted:
+            return SUCCESS  # the group was looked at when the round began
         gang_id = self.cache.gang_id(pod)
         if gang_id is None:
             return SUCCESS
@@ -235,14 +247,14 @@ class Coscheduling(
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """Restricts a member to the node that was planned for it."""
-        around = self._round_of(pod)
+        around = self.cache.round
         node = around.planned.get(pod.uid) if around is not None else None
         return PreFilterResult(frozenset((node,))) if node is not None else SKIP
 
     def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
         """Plans the whole group with its first pod (coscheduling spec 3.4)."""
-        around = self._round_of(pod)
-        if around is None or around.failed_message or len(around.attempted) > 1:
+        around = self.cache.round
+        if around is None or around.failed_message or len(around.attempted) > 1 or pod.uid not in around.attempted:
             return SKIP
         gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
         if gathering is None:
@@ -299,11 +311,20 @@ class Coscheduling(
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """The pod has lost its place; so have those that wait with it, unless the group is satisfied."""
         gang = self.cache.of(pod)
-        if gang is None or pod.uid not in gang.waiting:
+        if gang is None:
+            # The pod is gone, and leaves the others alone.
+            gang = self.cache.gangs.get(self.cache.gang_id(pod) or "")
+        elif pod.uid in gang.waiting:
+            gang.move(pod.uid, gang.pending)
+        else:
             return
-        gang.put(pod, gang.pending)
-        group = gang.group
-        self._end_binding(group)
+        if gang is None:
+            return
+        group, around = gang.group, self.cache.round
+        group.end_binding()
+        if around is not None and around.group is group:
+            return  # the others of the round lose their places as well
+        group.changed()
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
             for waiting in self.handle.waiting:
@@ -313,16 +334,14 @@ class Coscheduling(
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
         """WAIT until every gang of the group has enough members (coscheduling spec 3.9)."""
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS, 0.0
         gang = self.cache.of(pod)
         if gang is None:
-            return Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
-        gang.put(pod, gang.waiting)
+            alone = self.cache.gang_id(pod) is None
+            return SUCCESS if alone else Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
+        gang.move(pod.uid, gang.waiting)
         group = gang.group
         if not self._enough(group):
-            return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
+            return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
         members = group.waiting()
         if not group.binding_members:
             group.binding_members = frozenset(each.uid for each in members)
@@ -332,8 +351,11 @@ class Coscheduling(
         return SUCCESS, 0.0
 
     def _enough(self, group: GangGroup) -> bool:
-        gangs = [self.cache.gangs.get(gang_id) for gang_id in group.gang_ids]
-        return all(gang is not None and gang.valid for gang in gangs)
+        for gang_id in group.gang_ids:
+            gang = self.cache.gangs.get(gang_id)
+            if gang is None or not gang.valid:
+                return False
+        return True
 
     # --- binding ---------------------------------------------------------------------------------------
 
@@ -367,13 +389,12 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return
-        gang.put(pod, gang.bound)
-        self._end_binding(gang.group)
+        gang.move(pod.uid, gang.bound)
+        gang.group.end_binding()
         self.cache.satisfy(gang.group)
 
-    def _end_binding(self, group: GangGroup) -> None:
-        if not any(gang.waiting for gang in group.gangs.values()):
-            group.binding_members = frozenset()
+
+_WAIT = Status(Code.WAIT)
 
 
 def _unresolvable(text: str) -> Status:

@@ -16,9 +16,9 @@ class Round(Job):
 
     `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
     `preempted_by`: the member for which job preemption was tried, and `preemption_message` what it said.
-    `rejection_message`: why placed members lose their place,
-    if that is not the reason why the group is rejected. `planned`: uid -> the node that a member must
-    go to; `refused_plan`: how many members each node takes, if there is no plan.
+    `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
+    `planned`: uid -> the node that a member must go to; `refused_plan`: how many members each node takes, if there is
+    no plan. `woken`: something happened meanwhile for which the group would be tried.
     """
 
     def __init__(self, group: GangGroup, first: Pod, members: Sequence[Pod]) -> None:
@@ -35,6 +35,7 @@ class Round(Job):
         self.rejection_message = ""
         self.planned: Mapping[str, str] = {}
         self.refused_plan: Counted | None = None
+        self.woken = False
 
     def placed(self) -> list[Pod]:
         """The members that have a place."""
@@ -51,6 +52,14 @@ class Round(Job):
     def untried(self) -> Sequence[Pod]:
         """See Job."""
         return self.members[len(self.attempted) :]
+
+    def show(self, message: str) -> Sequence[Pod]:
+        """See Job."""
+        said = (len(self.attempted), message)
+        if self.group.told == said:
+            return ()
+        self.group.told = said
+        return self.untried()
 
     def pending(self) -> list[Pod]:
         """The members without a place, in order, the one that has none included."""
@@ -71,8 +80,7 @@ class Round(Job):
         """See Job. Where members wait for the end of the round (NonStrict), that is what rejects them."""
         if self.rejection_message:
             return self.rejection_message
-        gang = next(
-            (gang for gang in self.group.gangs.values() if self.trigger and self.trigger.uid in gang.children), None
-        )
-        strict = gang is None or gang.options is None or gang.options.strict
+        trigger = self.trigger.uid if self.trigger is not None else ""
+        options = (gang.options for gang in self.group.gangs.values() if trigger in gang.children)
+        strict = all(each is None or each.strict for each in options)
         return self.failed_message if strict else messages.ALL_ATTEMPTED
