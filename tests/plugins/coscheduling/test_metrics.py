@@ -39,3 +39,24 @@ def test_job_preemption_is_timed_by_its_result(priority, result):
     text = generate_latest(registry).decode()
     assert f'scheduler_job_preemption_duration_seconds_sum{{result="{result}"}} 1' in text
     assert "jobName" not in text
+
+
+def test_explanations_are_no_attempts():
+    plugins = {point: {"enabled": [{"name": "Coscheduling"}]} for point in ("preEnqueue", "reserve", "permit")}
+    offline = scheduler([], {"schedulerName": "default-scheduler", "plugins": plugins})
+    plugin = offline.profiles["default-scheduler"].plugins["Coscheduling"]
+    registry = MetricRegistry()
+    AttemptTimes(plugin.cache, registry, lambda: 0.0)
+    offline.add(node("alder"))
+    for name in ("a", "b"):
+        made = pod(name, container(cpu="1"))
+        made["metadata"]["annotations"] = {
+            "gang.scheduling.koordinator.sh/name": "g",
+            "gang.scheduling.koordinator.sh/min-available": "2",
+        }
+        offline.add(made)
+    counted = "scheduler_gang_schedule_cycle_duration_seconds_count"
+    assert offline.explain("default/a").job.complete
+    assert counted not in generate_latest(registry).decode()
+    assert offline.schedule("default/a").node == "alder"
+    assert f'{counted}{{job_size="1-100",reason="gang is already succeed"}} 1.0' in generate_latest(registry).decode()
