@@ -70,7 +70,6 @@ def explain_job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -
     job = plugin.begin_job(pod)
     if job is None:
         return None
-    ended = False
     try:
         with Transaction(cluster, jobs.nominator) as transaction:
             plan = JobPlan(jobs.profiles, cluster, transaction, Random(0))
@@ -89,31 +88,38 @@ def explain_job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -
             if plan.outcome is not None:
                 found.victims = [victim.key for victim in plan.outcome.victims]
                 found.nominated = {keys.get(uid, uid): node for uid, node in plan.outcome.nominations.items() if node}
-            plugin.end_job(job, (), ())
-            ended = True
-            if plan.refused is not None:
-                _explain_refused(found, cluster, plan.refused, jobs)
     finally:
-        if not ended:
-            plugin.end_job(job, (), ())
+        plugin.end_job(job, (), ())
+    if plan.refused is not None:
+        _explain_refused(found, cluster, plan, plan.refused, jobs)
     found.notes = [] if found.complete else plugin.explain_job(job)
     return found
 
 
-def _explain_refused(found: JobExplanation, cluster: ClusterState, pod: Pod, jobs: Jobs) -> None:
-    profile = jobs.profiles[pod.shape.scheduler_name]
-    attempt = Attempt(profile, cluster, pod)
-    if not attempt.has_nodes:
-        return
+def _explain_refused(found: JobExplanation, cluster: ClusterState, plan: JobPlan, pod: Pod, jobs: Jobs) -> None:
+    """Why the nodes refuse the member, with the others where they would be, and no attempt at the job under way."""
+    with Transaction(cluster, jobs.nominator) as transaction:
+        for other in (cycle.pod for cycle in plan.cycles):
+            before = Attempt(jobs.profiles[other.shape.scheduler_name], cluster, other)
+            before.filter()
+            row = cluster.table.row_of[found.nodes[other.key]]
+            if not transaction.place(before.cycle, before.profile, row).ok:
+                return
+        attempt = Attempt(jobs.profiles[pod.shape.scheduler_name], cluster, pod)
+        if attempt.has_nodes:
+            _add_refusals(found, attempt, jobs)
+
+
+def _add_refusals(found: JobExplanation, attempt: Attempt, jobs: Jobs) -> None:
     verdicts = attempt.filter(all_nodes=True)
     if verdicts.feasible or not verdicts.pre_filtered.status.ok:
         return
+    cluster, reasons = attempt.cluster, attempt.profile.handle.reasons
     groups: dict[int, list[str]] = {}
     for name, row in sorted(cluster.table.row_of.items()):
         groups.setdefault(int(verdicts.codes[row]), []).append(name)
-    reasons = profile.handle.reasons
     for code, names in sorted(groups.items(), key=lambda item: (-len(item[1]), item[1])):
         if code not in (PASS, NO_NODE):
             reason = reasons[code]
             found.refusals.append(JobRefusal(reason.plugin, reason.texts, len(names), names[:MOST_NAMED]))
-    found.remedy = jobs.remedy(profile, cluster, pod)
+    found.remedy = jobs.remedy(attempt.profile, cluster, attempt.pod)

@@ -148,3 +148,14 @@ def test_strict_is_about_warnings(tmp_path: Path) -> None:
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
     assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["GangScheduling"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
+
+
+def test_gates_of_gangs_without_effect_are_said():
+    given = "EnableInlineBatchSchedule=true,SkipFilterWithNominatedPods=true,GangPendingPodsConditionPatch=false"
+    result = CliRunner().invoke(check_config, ["-", "-o", "json", "--feature-gates", given], input=TINY)
+    said = [text for text in orjson.loads(result.stdout)["warnings"] if text.startswith("feature gate")]
+    assert [text.split(" has no effect")[0] for text in said] == [
+        "feature gate EnableInlineBatchSchedule=true",
+        "feature gate GangPendingPodsConditionPatch=false",
+        "feature gate SkipFilterWithNominatedPods=true",
+    ]

@@ -60,7 +60,7 @@ class AttemptTimes:
         cache.on_round(self._changed)
 
     def _changed(self, old: Round | None, new: Round | None) -> None:
-        if old is not None:
+        if old is not None and old.decided:
             reason = SUCCEEDED if old.placed() else FAILED
             took = self._monotonic() - self._began
             self._durations.labels(reason, job_size(len(old.attempted))).observe(took)

@@ -86,7 +86,7 @@ class Coscheduling(
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
         self._selector = SelectorScore(self.topology)
-        self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
+        self._plans = TopologyPlans(self.name, handle, self.topology, args)
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
@@ -197,13 +197,15 @@ class Coscheduling(
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        gang = self.cache.of(job.first)
-        if gang is not None and any(True for _ in placed):
+        gang, stays = self.cache.of(job.first), next(iter(placed), None) is not None
+        if gang is not None and stays:
             gang.group.changed()
         waits = next(iter(resting), None)
+        if self.cache.round is not None:
+            self.cache.round.decided = stays or waits is not None
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
-        self.cache.end_round(placed=next(iter(placed), None) is not None)
+        self.cache.end_round(placed=stays)
 
     def explain_job(self, job: Job) -> list[str]:
         """What the network has to offer a gang that asks to be gathered."""

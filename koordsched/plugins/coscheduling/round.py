@@ -19,6 +19,7 @@ class Round(Job):
     `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
     `planned`: uid -> the node that a member must go to; `refused_plan`: how many members each node takes, if there is
     no plan. `woken`: something happened meanwhile for which the group would be tried.
+    `decided`: at its end, that it was no explanation.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Round(Job):
         self.rejection_message = ""
         self.planned: Mapping[str, str] = {}
         self.refused_plan: Counted | None = None
+        self.decided = False
         self.woken = False
 
     def placed(self) -> list[Pod]:
