@@ -117,7 +117,6 @@ def test_schema(cluster: str, fit_only: str) -> None:
         "victims": [],
         "scored": True,
         "virtual": False,
-        "job": None,
         "notes": {},
     }
 

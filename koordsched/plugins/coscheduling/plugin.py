@@ -185,15 +185,26 @@ class Coscheduling(
     def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
-        Where some may be left when there are enough, the first comes first, and those come last that had no place.
+        Where some may be left when there are enough, the first comes first, and as many of each gang as it needs come
+        before all others; of a gang those come last that had no place.
         """
         if group.order is None:
             members = [pod for pod in group.pending() if self.cache.placeable(pod)]
             group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        if group.has_surplus:
-            demoted = group.demoted_shapes()
-            return sorted(group.order, key=lambda pod: (pod.shape in demoted, pod is not first))
-        return group.order
+        if not group.has_surplus:
+            return group.order
+        demoted = group.demoted_shapes()
+        needed = {gang.id: gang.missing for gang in group.gangs.values()}
+        enough: list[Pod] = []
+        surplus: list[Pod] = []
+        for pod in sorted(group.order, key=lambda pod: (pod.shape in demoted, pod.uid != first.uid)):
+            gang = self.cache.of(pod)
+            if gang is not None and needed.get(gang.id, 0) > 0:
+                needed[gang.id] -= 1
+                enough.append(pod)
+            else:
+                surplus.append(pod)
+        return enough + surplus
 
     def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""

@@ -103,7 +103,10 @@ def place_together(group, free, satisfied, first):
     """
     pending = [pod for gang in group for pod in gang.pods if not pod.bound and not pod.gated]
     placed, left = [], dict(free)
-    for pod in sorted(pending, key=lambda pod: (pod.name != first, pod.name)):
+    in_order = sorted(pending, key=lambda pod: (pod.name != first, pod.name))
+    # Those that their gang needs come first; those beyond take no place from them.
+    needed = [pod for gang in group for pod in those_needed(gang, in_order, satisfied[gang.name])]
+    for pod in sorted(in_order, key=lambda pod: pod not in needed):
         if fits(pod, left):
             left[pod.node] -= pod.cpu
             placed.append(pod)
@@ -114,6 +117,11 @@ def place_together(group, free, satisfied, first):
         free[pod.node] -= pod.cpu
         pod.bound = True
     return True
+
+
+def those_needed(gang, in_order, satisfied):
+    own = [pod for pod in in_order if pod in gang.pods]
+    return own[: max(lacks(gang, [], satisfied), 0)]
 
 
 def lacks(gang, placed, satisfied):
