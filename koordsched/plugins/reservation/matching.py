@@ -25,9 +25,12 @@ _ROWS_KEPT = 1 << 16
 
 
 class PodTerms:
-    """What pods of a shape say about reservations. `problem`: why that cannot be read, "" if it can."""
+    """What pods of a shape say about reservations.
 
-    __slots__ = ("affinity", "exact", "ignored", "nodes", "problem")
+    `problem`: why that cannot be read, "" if it can. `only_owns`: no Reservation matters whose owners do not match.
+    """
+
+    __slots__ = ("affinity", "exact", "ignored", "nodes", "only_owns", "problem")
 
     def __init__(self, shape: PodShape, selectors: NodeSelectors) -> None:
         annotations = shape.meta.annotations
@@ -43,6 +46,7 @@ class PodTerms:
                 self.exact = ExactMatch(text)
         except ValueError as error:
             self.problem = str(error)
+        self.only_owns = self.affinity is None and not self.ignored
 
 
 class Matching:
@@ -79,6 +83,8 @@ class Matching:
     def match(self, cycle: CycleState, terms: PodTerms) -> MatchedReservations | None:
         """The Reservations that the pod of the cycle may use, put into its overlay; None if none concern it."""
         pod = cycle.pod
+        if terms.only_owns and not self._cache.index.concerns(pod):
+            return None  # the usual case
         key = self._alike(cycle, terms) if self._kept else None
         usable = self._kept.get(key) if key is not None else None
         if usable is not None and key is not None:
@@ -90,7 +96,7 @@ class Matching:
         else:
             candidates = self._candidates(pod, terms)
             if not candidates and terms.affinity is None:
-                return None  # the usual case
+                return None
             usable = Usable(self._plugin, self._cluster.table.log.serial)
             self._find(usable, pod, terms, candidates)
             for row in usable.by_row:

@@ -58,6 +58,7 @@ class _Owner(Wire, frozen=True):
 _Key = tuple[str, ...]
 """A fact of pods that they are found by: its kind, and values."""
 _ANY: _Key = ("any",)
+_LABEL = "label"
 
 
 class _Entry:
@@ -111,7 +112,7 @@ class _Entry:
                 yield "controller", self._controller.namespace, self._controller.name
         if self._selector is not None:
             for key, value in self._selector.equalities:
-                yield "label", key, value
+                yield _LABEL, key, value
 
 
 def _is_object(pod: Pod, wanted: _Object) -> bool:
@@ -191,16 +192,18 @@ class OwnerIndex:
     much as the pod has labels and owners, and what it finds.
     """
 
-    __slots__ = ("_added", "_by_key", "_keys", "_kinds", "_naming", "_objects", "_places")
+    __slots__ = ("_added", "_by_key", "_by_label", "_keys", "_naming", "_objects", "_others", "_places")
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, dict[str, None]] = {}
+        self._by_label: dict[tuple[str, ...], dict[str, None]] = {}
+        """The same of keys that are labels, by (name, value)."""
+        self._others: set[_Key] = set()
+        """The other keys: most clusters know owners by labels alone."""
         self._keys: dict[str, tuple[_Key, ...]] = {}
         self._objects: dict[str, tuple[_Key, ...]] = {}
         self._naming: Counter[_Key] = Counter()
         """Object key -> how many times it is in `_objects`."""
-        self._kinds: Counter[str] = Counter()
-        """Kind of key -> how many of `_keys` are of it: most clusters know owners by labels alone."""
         self._places: dict[str, int] = {}
         self._added = 0
 
@@ -209,8 +212,12 @@ class OwnerIndex:
         self._forget(uid)
         keys = tuple(dict.fromkeys(map(self._rarest, owners.entries)))
         for key in keys:
-            self._by_key.setdefault(key, {})[uid] = None
-            self._kinds[key[0]] += 1
+            of_key = self._by_key.setdefault(key, {})
+            of_key[uid] = None
+            if key[0] == _LABEL:
+                self._by_label[key[1:]] = of_key
+            else:
+                self._others.add(key)
         self._keys[uid] = keys
         if objects := tuple(key for entry in owners.entries for key in entry.object_keys):
             self._objects[uid] = objects
@@ -226,16 +233,21 @@ class OwnerIndex:
 
     def candidates(self, pod: Pod) -> Iterable[str]:
         """The uids of all Reservations whose owners match the pod, and of some others, as they were added."""
-        by_key, kinds = self._by_key, self._kinds
         found: dict[str, None] = {}
-        if "label" in kinds:
-            for label in pod.labels.labels.items():
-                if (of_label := by_key.get(("label", *label))) is not None:
-                    found.update(of_label)
-        if len(kinds) > ("label" in kinds):
-            for key in _other_keys_of(pod):
-                found.update(by_key.get(key, {}))
+        for label in pod.labels.labels.items() if self._by_label else ():
+            if (of_label := self._by_label.get(label)) is not None:
+                found.update(of_label)
+        for key in _other_keys_of(pod) if self._others else ():
+            found.update(self._by_key.get(key, {}))
         return sorted(found, key=self._places.__getitem__) if found else ()
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether there are any such."""
+        by_label = self._by_label
+        for label in pod.labels.labels.items() if by_label else ():
+            if label in by_label:
+                return True
+        return bool(self._others) and any(key in self._others for key in _other_keys_of(pod))
 
     def names(self, pod: Pod) -> bool:
         """Whether a Reservation names the pod itself as an owner."""
@@ -247,13 +259,13 @@ class OwnerIndex:
 
     def _forget(self, uid: str) -> None:
         for key in self._keys.pop(uid, ()):
-            self._kinds[key[0]] -= 1
-            if not self._kinds[key[0]]:
-                del self._kinds[key[0]]
             of_key = self._by_key[key]
             del of_key[uid]
             if not of_key:
                 del self._by_key[key]
+                self._others.discard(key)
+                if key[0] == _LABEL:
+                    del self._by_label[key[1:]]
         for key in self._objects.pop(uid, ()):
             self._naming[key] -= 1
             if not self._naming[key]:

@@ -146,9 +146,8 @@ class Reservation(
             if not taking.by_row:
                 return Status(Code.UNRESOLVABLE, (NO_POD,))
             return PreFilterResult(frozenset(self.table.names[row] for row in taking.by_row))
-        matched = _matched(cycle)
         skipped = SUCCESS if is_operating(pod.labels.labels) else SKIP
-        if matched is None:
+        if cycle.reservations is None or (matched := _matched(cycle)) is None:
             return skipped
         if not matched.required:
             return SUCCESS if matched.by_row else skipped
@@ -237,6 +236,8 @@ class Reservation(
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Where no Reservation concerns the pod."""
+        if cycle.reservations is None:
+            return True
         if pod.virtual:
             taking = _taking(cycle)
             return taking is None or not taking.by_row
@@ -302,6 +303,8 @@ class Reservation(
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """The pod uses the Reservation from now on."""
+        if cycle.reservations is None:
+            return SUCCESS
         if pod.virtual:
             return self._take_over.take(cycle, row, _taking(cycle))
         matched = _matched(cycle)

@@ -84,7 +84,7 @@ def test_as_many_as_reserve_finds_devices_for(seed):
             other = World(*things, args=args)
             before = [named(first, f"first-{at}") for at in range(ahead)]
             if placed_one_by_one(other, before, name) < ahead:
-                assert number == 0
+                assert number == (0 if world.plugin.compiled.of(shapes[1]).types else most)
                 continue
             pods = [named(second, f"second-{at}") for at in range(most)]
             assert placed_one_by_one(other, pods, name) == number, (name, first, second)

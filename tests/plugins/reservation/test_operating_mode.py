@@ -155,3 +155,16 @@ def test_it_may_use_a_reservation_before_it_is_running():
     assert list(cache.users("r")) == ["uid-default-acts"]
     offline.cluster.remove_pod("uid-default-acts")
     assert list(cache.used()) == []
+
+
+@pytest.mark.parametrize("cpu", ["2", "3"])
+def test_it_counts_all_that_it_has_when_its_node_has_come_back(cpu):
+    offline = on_nodes(acting(), wanted(cpu=cpu))
+    assert offline.schedule("default/p").node == "alder"
+    offline.cluster.remove_node("alder")
+    offline.add(node("alder", cpu="4"))
+    assert used(offline) == 3000
+    offline.cluster.remove_pod("uid-default-p")
+    assert used(offline) == 3000
+    offline.cluster.remove_pod("uid-default-acts")
+    assert used(offline) == 0
