@@ -37,6 +37,10 @@ class ListedJob(Job):
         self.plugin.step("rejection")
         return self.why
 
+    def renounced(self):
+        self.plugin.step("renounced")
+        return self.members
+
     def untried(self):
         self.plugin.step("untried")
         return self.members[self.tried :]

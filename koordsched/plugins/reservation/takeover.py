@@ -38,7 +38,7 @@ class TakeOver:
         return SUCCESS
 
     def give_back(self, cycle: CycleState) -> None:
-        """They do not use it after all."""
+        """They do not use it after all, except those that are annotated already: the API says that they do."""
         for uid in cycle.state.pop(self, ()):
             taken = self._cluster.assigned.get(uid)
             if taken is not None and self._allocated.of(taken) is not None:
@@ -50,7 +50,7 @@ class TakeOver:
 
     async def annotate(self, cycle: CycleState) -> Status:
         """Writes on each of them which Reservation it uses."""
-        for uid in cycle.state[self]:
+        for uid in tuple(cycle.state[self]):
             taken = self._cluster.assigned.get(uid)
             used = self._allocated.of(taken) if taken is not None else None
             if taken is None or used is None:
@@ -61,4 +61,5 @@ class TakeOver:
                 await self._writes.merge(PODS, meta, {"metadata": {"annotations": annotations}})
             except WriteFailed as error:
                 return Status(Code.ERROR, (str(error),))
+            cycle.state[self].remove(uid)
         return SUCCESS
