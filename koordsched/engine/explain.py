@@ -150,16 +150,16 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
 
 def _job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -> JobExplanation | None:
     """Plans the job of the pod, and takes it back. While another one is being placed there is no answer."""
-    plugin = profile.job_plugin
-    if plugin is None or cluster.in_transaction or not gated_by(profile, pod).ok:
+    if not profile.job_plugins or cluster.in_transaction or not gated_by(profile, pod).ok:
         return None
-    job = plugin.begin_job(pod)
-    if job is None:
+    begun = profile.begin_job(pod)
+    if begun is None:
         return None
+    plugin, job = begun
     try:
         with Transaction(cluster, jobs.nominator) as transaction:
             plan = JobPlan(jobs.profiles, cluster, transaction, Random(0))
-            plan.place(plugin, job)
+            plan.place(job)
             nodes = {cycle.pod.key: cycle.pod.node for cycle in plan.cycles}
     finally:
         plugin.end_job(job, (), ())

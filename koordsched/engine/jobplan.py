@@ -15,7 +15,7 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import CycleState, PostFilterResult
-from koordsched.framework.jobs import Job, JobScheduling
+from koordsched.framework.jobs import GroupJob, Job
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import Code
@@ -26,6 +26,7 @@ class JobPlan:
 
     `cycles`: those of the pods that have a place, in order. `complete`: whether there are enough. If not, `refused` is
     the pod that has no place, None if all have one, and `message` why; `outcome` what its PostFilter plugins would do.
+    `refusals`: by `namespace/name`, why members of a GroupJob get no node.
     """
 
     def __init__(
@@ -40,11 +41,15 @@ class JobPlan:
         self.refused: Pod | None = None
         self.message = ""
         self.outcome: PostFilterResult | None = None
+        self.refusals: dict[str, str] = {}
 
-    def place(self, plugin: JobScheduling, job: Job) -> bool:
+    def place(self, job: Job | GroupJob) -> bool:
         """Places the pods of a job that has begun, one after the other, until there are enough; False otherwise."""
+        return self._place_group(job) if isinstance(job, GroupJob) else self._place_all(job)
+
+    def _place_all(self, job: Job) -> bool:
         while (pod := job.next()) is not None:
-            message = self._place(plugin, pod)
+            message = self._place(pod)
             if message:
                 self.refused, self.message = pod, message
                 job.fail(pod, message)
@@ -55,7 +60,44 @@ class JobPlan:
         self.message = job.rejection()
         return False
 
-    def _place(self, plugin: JobScheduling, pod: Pod) -> str:
+    def _place_group(self, job: GroupJob) -> bool:
+        """All members are tried. Where others would have to be evicted, nothing is placed."""
+        self.message = job.refusal(job.members)
+        if self.message:
+            self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
+            return False
+        enough = False
+        preempting: PostFilterResult | None = None
+        for pod in job.members:
+            self.outcome, self.complete = None, False
+            message = self._place(pod)
+            if message:
+                self.refusals[pod.key] = message
+                self.refused, self.message = self.refused or pod, self.message or message
+                if self._make_room(pod):
+                    preempting = preempting or self.outcome
+            enough |= self.complete
+        self.outcome, self.complete = preempting, enough and preempting is None
+        if not self.complete:
+            text = job.waiting_on_preemption() if enough else job.unschedulable()[1]
+            self.refusals.update((cycle.pod.key, text) for cycle in self.cycles)
+            self.message = self.message or text
+        return self.complete
+
+    def _make_room(self, pod: Pod) -> bool:
+        """Tries a member on the node that is nominated for it, as if its victims were gone."""
+        outcome = self.outcome
+        if outcome is None or not outcome.nominated_node:
+            return False
+        for victim in outcome.victims:
+            if victim.row >= 0:
+                self._transaction.evict(victim)
+        attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
+        attempt.filter()
+        self._settle(attempt, self._cluster.table.row_of[outcome.nominated_node])
+        return True
+
+    def _place(self, pod: Pod) -> str:
         profile = self._profiles[pod.shape.scheduler_name]
         attempt = Attempt(profile, self._cluster, pod)
         if not attempt.has_nodes:
@@ -71,11 +113,16 @@ class JobPlan:
             row = attempt.choose(self._rng).row
         except ScoringFailed as failed:
             return str(failed)
+        return self._settle(attempt, row)
+
+    def _settle(self, attempt: Attempt, row: int) -> str:
+        """Assume, Reserve, Permit."""
+        profile, pod = attempt.profile, attempt.pod
         status = self._transaction.place(attempt.cycle, profile, row)
         if status.ok:
             status, waits = profile.run_permit(attempt.cycle, pod, row)
             if status.ok or status.code is Code.WAIT:
                 self.cycles.append(attempt.cycle)
-                self.complete = plugin.name not in waits
+                self.complete = profile.job_plugin_names.isdisjoint(waits)
                 return ""
         return one_node_error(status) if status.code.rejects else status.message

@@ -33,7 +33,7 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
-from koordsched.framework.jobs import JobScheduling
+from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 
@@ -104,8 +104,9 @@ class Profile:
                     f'{spec.name}: {point} plugin "{named[0]}" is not implemented, and nothing else {purpose}'
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
-        jobs = (plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling))
-        self.job_plugin: JobScheduling | None = next(jobs, None)
+        jobs = [plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling)]
+        self.job_plugins: tuple[JobScheduling, ...] = tuple(sorted(jobs, key=lambda plugin: not plugin.group_jobs))
+        self.job_plugin_names = frozenset(plugin.name for plugin in jobs)
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
             filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
@@ -182,6 +183,13 @@ class Profile:
         except StopIteration as end:
             result: PostFilterResult = end.value
             return result
+
+    def begin_job(self, pod: Pod) -> tuple[JobScheduling, Job | GroupJob] | None:
+        """The job to attempt with this pod, and its plugin; None if the pod is placed by itself."""
+        for plugin in self.job_plugins:
+            if (job := plugin.begin_job(pod)) is not None:
+                return plugin, job
+        return None
 
     # --- the steps after a node was chosen ---------------------------------------------------------
 

@@ -246,13 +246,15 @@ class SchedulingQueue(Generic[P]):
         *,
         pod: P | None = None,
         refusal: Refusal | None = None,
+        through_backoff: bool = False,
     ) -> Place:
         """The attempt failed: take the pod back and call `done` for it. Returns where it is now.
 
         `unschedulable_plugins` rejected it, `pending_plugins` (counted among them) wait for something of their own;
         none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
         `refusal`: the same for equivalent pods, if what refused the pod would refuse them: a new object after an
-        evaluation, that of `refusal_of_equivalent` if there was none.
+        evaluation, that of `refusal_of_equivalent` if there was none. `through_backoff`: it is tried again after its
+        back-off, which is waited out, and waits for no event.
         Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
         name already, that one is left alone.
         """
@@ -281,7 +283,8 @@ class SchedulingQueue(Generic[P]):
         queued.backoff_expiry = None
         queued.flushed = False
         self.counters.rejected(queued.profile, rejecting)
-        strategy = self._replay(queued, flight)
+        queued.waits_out = through_backoff
+        strategy = Strategy.AFTER_BACKOFF if through_backoff else self._replay(queued, flight)
         if flight is not None:
             # Of a pod that came anew after `done`, another attempt may be under way: this ends that one, too.
             flight.queued.place = Place.NOWHERE

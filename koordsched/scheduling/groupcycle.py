@@ -1,0 +1,152 @@
+"""The scheduling cycle of a pod group: all of its pods in one transaction, of which those stay that have a place, if
+there are enough (`framework.jobs.GroupJob`).
+
+All members leave the queue at the beginning, wherever they wait, those apart that a plugin keeps out; those without a
+node in the end return through back-off. A member for which others have to be evicted counts as placed while the rest is
+tried; if one is among those that would make the group complete, all wait for the evictions. Victims are evicted in that
+case only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from koordsched.cluster.pod import Pod
+from koordsched.engine.transaction import Transaction
+from koordsched.extender.wire import MAX_MESSAGE, clipped
+from koordsched.framework.jobs import Ending, GroupJob, JobScheduling
+from koordsched.queue.item import QueuedPod
+from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt
+from koordsched.scheduling.memberplacing import Member, MemberPlacing
+from koordsched.scheduling.placement import AssumedPod, NotPlaced, erroneous
+
+if TYPE_CHECKING:
+    from koordsched.scheduling.cycle import SchedulingCycle
+
+
+class GroupAttempt(MemberPlacing):
+    """One attempt to place a group, whose first member was taken from the queue."""
+
+    def __init__(self, cycle: SchedulingCycle, queued: QueuedPod[Pod], plugin: JobScheduling, job: GroupJob) -> None:
+        super().__init__(cycle, queued, plugin)
+        self._job = job
+        self._outcomes: dict[str, Member | NotPlaced] = {}
+
+    async def run(self) -> Sequence[AssumedPod]:
+        """The members that were assumed; none if the group has no place, which has been handled."""
+        taken = self._take_up_all()
+        refusal = self._job.refusal([queued.pod for queued in taken])
+        if refusal:
+            for queued in taken:
+                self._give_back(queued, erroneous(refusal))
+            self._plugin.end_job(self._job, (), ())
+            return ()
+        try:
+            ending, message = await self._place_all(taken)
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+        self._cycle.metrics.podgroup_scheduling_algorithm_duration.labels().observe(self._cycle.clock() - self._began)
+        assumed = self._stay(taken) if ending is Ending.SCHEDULED else []
+        await self._let_in()
+        staying = {each.pod.uid for each in assumed}
+        for queued in taken:
+            if queued.pod.uid not in staying:
+                self._give_back(queued, self._why_not(queued.pod, ending, message))
+        self._job.ended(ending, message)
+        self._count(ending)
+        self._plugin.end_job(self._job, [each.pod for each in assumed], ())
+        return assumed
+
+    def _count(self, ending: Ending) -> None:
+        labels = (ending.value, self._queued.profile)
+        self._cycle.metrics.podgroup_schedule_attempts.labels(*labels).value += 1
+        took = self._cycle.clock() - self._began
+        self._cycle.metrics.podgroup_scheduling_attempt_duration.labels(*labels).observe(took)
+
+    # --- the members -----------------------------------------------------------------------------------
+
+    def _take_up_all(self) -> list[QueuedPod[Pod]]:
+        """The members that are in the queue, in the order in which they are tried."""
+        taken = [self._queued]
+        for pod in self._job.members:
+            if pod.uid == self._queued.pod.uid or self._is_kept_out(pod):
+                continue
+            queued = self._cycle.queue.pop_pod(pod)
+            if queued is None or not self._cycle.is_wanted(queued.pod):
+                continue
+            for plugin in self._profile_of(queued.pod).job_plugins:
+                plugin.taken_up(queued.pod)
+            taken.append(queued)
+        return self._in_order(taken)
+
+    def _in_order(self, taken: Sequence[QueuedPod[Pod]]) -> list[QueuedPod[Pod]]:
+        """By priority, then by when they were first tried, which no object says."""
+        places = {queued.pod.uid: place for place, queued in enumerate(sorted(taken, key=_order))}
+        ask = self._cycle.recorder.ask
+        return sorted(taken, key=lambda queued: ask(lambda: places[queued.pod.uid]))
+
+    def _is_kept_out(self, pod: Pod) -> bool:
+        """Whether a plugin other than those that place jobs keeps the pod out; or it is not in the queue."""
+        queued = self._cycle.queue.get(pod.key)
+        return queued is None or (
+            queued.gated and queued.gating_plugin not in self._profile_of(queued.pod).job_plugin_names
+        )
+
+    async def _place_all(self, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
+        """Tries all members; how that ended, and what the group reads."""
+        cycle, job = self._cycle, self._job
+        complete = preempts = False
+        with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
+            for queued in taken:
+                pod = queued.pod
+                outcome = self._outcomes[pod.uid] = await self._place(transaction, pod, makes_room=True)
+                if isinstance(outcome, Member):
+                    self._members.append(outcome)
+                    preempts |= outcome.preempts is not None
+                    complete |= not outcome.waits_for_job
+                elif outcome.failed.reason == SCHEDULER_ERROR:
+                    return Ending.ERROR, job.erroneous(outcome.failed.message)
+                await self._breathe()
+            if not complete:
+                return Ending.UNSCHEDULABLE, job.unschedulable()[0]
+            if preempts:
+                return Ending.WAITING_ON_PREEMPTION, job.waiting_on_preemption()
+            transaction.commit()
+        return Ending.SCHEDULED, ""
+
+    # --- the outcome -----------------------------------------------------------------------------------
+
+    def _stay(self, taken: Sequence[QueuedPod[Pod]]) -> list[AssumedPod]:
+        queues = {queued.pod.uid: queued for queued in taken}
+        return [self._assumed(member, queues[member.attempt.pod.uid]) for member in self._members]
+
+    def _why_not(self, pod: Pod, ending: Ending, message: str) -> NotPlaced:
+        """What a member reads that does not stay."""
+        outcome = self._outcomes.get(pod.uid)
+        if isinstance(outcome, NotPlaced) and (ending is not Ending.ERROR or outcome.failed.reason == SCHEDULER_ERROR):
+            return outcome
+        if ending is Ending.ERROR or not isinstance(outcome, Member):
+            return erroneous(message)
+        if ending is not Ending.WAITING_ON_PREEMPTION:
+            return self._refused(self._job.unschedulable()[1], "")
+        if outcome.preempts is not None:
+            return outcome.preempts
+        return self._refused(message, self._cycle.cluster.table.names[outcome.row])
+
+    def _refused(self, message: str, nominated: str) -> NotPlaced:
+        text = clipped(message, MAX_MESSAGE)
+        return NotPlaced(FailedAttempt(UNSCHEDULABLE, text, frozenset((self._plugin.name,)), nominated=nominated))
+
+    def _give_back(self, queued: QueuedPod[Pod], not_placed: NotPlaced) -> None:
+        failed = replace(not_placed.failed, through_backoff=True)
+        self._cycle.give_back(queued, self._profile_of(queued.pod), self._began, not_placed._replace(failed=failed))
+
+
+def _order(queued: QueuedPod[Pod]) -> tuple[int, float, int]:
+    first = queued.initial_attempt_timestamp
+    return -queued.pod.priority, first if first is not None else inf, queued.sequence
