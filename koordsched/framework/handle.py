@@ -41,8 +41,9 @@ class Writes(Protocol):
     async def bind(self, pod: Pod, node: str) -> None:
         """Creates the binding; returns when the API server has it, even if the response was lost."""
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
-        """Merges changes into an object if it still has the given version; returns the result."""
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
+        """Merges changes into an object, or a subresource of it, if it still has the given version; returns the
+        result. It is carried out once, also if the response was lost."""
 
     async def merge(
         self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""

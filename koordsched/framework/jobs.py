@@ -46,6 +46,10 @@ class Job(ABC):
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
+    @abstractmethod
+    def show(self, message: str) -> Sequence[Pod]:
+        """Those of them that do not show this message yet."""
+
 
 class Ending(StrEnum):
     """How an attempt at a GroupJob ended; the values are metric labels."""

@@ -158,10 +158,11 @@ class ApiWrites:
 
     # --- objects that plugins change -----------------------------------------------------------------
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merge patch on condition of the version given. Raises WriteFailed if it certainly was not carried out."""
         meta = thing.metadata
         path = kind.object_path(meta.namespace, meta.name)
+        target = f"{path}/{subresource}" if subresource else path
         conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
         decode = Decoder(kind.type)
@@ -169,7 +170,7 @@ class ApiWrites:
         doubtful = False
         while True:
             try:
-                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", path, body, MERGE_PATCH))
+                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))
                 return decode(response.body)
             except Conflict as error:
                 # Our own earlier attempt may have made the new version.

@@ -169,6 +169,6 @@ class JobAttempt(MemberPlacing):
             pod = member.attempt.pod
             if pod.uid not in told:
                 cycle.failures.tell(pod, UNSCHEDULABLE, message, nominations.get(pod.uid), self._plugin.name)
-        for pod in job.untried():
+        for pod in job.show(untried) if not nominations else job.untried():
             if pod.uid not in told:
                 cycle.failures.tell(pod, UNSCHEDULABLE, untried, nominations.get(pod.uid), self._plugin.name)

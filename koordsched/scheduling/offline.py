@@ -46,7 +46,7 @@ class _NoWrites:
     async def bind(self, pod: Pod, node: str) -> None:
         raise WriteFailed("nothing is written offline")
 
-    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any]) -> T:
+    async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         raise WriteFailed("nothing is written offline")
 
     async def merge(

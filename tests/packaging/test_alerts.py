@@ -32,6 +32,7 @@ USED, MAX, RUNTIME, WANTED = (QUOTA.format(field) for field in ("used", "max", "
 REVOKED = 'koordsched_quota_pods_revoked_total{name="team"}'
 RESERVATION = 'scheduler_reservation_status_phase{{name="r",phase="{}"}}'
 PENDING, AVAILABLE = RESERVATION.format("Pending"), RESERVATION.format("Available")
+GANG_WAITS = "koordsched_gang_oldest_wait_seconds"
 STATE_OF_NODES = {
     'koordsched_overcommitted_nodes{resource="cpu"}': "KoordschedNodesOvercommitted",
     EXPIRED: "KoordschedNodeReportsExpired",
@@ -174,6 +175,10 @@ CASES: dict[str, tuple[list[Replica], list[Check]]] = {
             Check(61, ("KoordschedReservationPending",)),
             Check(90, panels={"Reservations by phase": {'{phase="Pending"}': 0, '{phase="Available"}': 1}}),
         ],
+    ),
+    "a gang that waits, and gets its room after an hour and a half": (
+        [leader(**{GANG_WAITS: "0+60x90 0x30"}), standby("0x120") | {GANG_WAITS: "9000x120"}],
+        [Check(60), Check(67, ("KoordschedGangWaits",)), Check(92)],
     ),
     "a standby that is wrong about nodes": (
         [leader(), standby("0x120") | dict.fromkeys(STATE_OF_NODES, "5x120")],

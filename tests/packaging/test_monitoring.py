@@ -36,6 +36,7 @@ TARGETS = [
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
 Series = dict[str, list[dict[str, str]]]
 OPTIONAL = (
+    "Coscheduling",
     "DeviceShare",
     "ElasticQuota",
     "LoadAwareScheduling",
@@ -59,6 +60,8 @@ CONFIGURATION = {
 LEADERS_ONLY = {
     "koordsched_circuit_breakers",
     "koordsched_devices",
+    "koordsched_gang_oldest_wait_seconds",
+    "koordsched_gangs",
     "koordsched_node_reports",
     "koordsched_numa_conflicting_cpus",
     "koordsched_numa_cpus",
@@ -73,6 +76,7 @@ LEADERS_ONLY = {
     "scheduler_reservation_status_phase",
     "scheduler_secondary_device_not_well_planned",
     "scheduler_unschedulable_pods",
+    "scheduler_waiting_gang_group_number",
 }
 """What only the replica shows that leads."""
 RUNBOOKS = f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['urls']['Documentation']}/monitoring.md"

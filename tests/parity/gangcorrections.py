@@ -3,7 +3,10 @@
 from tests.parity.matching import ABSENT, UNSTABLE
 
 WITHOUT_CONSEQUENCE = ("gang-gated-member",)
-"""Records of a defect that shows in nothing that is compared here."""
+"""Records of a defect that shows in nothing that is compared here: a gated member keeps the gang from being tried."""
+
+ALSO_WRONG = ("gang-status-running", "gang-preempt-finish")
+"""Records that are not marked, but show one."""
 
 
 def bound_with(group, count):
@@ -29,6 +32,12 @@ def assigned(key, *nodes):
     return [{"regarding": f"Pod/{key}", "reason": "Scheduled", "note": notes}]
 
 
+def preempted(key, node):
+    """The Event of a victim."""
+    note = f"Preempted by pod <uid of a member> on node {node}"
+    return {"regarding": f"Pod/{key}", "reason": "Preempted", "note": note}
+
+
 def only(value):
     """In place of what is recorded, not merged with it."""
     return {"=": value}
@@ -39,13 +48,13 @@ def keys(*pods):
     return only({pod: {} for pod in pods})
 
 
-def refused_for(gang, reason, preemption, nodes):
-    """What a member reads that was not tried because another one cannot be placed, nor by preemption."""
+def refused_for(gang, reason, outcome, nodes):
+    """What a member reads that was not tried because another one cannot be placed. `outcome`: of preemption for it."""
     return (
         f'0/{nodes} nodes are available: GangGroup "{gang}" gets rejected due to member Pod "<a member>" is '
         f'unschedulable with reason "0/{nodes} nodes are available: {reason}.", alreadyWaitForBound: 0. '
-        f"preemption: preemption already attempted by <a member> with message 0/{nodes} nodes are available: "
-        f"{preemption}., preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+        f"preemption: preemption already attempted by <a member> with message {outcome}, "
+        f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
     )
 
 
@@ -61,7 +70,7 @@ def job_that_never_fits(members, reason, preemption, quota, nodes):
     """Nobody is evicted for a gang that would not fit without them."""
     texts = {
         name: (
-            refused_for("works/job", reason, preemption, nodes),
+            refused_for("works/job", reason, f"0/{nodes} nodes are available: {preemption}.", nodes),
             refused(name, reason, preemption, quota, nodes),
         )
         for name in members
@@ -72,20 +81,20 @@ def job_that_never_fits(members, reason, preemption, quota, nodes):
             for name in members
         },
         "expected": {"boundPodsChanged": only({}), "victims": []},
+        "preempted": {},
         "events": [event for name in members for event in failed(f"works/{name}", *texts[name])],
     }
 
 
 NOT_HELPFUL_OR_NONE = "1 Preemption is not helpful for scheduling, 1 no potential victims"
 PHASE_PENDING = {"PodGroup/works/job": {"status": only({"phase": "Pending", "scheduleStartTime": "<time>"})}}
-WAITED_FOR_THE_OTHER = "0/1 nodes are available: 1 all pending pods is already been attempted."
 NO_MORE_ROOM = (
     "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 no potential victims., "
     "preemption: 0/1 nodes are available: 1 No victims found on node bay-1 for preemptor pod <a member>."
 )
 LOW = {
     name: (
-        refused_for("works/low", "2 Insufficient cpu", NOT_HELPFUL_OR_NONE, 2),
+        refused_for("works/low", "2 Insufficient cpu", f"0/2 nodes are available: {NOT_HELPFUL_OR_NONE}.", 2),
         refused(
             name,
             "2 Insufficient cpu",
@@ -97,13 +106,17 @@ LOW = {
     for name in ("a-1", "a-2", "a-3")
 }
 
+WAITED_FOR_THE_OTHER = "0/1 nodes are available: 1 all pending pods is already been attempted."
+PREEMPTED = {
+    "reason": "PreemptionByScheduler",
+    "message": "koord-scheduler: preempting to accommodate higher priority pods, preemptor: works/job, "
+    "triggerPod: <a member>",
+}
+
 RIGHT = {
     # The members of this scheduler are tried, whichever member came last; they wait for the one of the other scheduler.
     "gang-foreign-member": {
         "pods": {f"works/{name}": {"condition": unschedulable(WAITED_FOR_THE_OTHER)} for name in ("m-1", "m-2")},
-        "summaries": {
-            "works/job": {"gangGroupInfo": {"RepresentativePodKey": {UNSTABLE: ["<one of the pending>", ""]}}}
-        },
         "events": [event for name in ("m-1", "m-2") for event in failed(f"works/{name}", WAITED_FOR_THE_OTHER)],
     },
     # Members beyond the minimum are tried as well.
@@ -147,16 +160,12 @@ RIGHT = {
                     "works/v-3": {
                         "node": "bay-3",
                         "terminating": True,
-                        "disruption": {
-                            "reason": "PreemptionByScheduler",
-                            "message": "koord-scheduler: preempting to accommodate higher priority pods, "
-                            "preemptor: works/job, triggerPod: <a member>",
-                        },
+                        "disruption": PREEMPTED,
                     }
                 }
             )
         },
-        "renamed": {"works/v-1": "works/v-3"},
+        "preempted": {"works/v-3": "bay-3"},
     },
     # The gang has its members still when its PodGroup comes back.
     "gang-podgroup-deleted": {
@@ -235,6 +244,23 @@ RIGHT = {
         "1 No victims found on node bay-1 for preemptor pod {name}",
         1,
     ),
+    # Each member gets the node that was planned for it: both victims go in one attempt.
+    "gang-preempt-finish": {
+        "pods": {
+            f"works/{name}": {"bound": node, "anyOf": [node]} for name, node in {"m-1": "bay-1", "m-2": "bay-2"}.items()
+        },
+        "events": [
+            event
+            for name, node in {"m-1": "bay-1", "m-2": "bay-2"}.items()
+            for event in (
+                *assigned(f"works/{name}", node),
+                *failed(
+                    f"works/{name}",
+                    refused_for("works/job", "2 Insufficient cpu", "preempt success, alreadyWaitingForBound: 0/2", 2),
+                ),
+            )
+        ],
+    },
     # Each member gets a node of its own, and both victims go at once.
     "gang-preempt-two-nodes": {
         "pods": {
@@ -246,15 +272,15 @@ RIGHT = {
                 "works/v-2": {
                     "node": "bay-2",
                     "terminating": True,
-                    "disruption": {
-                        "reason": "PreemptionByScheduler",
-                        "message": "koord-scheduler: preempting to accommodate higher priority pods, "
-                        "preemptor: works/job, triggerPod: <a member>",
-                    },
+                    "disruption": PREEMPTED,
                 }
             }
         },
-        "renamed": {"works/v-1": "works/v-1", "works/v-2": "works/v-2"},
+        "preempted": {"works/v-1": "bay-1", "works/v-2": "bay-2"},
+    },
+    # Pods that have failed are no secret to the controller.
+    "gang-status-running": {
+        "expected": {"objects": {"PodGroup/works/job": {"status": {"phase": "Failed", "running": 2, "failed": 1}}}}
     },
     # Without members all counters are 0.
     "gang-status-members-gone": {
@@ -303,8 +329,8 @@ RIGHT = {
             },
         },
         "expected": {"boundCount": {"works/high": 3, "works/low": 0}},
-        "no events": [("Scheduled", f"works/a-{number}") for number in (1, 2, 3)]
-        + [("Preempted", f"works/a-{number}") for number in (1, 2, 3)],
+        "no events": [("Scheduled", f"works/a-{number}") for number in (1, 2, 3)],
+        "preempted": {},
         "events": [event for name in ("b-1", "b-2", "b-3") for event in assigned(f"works/{name}", "bay-2")]
         + [event for name in LOW for event in failed(f"works/{name}", *LOW[name])],
     },
@@ -330,17 +356,16 @@ def merged(recorded, changes):
 def corrected(record):
     """The record with what would be right instead of what is marked as a defect of the recorded scheduler."""
     right = RIGHT.get(record["name"], {})
-    assert bool(right) == bool(record.get("upstreamDefect") and record["name"] not in WITHOUT_CONSEQUENCE)
+    defect = record.get("upstreamDefect") or record["name"] in ALSO_WRONG
+    assert bool(right) == bool(defect and record["name"] not in WITHOUT_CONSEQUENCE)
     expected = merged(record["expected"], right.get("pods", {}))
     expected = merged(expected, {"summaries": right.get("summaries", {})})
     expected = merged(expected, right.get("expected", {}))
     without = {(f"Pod/{key}", reason) for reason, key in right.get("no events", ())}
     events = [event for event in expected["events"] if (event["regarding"], event["reason"]) not in without]
-    preempted = {f"Pod/{old}": f"Pod/{new}" for old, new in right.get("renamed", {}).items()}
-    for event in expected["events"]:
-        if event["reason"] == "Preempted" and preempted:
-            events.remove(event)
-            events += [event | {"regarding": new} for new in preempted.values()]
+    if "preempted" in right:
+        events = [event for event in events if event["reason"] != "Preempted"]
+        events += [preempted(key, node) for key, node in right["preempted"].items()]
     expected["events"] = events
     expected["possible events"] = right.get("events", [])
     return record | {"expected": expected}

@@ -34,7 +34,6 @@ API_VERSIONS = {
     "PodGroup": "scheduling.sigs.k8s.io/v1alpha1",
     "ClusterNetworkTopology": "scheduling.koordinator.sh/v1alpha1",
 }
-PREEMPTION = "preemption: "
 
 
 def load(name):
@@ -192,20 +191,6 @@ def condition_of(pod):
     return None
 
 
-def without_job_preemption(record, message):
-    """A recorded message without the part of Coscheduling's preemption, which comes before all others."""
-    args = {
-        config["name"]: config["args"]
-        for profile in record["config"]["profiles"]
-        for config in profile.get("pluginConfig", ())
-    }
-    if not args.get("Coscheduling", {}).get("enablePreemption") or f". {PREEMPTION}" not in message:
-        return message
-    head, _, texts = message.partition(f". {PREEMPTION}")
-    _, _, others = texts.partition(f", {PREEMPTION}")
-    return f"{head}. {PREEMPTION}{others}" if others else f"{head}."
-
-
 def pod_differences(record, replay, expectations=None):
     """What differs from the record in the pods, as texts."""
     found = []
@@ -221,7 +206,7 @@ def pod_differences(record, replay, expectations=None):
         bound = pod["spec"].get("nodeName")
         if bound != expected["bound"] and bound not in (expected["anyOf"] or ()):
             found.append(f"{key}: bound to {bound}, expected {expected['bound']}")
-        found += _condition_differences(record, key, pod, expected["condition"])
+        found += _condition_differences(key, pod, expected["condition"])
         nominated = pod.get("status", {}).get("nominatedNodeName")
         if nominated != expected["nominatedNode"]:
             found.append(f"{key}: nominated to {nominated}, expected {expected['nominatedNode']}")
@@ -233,14 +218,14 @@ def pod_differences(record, replay, expectations=None):
     return found
 
 
-def _condition_differences(record, key, pod, expected):
+def _condition_differences(key, pod, expected):
     actual = condition_of(pod)
     if actual is None and pod["spec"].get("schedulingGates"):
         actual = GATED  # written by the API server when the pod is created
     if expected is None or actual is None:
         return [] if expected is None and actual is None else [f"{key}: condition {actual}, expected {expected}"]
     texts = expected.get("messageAnyOf") or [expected["message"]]
-    allowed = {(expected["reason"], without_job_preemption(record, text)) for text in texts}
+    allowed = {(expected["reason"], text) for text in texts}
     if actual in allowed:
         return []
     return [f"{key}: condition\n  {actual}, expected\n  {sorted(allowed)}"]

@@ -4,17 +4,16 @@ import json
 import re
 
 from koordsched.framework.declaration import finished
-from koordsched.plugins import DECLARED
+from koordsched.plugins.coscheduling import DECLARATION
+from koordsched.plugins.coscheduling.options import membership
 from tests.parity.koord import API_VERSIONS, BETWEEN, GATED, KoordReplay, condition_of, several
-from tests.parity.matching import ABSENT, UNSTABLE, Names, differences
+from tests.parity.matching import ABSENT, ONE_OF_THE_PENDING, UNSTABLE, Names, differences
 
 PAGE = "/apis/v1/plugins/Coscheduling/gangs"
 COMPARED_OBJECTS = ("PodGroup", "ClusterNetworkTopology")
 """Kinds of objects whose status is compared. Quotas are compared in the records about quotas."""
 BY_CHANCE = "up to chance"
 """What the notes of a record say if members are bound in an order that is up to chance."""
-
-DECLARATION = next((declared for declared in DECLARED if declared.name == "Coscheduling"), None)
 
 
 class GangReplay(KoordReplay):
@@ -29,6 +28,11 @@ class GangReplay(KoordReplay):
     @staticmethod
     def _pause_after(thing):
         return BETWEEN
+
+    async def _do(self, step):
+        # The recorded deletions were at once: nothing played the kubelet.
+        deletions = [{"gracePeriodSeconds": 0, **target} for target in several(step.get("delete"))]
+        await super()._do(step | {"delete": deletions})
 
     async def _refresh(self):
         """The queue is left alone: gangs are tried again by themselves."""
@@ -76,7 +80,7 @@ class GangReplay(KoordReplay):
         state, summaries = self._state(name), self.states[name]
         pending = {key for summary in summaries.values() for key in summary["pendingChildren"]}
         names = Names(self.uids, pending)
-        recorded = state["summaries"]
+        recorded = {gang: at_rest(summary) for gang, summary in state["summaries"].items()}
         if self.by_chance:
             summaries, recorded = (
                 {gang: with_counts(summary) for gang, summary in each.items()} for each in (summaries, recorded)
@@ -97,7 +101,7 @@ class GangReplay(KoordReplay):
         return BY_CHANCE in self.record["notes"]
 
     def _recorded_at_checkpoint(self, state):
-        """Pods at a checkpoint. The message of a gang that is tried again and again changes: any recorded one will do."""
+        """Pods at a checkpoint. What a gang reads that is tried again and again changes: any recorded text will do."""
         pods = {}
         for key, pod in state["pods"].items():
             pods[key] = pod
@@ -111,7 +115,7 @@ class GangReplay(KoordReplay):
 
     def _pod_differences(self, name, recorded, names):
         ours = {key: self._pod_state(self.pods[name].get(key)) for key in recorded}
-        recorded = {key: without_nones(state) for key, state in recorded.items()}
+        recorded = {key: self._without_passing_nominations(without_nones(state)) for key, state in recorded.items()}
         if not self.by_chance:
             return differences(ours, recorded, names, "pods")
         # Which member is in which state is up to chance, but not the states.
@@ -123,6 +127,15 @@ class GangReplay(KoordReplay):
             else:
                 del left[alike]
         return found
+
+    def _without_passing_nominations(self, state):
+        """The reference nominates members to the node that they have while they wait for the others, and leaves that to
+        chance when they lose it. Ours get it all at once: they are nominated where room is made for them only.
+        """
+        nominated = state.get("nominated")
+        if self.record["expected"].get("boundPodsChanged") or not isinstance(nominated, str):
+            return state
+        return state | {"nominated": {UNSTABLE: [nominated, ABSENT]}}
 
     def _pod_state(self, pod):
         if pod is None:
@@ -153,7 +166,12 @@ class GangReplay(KoordReplay):
     def _end_differences(self, names):
         """How many are bound, who went for it, and that nobody else did."""
         expected, pods, found = self.record["expected"], self.pods[self.END], []
-        bound = {gang: len(self.states[self.END][gang]["boundChildren"]) for gang in expected["boundCount"]}
+        bound = dict.fromkeys(expected["boundCount"], 0)
+        for pod in pods.values():
+            meta = pod["metadata"]
+            gang = membership(meta["namespace"], meta.get("labels", {}), meta.get("annotations", {}))
+            if gang is not None and pod["spec"].get("nodeName"):
+                bound[gang.id] += 1
         found += differences(bound, expected["boundCount"], names, "boundCount")
         fates = expected.get("boundPodsChanged", {})
         ours = {key: fate_of(pods.get(key)) for key in fates}
@@ -228,6 +246,15 @@ def _at_end(state):
         "terminating": state.get("terminating"),
         "disruption": state.get("disruptionTarget"),
     }
+
+
+def at_rest(summary):
+    """A gang that is tried again and again: whether a member represents it at a given moment is up to timing."""
+    info = summary["gangGroupInfo"]
+    singly = summary["onceResourceSatisfied"] and summary["gangMatchPolicy"] == "once-satisfied"
+    if singly or not summary["pendingChildren"] or len(summary["children"]) < summary["minRequiredNumber"]:
+        return summary
+    return summary | {"gangGroupInfo": info | {"RepresentativePodKey": {UNSTABLE: [ONE_OF_THE_PENDING, ""]}}}
 
 
 def with_counts(summary):

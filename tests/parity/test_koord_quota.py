@@ -100,7 +100,7 @@ RIGHT = {
             for checkpoint in ("edited", KoordReplay.END)
         },
     },
-    # What preemption inside the quota does if job preemption does not answer in its place.
+    # Job preemption leaves a pod that its quota refuses to preemption inside the quota.
     "quota-preempt-helm-profile": {
         "pods": {
             "works/top": {
@@ -108,7 +108,7 @@ RIGHT = {
                     "reason": "Unschedulable",
                     "messageAnyOf": [
                         TOP_REFUSED.format(runtime=10)
-                        + "0/1 nodes are available: 1 no potential victims., preemption: "
+                        + "not eligible due to terminating pod on the nominated node., preemption: "
                         "not eligible due to a terminating pod on the nominated node."
                     ],
                 }

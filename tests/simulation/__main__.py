@@ -19,16 +19,18 @@ PROGRESS = 250
 @click.option("--trace", is_flag=True, help="With --seed: print every step, and what the scheduler logs.")
 @click.option("--seeds", default=300, show_default=True, help="How many to run.")
 @click.option("--first", default=0, show_default=True, help="The first of them.")
+@click.option("--with", "features", multiple=True, help="What every world is to have: reservations, devices, ...")
 @click.option("--jobs", default=2, show_default=True, help="Processes to run them in.")
 @click.option("--keep-going", is_flag=True, help="Do not end at the first seed that fails.")
 @click.option("--count", is_flag=True, help="Print how often each fault occurs and is noticed, and judge nothing.")
-def main(seed, trace, seeds, first, jobs, keep_going, count):
+def main(seed, trace, seeds, first, features, jobs, keep_going, count):
     """Simulates a cluster under faults; the exit code is 1 if an invariant was violated."""
     if seed is not None:
-        sys.exit(replay(seed, trace))
+        sys.exit(replay("+".join((seed, *features)), trace))
+    chosen = ["+".join((str(number), *features)) for number in range(first, first + seeds)]
     if count:
-        sys.exit(count_faults(range(first, first + seeds), jobs))
-    sys.exit(run_many(range(first, first + seeds), jobs, keep_going))
+        sys.exit(count_faults(chosen, jobs))
+    sys.exit(run_many(chosen, jobs, keep_going))
 
 
 def replay(seed, trace):

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 from tests.simulation.history import History
 from tests.simulation.invariants import PODS, is_finished
+from tests.simulation.reservationusers import is_operating
 
 
 class AllocationInvariants(ABC):
@@ -55,9 +56,17 @@ class AllocationInvariants(ABC):
         states = self._invariants.pods.states_since(key, decision.versions[PODS])
         return [state for state in states if state and state["metadata"]["uid"] == pod["metadata"]["uid"]]
 
+    def _sharing(self, node):
+        """The Reservations on a node, and pods that act as some, each with the pods that have theirs from it."""
+        reserved = self._invariants.reserved
+        return reserved.sharing(node) if reserved is not None else ()
+
     def _decided_on(self, node):
-        """The pods that run on a node, and that a replica placed there with what they say."""
+        """The pods that run on a node, and that a replica placed there with what they say. Those that act as
+        Reservations are among what shares."""
         for pod in self._server.objects("Pod"):
+            if self._invariants.reserved is not None and is_operating(pod):
+                continue
             uid = pod["metadata"]["uid"]
             known = self._invariants.bound.get(uid)
             if known is None or known.decision is None or is_finished(pod) or uid in self._users.moved:

@@ -19,14 +19,23 @@ PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
-NUMA, DEVICES = "NodeNUMAResource", "DeviceShare"
+NUMA, DEVICES, RESERVATION = "NodeNUMAResource", "DeviceShare", "Reservation"
 ALLOCATING_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
 """Seconds for which a quota may use too much before pods are evicted, where that is done."""
 
-GATES = config.FeatureGates.parse(["DRAExtendedResource=false"])
+RESERVING_POINTS = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+
+GATES = ("DRAExtendedResource=false",)
 """DeviceClasses, which this gate is about, decide nothing: they do not occur."""
+
+RESERVATION_GATES = {
+    "CleanExpiredReservationAllocated": 0.4,
+    "OmitNodeLabelsForReservation": 0.2,
+    "SkipReservationFitsNode": 0.2,
+}
+"""Name -> in which share of the worlds with Reservations it is on."""
 
 BINDING_VOLUMES = 20
 """Seconds that volumes may take to be bound."""
@@ -34,7 +43,15 @@ BINDING_VOLUMES = 20
 
 def resolved(plan):
     """What `koordsched run` would make of the configuration file."""
-    return _resolved(json.dumps(_document(plan)))
+    return _resolved(json.dumps(document(plan)), gates(plan))
+
+
+def gates(plan):
+    """The feature gates as they are set."""
+    if "reservations" not in plan.features:
+        return GATES
+    rng = Random(f"{plan.seed} reservation gates")
+    return (*GATES, *(f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance))
 
 
 CATALOG = plugins.CATALOG.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})
@@ -45,15 +62,17 @@ PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 
 def controllers(plan):
     """What runs beside scheduling."""
-    return CONTROLLERS if {"quotas", "breakers"} & set(plan.features) else {}
+    return CONTROLLERS if {"quotas", "breakers", "reservations"} & set(plan.features) else {}
 
 
 @lru_cache
-def _resolved(text):
-    return resolving.resolve(config.load(text, catalog=CATALOG, gates=GATES), catalog=CATALOG, gates=GATES)
+def _resolved(text, gates):
+    parsed = config.FeatureGates.parse(list(gates))
+    return resolving.resolve(config.load(text, catalog=CATALOG, gates=parsed), catalog=CATALOG, gates=parsed)
 
 
-def _document(plan):
+def document(plan):
+    """The configuration file."""
     basis = {**PLAIN, "clientConnection": {"acceptContentTypes": PROTOBUF}} if plan.in_protobuf else PLAIN
     if not plan.features:
         return basis
@@ -80,6 +99,8 @@ def _document(plan):
                 plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
             kind = {"apiVersion": API_VERSION, "kind": f"{name}Args"}
             args.append({**own, "args": {**kind, **made(plan)}})
+    if "reservations" in plan.features:
+        _reserve(plan, plugins, args)
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
     if "volumes" in plan.features:
@@ -87,6 +108,29 @@ def _document(plan):
         args.append({"name": "VolumeBinding", "args": bounds})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
     return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
+
+
+def _reserve(plan, plugins, args):
+    own = {"name": RESERVATION}
+    for point in RESERVING_POINTS:
+        plugins[point] = {"enabled": [*plugins.get(point, {"enabled": []})["enabled"], own]}
+    chain = plugins.get("postFilter", {"enabled": [{"name": "DefaultPreemption"}]})["enabled"]
+    plugins["postFilter"] = {"disabled": [{"name": "*"}], "enabled": [own, *chain]}
+    plugins["bind"] = {"disabled": [{"name": "*"}], "enabled": [own, {"name": "DefaultBinder"}]}
+    kind = {"apiVersion": API_VERSION, "kind": f"{RESERVATION}Args"}
+    args.append({**own, "args": {**kind, **reservation_args(plan)}})
+
+
+def reservation_args(plan):
+    """The arguments of Reservation: what is over goes soon in some worlds."""
+    rng = Random(f"{plan.seed} reservation args")
+    args = {"gcDurationSeconds": rng.choice([4, 86400]), "gcIntervalSeconds": rng.choice([2, 7])}
+    pre_allocation = {"enableClusterMode": rng.random() < 0.7, "preferNoPreAllocatedPods": rng.random() < 0.3}
+    if rng.random() < 0.8:
+        args["preAllocationConfig"] = pre_allocation
+    if rng.random() < 0.25:
+        args["enablePreemption"] = True
+    return args
 
 
 def load_args(plan):

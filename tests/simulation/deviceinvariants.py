@@ -18,6 +18,7 @@ from tests.plugins.deviceshare.naive.request import (
     selected,
 )
 from tests.simulation.allocationinvariants import AllocationInvariants
+from tests.simulation.reservationusers import is_operating
 
 REPORTS = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 PERCENT = (CORE, RDMA, FPGA)
@@ -40,13 +41,23 @@ class DeviceInvariants(AllocationInvariants):
                 for report in reports:
                     yield wrong(state, given, node, report, others)
 
+    def _kept(self, node):
+        """What Reservations keep of devices beside what their owners use of it."""
+        for thing, owners in self._sharing(node):
+            left = _percents(thing)
+            for owner in owners:
+                for what, amount in _percents(owner).items():
+                    if what in left:
+                        left[what] = max(0, left[what] - amount)
+            yield left
+
     def _holds(self, other, decision):
         """Whether another pod is on the node, and what it says was so when it came there."""
         return other["spec"].get("nodeName") == decision.node and self._is_reliable(other)
 
     def _is_reliable(self, pod):
         uid = pod["metadata"]["uid"]
-        if uid in self._users.moved:
+        if uid in self._users.moved or (self._invariants.reserved is not None and is_operating(pod)):
             return False
         known = self._invariants.bound.get(uid)
         if known is None or known.decision is not None:
@@ -80,10 +91,24 @@ class DeviceInvariants(AllocationInvariants):
                         amounts[what] = amounts.get(what, 0) + entry["resources"].get(name, 0)
                     for function in entry["vfs"]:
                         functions.setdefault((kind, entry["minor"], function), []).append(pod["metadata"]["name"])
+        for kept in self._kept(node):
+            for what, amount in kept.items():
+                amounts[what] = amounts.get(what, 0) + amount
         over = {what: amount for what, amount in amounts.items() if amount > 100}
         twice = {what: names for what, names in functions.items() if len(names) > 1}
         if over or twice:
             self._invariants.fail(f"devices of {node} are given twice: {over} {twice}")
+
+
+def _percents(thing):
+    """(device type, minor, resource) -> what a pod or Reservation says it was given."""
+    found = {}
+    for kind, entries in held_by(thing).items():
+        for entry in entries:
+            for name in PERCENT:
+                if entry["resources"].get(name):
+                    found[kind, entry["minor"], name] = entry["resources"][name]
+    return found
 
 
 def entries_of(pod):

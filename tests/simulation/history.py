@@ -58,6 +58,10 @@ class History:
         current = [state for since, state in versions if since <= version][-1:] or [None]
         return [*current, *(state for since, state in versions if since > version)]
 
+    def all_states(self, version):
+        """Key -> `states_since`, of every object that there ever was."""
+        return {key: self.states_since(key, version) for key in self._versions}
+
     def _state(self, key, version):
         """What a version of an object said; None if nobody could read it, or there was no such version."""
         return dict(self._versions.get(key, ())).get(version)

@@ -9,6 +9,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tests.plugins.reservation.naive.names import RESERVE_POD
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.history import History
@@ -45,12 +46,14 @@ class Bound(NamedTuple):
     version: int
     decision: Decision | None
     """Why a replica bound it; None if somebody else did."""
+    path: str = PODS
+    """Of the resource that says so."""
 
     def must_be_known(self, decision):
         """Whether the pod had to be reckoned with: what replicas decided before, and what had been heard of."""
         if self.decision is not None:
             return self.decision.order < decision.order
-        return self.version <= decision.versions[PODS]
+        return self.version <= decision.versions[self.path]
 
 
 class Lease(NamedTuple):
@@ -82,6 +85,8 @@ class Invariants:
         self.pods = History()
         self.features = []
         """Checks of what a world has beside pods and nodes."""
+        self.reserved = None
+        """`ReservationInvariants`, None where there are no Reservations."""
         self._on_violation = on_violation
         self._orders = count()
         self._plugins = Profile({}).plugins
@@ -175,9 +180,12 @@ class Invariants:
             self.fail(f"{self.server.writer} binds pod {name} to {node}, which it did not decide")
             return
         self._check(pod, decision)
+        self.check_later(decision)
+
+    def check_later(self, decision):
+        """Who was decided later but bound earlier had to leave room for what is bound now."""
         for other in self.server.objects("Pod"):
             later = self.bound.get(other["metadata"]["uid"])
-            # Who was decided later but bound earlier had to leave room for this one.
             if later is None or later.decision is None or is_finished(other):
                 continue
             if later.decision.order > decision.order:
@@ -201,19 +209,37 @@ class Invariants:
         """The pod, which is bound, fits where it is."""
         for feature in self.features:
             feature.bound(pod, decision)
-        reasons, others = [], list(self.known_others(pod, decision))
+        self.check_room(pod, decision)
+
+    def check_room(self, pod, decision):
+        """There is room for the pod, which is bound, or for a Reservation as its reserve pod."""
+        others = [each for each in self.known_others(pod, decision) if each["spec"]["nodeName"] == decision.node]
+        reasons, kept, slots = [], [], 0
+        if self.reserved is not None:
+            kept = self.reserved.kept_from(pod, decision, others)
+            slots = len(kept) + self.reserved.slots_of(pod, len(others))
+            others = self.reserved.without_operating(pod, decision, others)
         for state in self.node_states(decision):
-            reason = self._misfit(pod, state, others)
+            reason = self._misfit(pod, state, others, kept, slots)
             if reason is None:
                 return
             reasons.append(reason)
         why = "; ".join(reasons) or "there is no such node"
-        self.fail(f"{decision.writer} binds pod {pod['metadata']['name']} to {decision.node}: {why}")
+        what = "reservation" if is_reserve_pod(pod) else "pod"
+        self.fail(f"{decision.writer} binds {what} {pod['metadata']['name']} to {decision.node}: {why}")
 
-    def _misfit(self, pod, node, others):
-        """Why the pod does not fit on this state of the node; None if it does."""
+    def _misfit(self, pod, node, others, kept, slots):
+        """Why the pod does not fit on this state of the node; None if it does.
+
+        `kept`: reserve pods. `slots`: how many pods there may be beside the node's own number: reserve pods, and those
+        that the Reservation takes over.
+        """
+        if slots:
+            status = node["status"]
+            most = str(int(status["allocatable"]["pods"]) + slots)
+            node = {**node, "status": {**status, "allocatable": {**status["allocatable"], "pods": most}}}
         world = World([node])
-        for other in others:
+        for other in [*others, *kept]:
             world.add(other)
         for name in FITTING:
             plugin = self._plugins[name]
@@ -221,6 +247,11 @@ class Invariants:
             if status is not None:
                 return f"{name}: {', '.join(status.reasons)}"
         return None
+
+
+def is_reserve_pod(pod):
+    """Whether it stands for a Reservation."""
+    return RESERVE_POD in (pod["metadata"].get("annotations") or {})
 
 
 def is_finished(pod):

@@ -13,6 +13,7 @@ class Kubelets:
     def __init__(self, simulation):
         self.server = simulation.server
         self._faults = simulation.faults
+        self._reservations = simulation.reservations
         self.rng = Random(f"{simulation.plan.seed} kubelets")
         self._stranded = {}
         self.server.registry.subscribe_changes(self.server.resource("Pod"), self._changed)
@@ -44,6 +45,8 @@ class Kubelets:
                     self._faults.started(thing)
                 else:
                     thing["status"] |= {"phase": "Running", "startTime": "2030-01-01T00:00:00Z"}
+                if self._reservations is not None:
+                    self._reservations.started(thing)
 
         self.server.change("Pod", name, make, namespace)
 

@@ -5,6 +5,7 @@ import json
 from random import Random
 
 from koordsched.fakecluster.clock import rfc3339
+from koordsched.fakecluster.defaults import default_pod_spec
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 from koordsched.plugins.shared.workloads import Workload
 from koordsched.plugins.workloadquarantine.record import PREFIX, key_of
@@ -155,7 +156,11 @@ class NodeFaults:
         for _ in range(count):
             self._pinned += 1
             made = _small_pod(f"pinned{self._pinned}", **_only_on(node))
-            self.server.insert(own(made, "StatefulSet", f"set{self.rng.randrange(12)}"))
+            own(made, "StatefulSet", f"set{self.rng.randrange(12)}")
+            if self.simulation.reservations is not None:
+                default_pod_spec(made["spec"])
+                made["spec"]["enableServiceLinks"] = True
+            self.server.insert(made)
 
     def _give_up_a_pod(self):
         """A pod that fails is deleted, and its controller makes another one."""

@@ -4,6 +4,8 @@ from tests.plugins.nodenumaresource.naive import Attempt, Naive
 from tests.plugins.nodenumaresource.naivemachine import SINGLE, Machine, holding
 from tests.plugins.nodenumaresource.naivepick import keeps_policy
 from tests.simulation.allocationinvariants import AllocationInvariants
+from tests.simulation.numausers import NOTHING
+from tests.simulation.reservationusers import is_operating
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 
@@ -27,6 +29,8 @@ class NumaInvariants(AllocationInvariants):
         given = holding(pod)
         others = [self._as_known(other, decision) for other in self._invariants.known_others(pod, decision)]
         others = [other for other in others if other["spec"].get("nodeName") == decision.node]
+        if self._invariants.reserved is not None:
+            others = [other for other in others if not is_operating(other)]  # an owner may have what they have
         for state in self._pod_states(pod, decision):
             for node in self._invariants.node_states(decision):
                 for report in reports:
@@ -97,6 +101,13 @@ class NumaInvariants(AllocationInvariants):
                     )
                     return
                 holders[cpu] = pod["metadata"]["name"]
+        for thing, owners in self._sharing(node):
+            used = set().union(*((holding(owner) or NOTHING).cpus for owner in owners))
+            for cpu in sorted((holding(thing) or NOTHING).cpus - used):
+                if cpu in holders:
+                    name = thing["metadata"]["name"]
+                    self._invariants.fail(f"CPU {cpu} of {node}, kept by {name}, is given to {holders[cpu]}")
+                    return
 
 
 def asked_for_nothing(attempt):

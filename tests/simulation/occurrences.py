@@ -47,6 +47,9 @@ FAULTS = {
     "node broken": r" is broken: ",
     "node felled by a pod": r" felled by ",
     "breaker or quarantine written by hand": r" by hand: ",
+    "reservation gone with its room": r"DELETED /r\d \S+ v\d+ Available node=\S+$",
+    "reservation expired": r"MODIFIED /r\d \S+ v\d+ Failed ",
+    "reservation used up": r"MODIFIED /r\d \S+ v\d+ Succeeded ",
 }
 """Name -> how the trace tells of it."""
 

@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 from random import Random
 
 FEATURES = ("quotas", "volumes", "permits", "extenders")
-"""What a world may have beside pods and nodes, "loads", "breakers", "numa" and "devices". Nearly half of all worlds
-have none, so that runs stay short."""
+"""What a world may have beside pods and nodes, and what of `LATER` it has. Nearly half of all worlds have none of
+these, so that runs stay short."""
+
+LATER = ("loads", "breakers", "numa", "devices", "reservations")
+"""Each is in a fifth of the worlds."""
 
 OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
@@ -57,11 +60,17 @@ class Plan:
 
     @classmethod
     def of(cls, seed):
+        """`seed`: a number, or one with features that its world is to have in any case: "7+reservations"."""
+        whole, (seed, *forced) = str(seed), str(seed).split("+")
+        if unknown := set(forced).difference(FEATURES, LATER):
+            raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
+        # What came later has a generator of its own: worlds without it stay what they were.
+        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
-            seed=str(seed),
+            seed=whole,
             nodes=rng.randint(2, 7),
             pods=rng.randint(4, 15),
             most_pods=rng.choice([15, 25, 40]),
@@ -75,13 +84,7 @@ class Plan:
             cycle_cost=rng.choice([0.00001, 0.0005, 0.003]),
             page_size=rng.choice([3, 10, 500]),
             kinds=tuple(kind for kind in kinds if rng.random() < 0.5),
-            **_more(
-                Random(f"{seed} features"),
-                Random(f"{seed} loads"),
-                Random(f"{seed} breakers"),
-                Random(f"{seed} numa"),
-                Random(f"{seed} devices"),
-            ),
+            **_more(Random(f"{seed} features"), [*later, *forced]),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
@@ -93,18 +96,10 @@ class Plan:
         return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
 
 
-def _more(rng, of_loads, of_breakers, of_numa, of_devices):
-    """What came later has a generator of its own: worlds without it stay what they were."""
+def _more(rng, later):
     plain = rng.random() < 0.45
     features = () if plain else tuple(feature for feature in FEATURES if rng.random() < 0.45)
-    if of_loads.random() < 0.2:
-        features += ("loads",)
-    if of_breakers.random() < 0.2:
-        features += ("breakers",)
-    if of_numa.random() < 0.2:
-        features += ("numa",)
-    if of_devices.random() < 0.2:
-        features += ("devices",)
+    features = tuple(dict.fromkeys((*features, *later)))
     return {
         "features": features,
         "by_runtime": rng.random() < 0.75,

@@ -16,6 +16,7 @@ from tests.simulation.numausers import believed as believed_numa
 from tests.simulation.quotareckoning import believed as believed_quotas
 from tests.simulation.quotausers import KIND as QUOTA
 from tests.simulation.quotausers import is_readable
+from tests.simulation.reservationreckoning import believed as believed_reservations
 
 
 class Reckoning:
@@ -38,43 +39,69 @@ class Reckoning:
         """`NumaUsers`, None where nodes report no CPUs."""
         self.devices = devices
         """`DeviceUsers`, None where nodes report no devices."""
+        self.reservations = None
+        """`ReservationReckoning`, None where there are no Reservations."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
-        profile, world = Profile(self.loads.profile() if self.loads is not None else {}), self._world()
-        if self.numa is not None:
-            profile = with_numa(profile, self.numa.args)
-        if self.devices is not None:
-            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
-        reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
+        profile, world = self._profile(), self._world()
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
         nominated = _nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
             name = _name(thing)
-            if self._quota_refuses(thing):
-                continue
-            if reserving and refused_by_reserve(thing):
-                continue
-            outcome = evaluate(thing, world, profile, nominated)
-            if fails(outcome):
-                continue
-            places = set(outcome.feasible).difference(self._closed)
-            if reserving and places:
-                kept = {node["metadata"]["name"]: node for node in world.nodes}
-                places = {name for name in places if all(p.reserves(thing, kept[name], world) for p in reserving)}
-                if not places:
-                    continue
+            places = self._places(thing, world, profile, nominated)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
-            elif not _never_preempts(thing):
+            elif places is not None and not _never_preempts(thing):
                 places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
         return found
+
+    def wrong_reservations(self):
+        """Reservations that wait although there is a place for them, or do not say what is so."""
+        if self.reservations is None:
+            return []
+        profile, world, found = self._profile(), self._world(), self.reservations.wrong()
+        nominated = _nominated_rows([thing for thing in self.server.objects("Pod") if self._waits(thing)])
+        for name, pod in self.reservations.waiting().items():
+            if places := self._places(pod, world, profile, nominated):
+                found.append(f"reservation {name} waits although it fits on {', '.join(sorted(places))}")
+            found += self.reservations.unexplained(name)
+        return found
+
+    def _profile(self):
+        profile = Profile(self.loads.profile() if self.loads is not None else {})
+        if self.numa is not None:
+            profile = with_numa(profile, self.numa.args)
+        if self.devices is not None:
+            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
+        return profile
+
+    def _places(self, thing, world, profile, nominated):
+        """The nodes that the pod fits on; None if no place can help it: what keeps it waiting is no lack of room."""
+        reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
+        if self._quota_refuses(thing) or (reserving and refused_by_reserve(thing)):
+            return None
+        outcome = self._evaluate(thing, world, profile, nominated)
+        if fails(outcome):
+            return None
+        places = set(outcome.feasible).difference(self._closed)
+        if reserving and places:
+            world = self.reservations.view(world) if self.reservations is not None else world
+            kept = {node["metadata"]["name"]: node for node in world.nodes}
+            places = {name for name in places if all(p.reserves(thing, kept[name], world) for p in reserving)}
+            return places or None
+        return places
+
+    def _evaluate(self, thing, world, profile, nominated):
+        if self.reservations is not None:
+            return self.reservations.evaluate(thing, world, profile, nominated)
+        return evaluate(thing, world, profile, nominated)
 
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
@@ -129,7 +156,7 @@ class Reckoning:
             victims = [p for p in world.pods_on(node) if priority(p) < priority(thing)]
             if not victims:
                 continue
-            if name in evaluate(thing, world.without(victims), profile, lasting).feasible:
+            if name in self._evaluate(thing, world.without(victims), profile, lasting).feasible:
                 found.append(name)
         return found
 
@@ -214,6 +241,7 @@ def belief(scheduler):
         "load of": believed_loads(scheduler),
         "CPUs of": believed_numa(scheduler),
         "devices of": believed_devices(scheduler),
+        "reservation": believed_reservations(scheduler),
     }
 
 

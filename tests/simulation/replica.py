@@ -15,6 +15,7 @@ from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.scheduler import Scheduler
+from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
 from tests.simulation.invariants import NODES, Decision
@@ -211,10 +212,11 @@ class Process:
 
         def taking(attempt, queued, row, started):
             promises, decision = self._nominated_rows(queued.pod), self._decision(row)
+            used = self._used(row)
             invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
             outcome = take(attempt, queued, row, started)
             if isinstance(outcome, AssumedPod):
-                self._check_promises(queued.pod, outcome, promises.get(outcome.node, ()))
+                self._check_promises(queued.pod, outcome, promises.get(outcome.node, ()), used)
                 if self.simulation.breaker_checks is not None:
                     self.simulation.breaker_checks.taken(self, queued.pod, outcome.node, decision)
             return outcome
@@ -288,13 +290,23 @@ class Process:
             for node in sorted(nominator.nodes_with_nominated())
         }
 
-    def _check_promises(self, pod, placement, promised):
-        """The room that a node was cleared for must not go to anybody less important."""
+    def _used(self, row):
+        """What is in use of every resource."""
+        return [int(column.data[row]) for column in self.scheduler.cluster.table.requested]
+
+    def _check_promises(self, pod, placement, promised, before):
+        """The room that a node was cleared for must not go to anybody less important.
+
+        `before`: what was in use; what a Reservation had kept for the pod was. Pods that ignore Reservations may have
+        what they keep.
+        """
+        if pod.labels.labels.get(IGNORED) == "true":
+            return
         table, row = self.scheduler.cluster.table, placement.row
         for index, _ in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
-            if due and used + due > there:
+            if due and used + due > there and (index >= len(before) or used > before[index]):
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
                     f"{self.name} places pod {pod.key} on {placement.node}, where {name} is promised to "

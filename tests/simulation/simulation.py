@@ -23,6 +23,9 @@ from tests.simulation.quotareckoning import QuotaReckoning
 from tests.simulation.quotausers import QuotaUsers
 from tests.simulation.reckoning import Reckoning
 from tests.simulation.replica import Process, Replica
+from tests.simulation.reservationinvariants import RESERVATIONS, ReservationInvariants
+from tests.simulation.reservationreckoning import ReservationReckoning
+from tests.simulation.reservationusers import ReservationUsers
 from tests.simulation.tables import wrong_tables
 from tests.simulation.trace import Trace
 from tests.simulation.users import Users
@@ -79,6 +82,7 @@ class Simulation:
         self.breaker_checks = BreakerInvariants(self) if self.faults is not None else None
         self.numa = NumaUsers(self) if "numa" in features else None
         self.devices = DeviceUsers(self) if "devices" in features else None
+        self.reservations = ReservationUsers(self) if "reservations" in features else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -92,6 +96,9 @@ class Simulation:
             more.append(NumaInvariants(self.invariants, self.server, self.numa))
         if self.devices is not None:
             more.append(DeviceInvariants(self.invariants, self.server, self.devices))
+        if self.reservations is not None:
+            self.invariants.reserved = ReservationInvariants(self)
+            more.append(self.invariants.reserved)
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)
@@ -105,6 +112,7 @@ class Simulation:
         volumes = [CLAIMS, VOLUMES, CSI_NODES] if self.volumes is not None else []
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
+        reports += [RESERVATIONS] if self.reservations is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
@@ -158,7 +166,9 @@ class Simulation:
         reckoning = Reckoning(
             self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa, self.devices
         )
-        for text in [*reckoning.unplaced(), *reckoning.unredeemed()]:
+        if self.reservations is not None:
+            reckoning.reservations = ReservationReckoning(self)
+        for text in [*reckoning.unplaced(), *reckoning.unredeemed(), *reckoning.wrong_reservations()]:
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):

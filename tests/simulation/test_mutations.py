@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation import simulation
-from tests.simulation.mutations import MUTATIONS, mutated
+from tests.simulation.mutations import MUTATIONS, WORLDS, mutated
 
 MOST_SEEDS = 200
 
@@ -11,7 +11,8 @@ MOST_SEEDS = 200
 def first_caught(name):
     """(seed, what was violated) of the first seed that fails with the defect; None if none does."""
     with mutated(name):
-        for seed in range(MOST_SEEDS):
+        for number in range(MOST_SEEDS):
+            seed = f"{number}+{WORLDS[name]}" if name in WORLDS else number
             outcome = simulation.run(seed)
             if outcome.failed:
                 return seed, outcome.violations[0]

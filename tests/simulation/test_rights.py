@@ -12,15 +12,19 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.simulation import Simulation
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-COMPONENTS = ("elastic-quota", "load-aware", "numa", "devices", "node-circuit-breaker", "workload-quarantine")
+COMPONENTS = (
+    *("elastic-quota", "load-aware", "numa", "devices", "reservation"),
+    *("node-circuit-breaker", "workload-quarantine"),
+)
 ROLES = ("base", *(f"components/{name}" for name in COMPONENTS))
 RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)
 
 ELSEWHERE = {
-    # The endpoints' delegated authentication, events on the lease, profiles of quotas, and reading volumes back after
-    # a write whose answer was lost have tests of their own.
+    # The endpoints' delegated authentication, events on the lease, profiles of quotas, and reading volumes and
+    # Reservations back after a write whose answer was lost have tests of their own.
     ("", "persistentvolumeclaims", "get"),
     ("", "persistentvolumes", "get"),
+    ("scheduling.koordinator.sh", "reservations", "get"),
     ("quota.koordinator.sh", "elasticquotaprofiles", "patch"),
     ("", "events", "create"),
     ("", "events", "patch"),
@@ -30,7 +34,8 @@ ELSEWHERE = {
 """Rights that nothing in a simulation needs."""
 
 REVOKES = 67
-"""A seed in which pods are evicted because their quota uses too much."""
+"""A seed in which pods are evicted because their quota uses too much, and Reservations are given devices and deleted
+when they are over."""
 
 REFUSES = 19
 """One in which a node is broken and a workload quarantined."""

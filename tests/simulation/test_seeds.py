@@ -11,6 +11,8 @@ from tests.depth import quick_first
 from tests.simulation import simulation
 
 SEEDS, QUICK, CHUNK = 300, 80, 5
+RESERVED = 100
+"""Seeds of worlds that have Reservations in any case."""
 SAME = [[1, 60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
 
 
@@ -22,6 +24,13 @@ def test_invariants_hold_under_faults(first):
         assert not outcome.failed, outcome.report()
         bindings += outcome.bindings
     assert bindings > CHUNK  # something happened
+
+
+@pytest.mark.parametrize("first", quick_first(range(0, RESERVED, CHUNK), 1))
+def test_invariants_hold_where_room_is_reserved(first):
+    for seed in range(first, first + CHUNK):
+        outcome = simulation.run(f"{seed}+reservations")
+        assert not outcome.failed, outcome.report()
 
 
 @pytest.mark.parametrize("seeds", quick_first(SAME, 1))

@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 from koordsched.fakecluster.clock import rfc3339_micro
+from koordsched.fakecluster.defaults import default_pod_spec
 from tests.plugins.objects import container, node, pod, taint
 from tests.simulation.invariants import is_gone
 from tests.simulation.permits import GATE
@@ -34,6 +35,10 @@ class Users:
         self.faults = simulation.faults
         self.numa = simulation.numa
         self.devices = simulation.devices
+        self.reservations = simulation.reservations
+        more = (self.loads, self.faults, self.numa, self.devices, self.reservations)
+        self._more = [each for each in more if each is not None]
+        """Those who act on what a world has beside pods, nodes, volumes and quotas."""
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
         self.broken = {}
@@ -50,14 +55,8 @@ class Users:
             self.volumes.settle_in()
         if self.quotas is not None:
             self.quotas.settle_in()
-        if self.loads is not None:
-            self.loads.settle_in()
-        if self.faults is not None:
-            self.faults.settle_in()
-        if self.numa is not None:
-            self.numa.settle_in()
-        if self.devices is not None:
-            self.devices.settle_in()
+        for each in self._more:
+            each.settle_in()
         for _ in range(self.rng.randint(0, 5)):
             self._foreign_pod()
         for _ in range(self.plan.pods):
@@ -75,14 +74,8 @@ class Users:
             actions += [*self.quotas.actions(), (2, self._go_to_another_quota)]
         if self.volumes is not None:
             actions += self.volumes.actions()
-        if self.loads is not None:
-            actions += self.loads.actions()
-        if self.faults is not None:
-            actions += self.faults.actions()
-        if self.numa is not None:
-            actions += self.numa.actions()
-        if self.devices is not None:
-            actions += self.devices.actions()
+        for each in self._more:
+            actions += each.actions()
         if "permits" in self.plan.features:
             actions.append((2, self._turn_gate))
         if self.extender is not None:
@@ -104,14 +97,8 @@ class Users:
             self.quotas.tidy_up()
         if self.volumes is not None:
             self.volumes.tidy_up()
-        if self.loads is not None:
-            self.loads.tidy_up()
-        if self.faults is not None:
-            self.faults.tidy_up()
-        if self.numa is not None:
-            self.numa.tidy_up()
-        if self.devices is not None:
-            self.devices.tidy_up()
+        for each in self._more:
+            each.tidy_up()
         if self.extender is not None:
             self.extender.recover()
         for thing in self.server.objects("Node"):
@@ -158,9 +145,9 @@ class Users:
         uses = self.volumes.uses() if self.volumes is not None else []
         return app, amounts, ports, spec, uses
 
-    def new_pod(self, app, amounts):
-        """A pod of an app that requests these amounts, and nothing else."""
-        return self._pod((app, amounts, [], {"priority": 0}, []))
+    def new_pod(self, app, amounts, ports=(), **spec):
+        """A pod of an app that requests these amounts, and nothing else that matters to nodes."""
+        return self._pod((app, amounts, list(ports), {"priority": 0, **spec}, []))
 
     def _pod(self, template, **more):
         app, amounts, ports, spec, uses = template
@@ -181,6 +168,8 @@ class Users:
             self.numa.equip_pod(made)
         if self.devices is not None:
             self.devices.equip_pod(made)
+        if self.reservations is not None:
+            self.reservations.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
@@ -190,6 +179,9 @@ class Users:
 
     def insert(self, made):
         """A pod comes into being."""
+        if self.reservations is not None:
+            default_pod_spec(made["spec"])  # running pods are annotated: an update must not seem to change more
+            made["spec"].setdefault("enableServiceLinks", True)
         record = self.server.insert(made)
         if self.volumes is not None:
             self.volumes.created(record)

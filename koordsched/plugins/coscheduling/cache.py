@@ -15,7 +15,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
-from koordsched.plugins.coscheduling.gang import Gang, GangGroup, shortcomings
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup, is_stuck, shortcomings
 from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
 from koordsched.plugins.coscheduling.options import GangOptions, from_pod, from_pod_group
 from koordsched.plugins.coscheduling.podfacts import GangFacts
@@ -38,7 +38,7 @@ class GangRecord(msgspec.Struct, array_like=True):
 class GangCache:
     """Observes pods and PodGroups.
 
-    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs. `round`: the attempt that is under way.
+    `gangs` by id. `profiles`: the schedulers whose pods are placed by gangs.
     """
 
     def __init__(self, cluster: ClusterState, args: CoschedulingArgs, handle: Handle) -> None:
@@ -48,7 +48,8 @@ class GangCache:
         self._activate = handle.activate
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
-        self.round: Round | None = None
+        self._round: Round | None = None
+        self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
         self.gangs: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
@@ -67,6 +68,21 @@ class GangCache:
         return cache
 
     # --- reading -----------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> Round | None:
+        """The attempt that is under way."""
+        return self._round
+
+    @round.setter
+    def round(self, new: Round | None) -> None:
+        old, self._round = self._round, new
+        for watcher in self._round_watchers:
+            watcher(old, new)
+
+    def on_round(self, watcher: Callable[[Round | None, Round | None], None]) -> None:
+        """Calls it with the attempt that ends and the one that begins, None for none."""
+        self._round_watchers.append(watcher)
 
     def gang_id(self, pod: Pod) -> str | None:
         """The id of the gang that the pod names; None for most pods."""
@@ -87,7 +103,7 @@ class GangCache:
 
     def placeable(self, pod: Pod) -> bool:
         """Whether a pending pod is ours, and may be placed at all."""
-        return pod.shape.scheduler_name in self.profiles and not _is_stuck(pod)
+        return pod.shape.scheduler_name in self.profiles and not is_stuck(pod)
 
     def why_not(self, group: GangGroup) -> str:
         """Why the group is not to be tried, "" if it is."""
@@ -96,7 +112,7 @@ class GangCache:
             return found
         for gang in group.gangs.values():
             assert gang.options is not None, "all are defined"
-            stuck = sum(_is_stuck(pod) for pod in gang.pending.values())
+            stuck = len(gang.stuck)
             if stuck and len(gang.children) - stuck < gang.options.min:
                 return f"{stuck} pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
         return ""
@@ -126,7 +142,7 @@ class GangCache:
             self._define_by(gang, pod)
         if bound:
             self.satisfy(gang.group)
-        elif not self.placeable(pod) if not known else before is not None and _is_stuck(before) != _is_stuck(pod):
+        elif not self.placeable(pod) if not known else before is not None and is_stuck(before) != is_stuck(pod):
             # It does not come to the queue itself, or another one is needed in its place.
             self.wake(gang.group)
         self._changed(gang)
@@ -207,6 +223,7 @@ class GangCache:
                 group.representative = group.representative or before.representative
                 before.representative = ""
         group.gangs[gang.id] = gang
+        group.changed()
         if gang.bound:
             self.satisfy(group)
 
@@ -244,6 +261,7 @@ class GangCache:
             self._activate([pod])
 
     def _changed(self, gang: Gang) -> None:
+        gang.group.changed()
         for listener in self._listeners:
             listener(gang.id)
 
@@ -283,11 +301,6 @@ class GangCache:
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
-
-
-def _is_stuck(pod: Pod) -> bool:
-    """Whether a pending pod cannot be placed by any scheduler now."""
-    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
 
 
 def _seconds(timestamp: str | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.coscheduling.kinds import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
@@ -13,11 +13,11 @@ class Gang:
     """One gang; pods by uid, in the order in which they came.
 
     `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
-    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`. `created` is in
-    seconds since the epoch.
+    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are uids
+    of pending ones that no scheduler can place now. `created` is in seconds since the epoch.
     """
 
-    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "waiting")
+    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "stuck", "waiting")
 
     def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
         self.id = gang_id
@@ -28,6 +28,7 @@ class Gang:
         self.pending: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
         self.bound: dict[str, Pod] = {}
+        self.stuck: set[str] = set()
 
     @property
     def from_crd(self) -> bool:
@@ -61,15 +62,24 @@ class Gang:
         uid = pod.uid
         self.children[uid] = pod
         for each in (self.pending, self.waiting, self.bound):
-            if each is where:
-                each[uid] = pod
-            else:
+            if each is not where:
                 each.pop(uid, None)
+        where[uid] = pod
+        if where is self.pending and is_stuck(pod):
+            self.stuck.add(uid)
+        elif self.stuck:
+            self.stuck.discard(uid)
 
     def remove(self, uid: str) -> None:
         """A child is gone."""
         for each in (self.children, self.pending, self.waiting, self.bound):
             each.pop(uid, None)
+        self.stuck.discard(uid)
+
+
+def is_stuck(pod: Pod) -> bool:
+    """Whether a pending pod cannot be placed by any scheduler now."""
+    return pod.deleting or (pod.wire is not None and bool(pod.wire.spec.scheduling_gates))
 
 
 class GangGroup:
@@ -78,10 +88,21 @@ class GangGroup:
     `gang_ids`: all that belong to it, sorted; `gangs`: by id, those that exist and say so. `satisfied`: a pod of one of
     them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`: it waits
     for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids of the
-    pods that were placed together and are being bound.
+    pods that were placed together and are being bound. `order`: the pending members in the order in which they are
+    placed, and `told` what those that were not tried show, both None after something changed.
     """
 
-    __slots__ = ("at_rest", "binding_members", "gang_ids", "gangs", "id", "representative", "satisfied")
+    __slots__ = (
+        "at_rest",
+        "binding_members",
+        "gang_ids",
+        "gangs",
+        "id",
+        "order",
+        "representative",
+        "satisfied",
+        "told",
+    )
 
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
         self.id = ",".join(gang_ids)
@@ -91,6 +112,12 @@ class GangGroup:
         self.representative = ""
         self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
+        self.order: Sequence[Pod] | None = None
+        self.told: tuple[int, str] | None = None
+
+    def changed(self) -> None:
+        """There are other pending members, or they are other than they were."""
+        self.order = self.told = None
 
     @property
     def waiting_gangs(self) -> set[str]:

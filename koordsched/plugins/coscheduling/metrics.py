@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from koordsched.observability.metric_registry import MetricRegistry
+from koordsched.plugins.coscheduling.cache import GangCache
 from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.coscheduling.reports.report import (
     BOUND,
@@ -12,6 +15,7 @@ from koordsched.plugins.coscheduling.reports.report import (
     UNDEFINED,
     overview,
 )
+from koordsched.plugins.coscheduling.round import Round
 
 CYCLE_BUCKETS = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
 """Seconds, of the duration of a round."""
@@ -27,6 +31,33 @@ def job_size(members: int) -> str:
         return f"{_LARGEST}+"
     first = (members - 1) // _STEP * _STEP + 1
     return f"{first}-{first + _STEP - 1}"
+
+
+SUCCEEDED, FAILED = "gang is already succeed", "all pending pods is already been attempted"
+"""How attempts end, in upstream's words."""
+
+
+class AttemptTimes:
+    """Measures how long attempts to place groups of gangs take."""
+
+    def __init__(self, cache: GangCache, metrics: MetricRegistry, monotonic: Callable[[], float]) -> None:
+        self._durations = metrics.histograms(
+            "scheduler_gang_schedule_cycle_duration_seconds",
+            "Duration of attempts to place all members of a group of gangs, by outcome and number of members tried.",
+            ("reason", "job_size"),
+            CYCLE_BUCKETS,
+        )
+        self._monotonic = monotonic
+        self._began = 0.0
+        cache.on_round(self._changed)
+
+    def _changed(self, old: Round | None, new: Round | None) -> None:
+        if old is not None:
+            reason = SUCCEEDED if old.placed() else FAILED
+            took = self._monotonic() - self._began
+            self._durations.labels(reason, job_size(len(old.attempted))).observe(took)
+        if new is not None:
+            self._began = self._monotonic()
 
 
 def observe_gangs(plugin: Coscheduling, metrics: MetricRegistry) -> None:

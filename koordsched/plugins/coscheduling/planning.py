@@ -12,6 +12,7 @@ from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
+from koordsched.plugins.coscheduling.topology.complaints import GatheringComplaints
 from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
@@ -32,6 +33,12 @@ class TopologyPlans:
         self._aware = aware
         self._offers = Offers(handle, frozenset({name}))
         self._gatherings: dict[str, Gathering | None] = {}
+        self._complaints = GatheringComplaints(topology, handle.events)
+
+    def complain(self, gang: Gang, pod: Pod) -> None:
+        """An Event if what the gang asks for cannot be read, or is not there; `pod`: one of its pods."""
+        if self._aware and gang.options is not None and gang.options.topology_spec:
+            self._complaints.look(gang.id, gang.options.topology_spec, pod)
 
     def gathering(self, gang: Gang) -> Gathering | None:
         """How the gang wants to be gathered; None if it does not say, or what it says cannot be read.
@@ -66,7 +73,7 @@ class TopologyPlans:
         if tree is None:
             return Status(Code.UNSCHEDULABLE, (NO_TOPOLOGY,))
         members = [member_of(pod) for pod in pods]
-        existing = self._topology.existing(around.members[0].shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+        existing = self._existing(around.members[0])
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
         solution = solve(tree, gathering, len(pods), counted.offers, existing)
         if solution is None:
@@ -78,14 +85,27 @@ class TopologyPlans:
         around.planned = {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}
         return SUCCESS
 
+    def refused_by(self, around: Round) -> frozenset[str]:
+        """The plugins that kept members from nodes when there was no plan: the group waits for what they wait for."""
+        if around.refused_plan is None:
+            return frozenset()
+        reasons = self._handle.reasons
+        found = {reasons[code].plugin for code, _ in reasons.counted(around.refused_plan.codes)}
+        return frozenset(found - {""})
+
+    def _existing(self, first: Pod) -> Amounts | None:
+        """int64[rows]: the pods on each row that have the selector of the first member; None without one."""
+        return self._topology.existing(first.shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
+
     def spread(
         self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, scores: Amounts
     ) -> tuple[dict[int, list[Pod]] | None, Counted]:
         """Row -> the members that go there; None if they have no place together. `scores`: int64[rows of the table]."""
         tree = self._topology.tree()
         members = [member_of(pod) for pod in pods]
+        existing = self._existing(pods[0])
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
-        solution = solve(tree, gathering, len(pods), counted.offers, scores=scores) if tree is not None else None
+        solution = solve(tree, gathering, len(pods), counted.offers, existing, scores) if tree is not None else None
         if solution is None:
             return None, counted
         spread: dict[int, list[Pod]] = {}

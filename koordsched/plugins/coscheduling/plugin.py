@@ -46,6 +46,7 @@ from koordsched.plugins.coscheduling.kinds import (
 from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.topology import waking
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
@@ -87,8 +88,16 @@ class Coscheduling(
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods of different gangs are different; nothing else in the cluster ends what this plugin says."""
-        return [HintRegistration(self.name, GANG_CHANGED, None, GroupBy(self.cache.gang_id))]
+        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too."""
+        alike = GroupBy(self.cache.gang_id)
+        return [
+            HintRegistration(self.name, GANG_CHANGED, None, alike),
+            *waking.registrations(self.name, self._gathers, alike),
+        ]
+
+    def _gathers(self, pod: Pod) -> bool:
+        gang = self.cache.of(pod)
+        return gang is not None and self._plans.gathering(gang) is not None
 
     def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
         """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
@@ -148,7 +157,10 @@ class Coscheduling(
     def begin_job(self, pod: Pod) -> Job | None:
         """See JobScheduling."""
         gang = self.cache.of(pod)
-        if gang is None or not self._goes_together(gang):
+        if gang is None:
+            return None
+        self._plans.complain(gang, pod)
+        if not self._goes_together(gang):
             return None
         self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
         return self.cache.round
@@ -161,22 +173,25 @@ class Coscheduling(
             or self._lacks_topology(gang)
         )
 
-    def _members(self, group: GangGroup, first: Pod) -> list[Pod]:
+    def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
         The first comes first if it could be one of those that are left when there are enough.
         """
-        members = [pod for pod in group.pending() if self.cache.placeable(pod)]
-        members = [members[at] for at in in_order([member_of(pod) for pod in members])]
+        if group.order is None:
+            members = [pod for pod in group.pending() if self.cache.placeable(pod)]
+            group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
         gangs = group.gangs.values()
         if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
-            members.sort(key=lambda pod: pod is not first)
-        return members
+            return sorted(group.order, key=lambda pod: pod is not first)
+        return group.order
 
     def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
         self.cache.round = None
         gang = self.cache.of(job.first)
+        if gang is not None and any(True for _ in placed):
+            gang.group.changed()
         waits = next(iter(resting), None)
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
@@ -189,6 +204,9 @@ class Coscheduling(
 
     def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
         """Coscheduling spec 3.4."""
+        around = self.cache.round
+        if around is not None and not around.failed_message and pod.uid in around.attempted:
+            return SUCCESS  # the group was looked at when the round began
         gang_id = self.cache.gang_id(pod)
         if gang_id is None:
             return SUCCESS
@@ -211,14 +229,14 @@ class Coscheduling(
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """Restricts a member to the node that was planned for it."""
-        around = self._round_of(pod)
+        around = self.cache.round
         node = around.planned.get(pod.uid) if around is not None else None
         return PreFilterResult(frozenset((node,))) if node is not None else SKIP
 
     def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
         """Plans the whole group with its first pod (coscheduling spec 3.4)."""
-        around = self._round_of(pod)
-        if around is None or around.failed_message or len(around.attempted) > 1:
+        around = self.cache.round
+        if around is None or around.failed_message or len(around.attempted) > 1 or pod.uid not in around.attempted:
             return SKIP
         gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
         if gathering is None:
@@ -250,6 +268,7 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None:
             around.fail(pod, self._fit_error(codes))
+            result.refused_by |= self._plans.refused_by(around)
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:
         """Whether the pod is pulled to no others."""
@@ -278,25 +297,26 @@ class Coscheduling(
             return
         gang.put(pod, gang.pending)
         group = gang.group
+        if self.cache.round is None:
+            group.changed()
         self._end_binding(group)
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
-            for other in group.waiting():
-                if (waiting := self.handle.waiting.get(other.uid)) is not None:
+            for waiting in self.handle.waiting:
+                other = self.cache.of(waiting.pod)
+                if other is not None and other.group is group and waiting.pod.uid in other.waiting:
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
         """WAIT until every gang of the group has enough members (coscheduling spec 3.9)."""
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS, 0.0
         gang = self.cache.of(pod)
         if gang is None:
-            return Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
+            alone = self.cache.gang_id(pod) is None
+            return SUCCESS if alone else Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
         gang.put(pod, gang.waiting)
         group = gang.group
         if not self._enough(group):
-            return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
+            return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
         members = group.waiting()
         if not group.binding_members:
             group.binding_members = frozenset(each.uid for each in members)
@@ -306,8 +326,11 @@ class Coscheduling(
         return SUCCESS, 0.0
 
     def _enough(self, group: GangGroup) -> bool:
-        gangs = [self.cache.gangs.get(gang_id) for gang_id in group.gang_ids]
-        return all(gang is not None and gang.valid for gang in gangs)
+        for gang_id in group.gang_ids:
+            gang = self.cache.gangs.get(gang_id)
+            if gang is None or not gang.valid:
+                return False
+        return True
 
     # --- binding ---------------------------------------------------------------------------------------
 
@@ -348,6 +371,9 @@ class Coscheduling(
     def _end_binding(self, group: GangGroup) -> None:
         if not any(gang.waiting for gang in group.gangs.values()):
             group.binding_members = frozenset()
+
+
+_WAIT = Status(Code.WAIT)
 
 
 def _unresolvable(text: str) -> Status:

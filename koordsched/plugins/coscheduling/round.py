@@ -52,6 +52,14 @@ class Round(Job):
         """See Job."""
         return self.members[len(self.attempted) :]
 
+    def show(self, message: str) -> Sequence[Pod]:
+        """See Job."""
+        said = (len(self.attempted), message)
+        if self.group.told == said:
+            return ()
+        self.group.told = said
+        return self.untried()
+
     def pending(self) -> list[Pod]:
         """The members without a place, in order, the one that has none included."""
         placed = {pod.uid for pod in self.placed()}
@@ -71,8 +79,7 @@ class Round(Job):
         """See Job. Where members wait for the end of the round (NonStrict), that is what rejects them."""
         if self.rejection_message:
             return self.rejection_message
-        gang = next(
-            (gang for gang in self.group.gangs.values() if self.trigger and self.trigger.uid in gang.children), None
-        )
-        strict = gang is None or gang.options is None or gang.options.strict
+        trigger = self.trigger.uid if self.trigger is not None else ""
+        options = (gang.options for gang in self.group.gangs.values() if trigger in gang.children)
+        strict = all(each is None or each.strict for each in options)
         return self.failed_message if strict else messages.ALL_ATTEMPTED

@@ -20,7 +20,7 @@ from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import allocatable_of
+from koordsched.cluster.resources import Requests, allocatable_of
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING, Handle
 from koordsched.plugins.reservation import operating
@@ -150,6 +150,11 @@ class ReservationCache:
         info = self._infos.get(uid) if uid is not None else None
         return info if info is not None and pod.uid in info.owners else None
 
+    def requests_of(self, pod: Pod) -> Requests:
+        """What a pod on a node requests; one that acts as a Reservation may count less."""
+        info = self._infos.get(pod.uid)
+        return pod.requests if info is None else info.full
+
     # --- objects -----------------------------------------------------------------------------------
 
     def _changed(self, old: Reservation | None, new: Reservation | None) -> None:
@@ -191,7 +196,7 @@ class ReservationCache:
         before = info.reservation if info is not None else None
         was = info is not None and info.matchable
         if info is None:
-            info = self._infos[uid] = ReservationInfo(new, pod, terms)
+            info = self._infos[uid] = ReservationInfo(new, pod, terms, self._infos)
         else:
             facts = info.full_facts
             info.renew(new, pod, terms)
@@ -268,25 +273,35 @@ class ReservationCache:
 
     def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         """See Sharing."""
+        if self._amending:
+            return 0
         if pod.virtual:
-            return 0 if self._amending else self._reserve_pod_counted(row, pod, sign)
+            return self._reserve_pod_counted(row, pod, sign)
         if not pod.facts:
             return 0
-        if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, sign)
+        acts, changed = self._operating.of(pod), 0
+        if acts is not None and sign > 0:
+            changed = self._operating_counted(row, pod, acts, sign)
         uid = self._used.get(pod.uid) if sign < 0 else self._uses(pod)
-        if uid is None:
-            return 0
-        return self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if uid is not None:
+            changed |= self._joined(uid, row, pod) if sign > 0 else self._left(uid, pod)
+        if acts is not None and sign < 0:
+            changed |= self._operating_counted(row, pod, acts, sign)
+        return changed
 
     def facts_changed(self, row: int, pod: Pod) -> int:
         """See Sharing."""
         if pod.virtual:
             return 0 if self._amending else self._reserve_pod_allocated(pod)
+        changed = 0
         if (acts := self._operating.of(pod)) is not None and not self._amending:
-            return self._operating_counted(row, pod, acts, 1)
+            changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
-        changed = self._left(before, pod) if before is not None and before != now else 0
+        if before is not None and before != now:
+            changed |= self._left(before, pod)
+            left = self._infos.get(before)
+            if left is not None and left.matchable and not self._cluster.table.hypothetical:
+                self._cluster.announce(RESERVATION_CHANGED, None, left)
         return changed | (self._joined(now, row, pod) if now is not None else 0)
 
     def _operating_counted(self, row: int, pod: Pod, acts: Operating, sign: int) -> int:
@@ -299,15 +314,16 @@ class ReservationCache:
         if sign < 0:
             if info is not None:
                 info.counted = False
-                self._on_row.get(row, {}).pop(pod.uid, None)
+                self._leave_row(row, pod.uid)
                 del self._infos[pod.uid]
                 self._recount(info)
                 self.index.remove(pod.uid)
+                self._users_changed(pod.uid)
             return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
         was = info is not None and info.matchable and _offer(info.reservation) == _offer(new)
         if info is None:
-            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod))
+            info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod), self._infos)
         else:
             info.say(new, self._terms(new, pod))
         if info.terms.problem:
@@ -377,6 +393,8 @@ class ReservationCache:
     def _reserve_pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         info = self._infos.get(pod.uid)
         if info is None:
+            if sign < 0 and not self._cluster.table.hypothetical:
+                self._leave_row(row, pod.uid)  # its Reservation ended while it waited to be bound
             return 0
         info.counted = sign > 0
         if self._cluster.table.hypothetical:
@@ -385,14 +403,17 @@ class ReservationCache:
             self._on_row.setdefault(row, {})[pod.uid] = info
             self._join_users(info, pod.node)
         else:
-            rest = self._on_row[row]
-            del rest[pod.uid]
-            if not rest:
-                del self._on_row[row]
+            self._leave_row(row, pod.uid)
             if not info.available:
                 info.full_facts = ()  # Reserve is taken back
         self._recount(info)
         return self._settle(info)
+
+    def _leave_row(self, row: int, uid: str) -> None:
+        rest = self._on_row.get(row, {})
+        rest.pop(uid, None)
+        if not rest:
+            self._on_row.pop(row, None)
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
         """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given

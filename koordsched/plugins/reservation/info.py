@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from koordsched.cluster.facts import PodFacts
+from koordsched.cluster.facts import PodFact, PodFacts
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import HostPort, shape_ports
 from koordsched.cluster.resources import CPU, DEFAULT_MEMORY, DEFAULT_MILLI_CPU, MEMORY, Requests
@@ -56,8 +56,17 @@ class ReservationInfo:
     against its row at the moment, hypotheses included.
     """
 
-    def __init__(self, reservation: Reservation, pod: Pod, terms: Terms) -> None:
+    def __init__(
+        self,
+        reservation: Reservation,
+        pod: Pod,
+        terms: Terms,
+        known: Mapping[str, ReservationInfo],
+    ) -> None:
+        """`known`: all by uid; an owner that acts as a Reservation itself uses what it would count if nothing of it was
+        in use."""
         self.owners: dict[str, Pod] = {}
+        self._known = known
         self.counted = False
         self.taken = False
         """Whether it is used up, whatever owners say: a pod that acts as a Reservation names one itself."""
@@ -109,7 +118,8 @@ class ReservationInfo:
         """What owners use of the resources that it gives them; it may be more than there is."""
         used: Amounts = {}
         for pod in self.owners.values():
-            for index, amount in pod.requests.amounts:
+            acting = self._known.get(pod.uid)
+            for index, amount in (pod.requests if acting is None else acting.full).amounts:
                 if index in self.terms.names:
                     used[index] = used.get(index, 0) + amount
         return used
@@ -138,6 +148,12 @@ class ReservationInfo:
         requests = Requests(amounts, (nonzero[0], nonzero[1]), self.full.names)
         return requests, self._facts_left(facts)
 
+    def _whole(self, pod: Pod, fact: PodFact[Any]) -> Any:
+        acting = self._known.get(pod.uid)
+        if acting is None:
+            return fact.of(pod)
+        return acting.full_facts[fact.index] if acting.full_facts else None
+
     def _facts_left(self, facts: PodFacts) -> tuple[object, ...]:
         if not self.full_facts:
             return ()
@@ -146,7 +162,7 @@ class ReservationInfo:
             held = left[fact.index]
             if held is None or fact.less is None:
                 continue
-            used = [value for pod in self.owners.values() if (value := fact.of(pod)) is not None]
+            used = [value for pod in self.owners.values() if (value := self._whole(pod, fact)) is not None]
             if used:
                 left[fact.index] = fact.shared(fact.less(held, used))
         return tuple(left) if any(value is not None for value in left) else ()

@@ -141,7 +141,7 @@ RESERVATIONS = Kind(
     "reservations",
     Reservation,
     namespaced=False,
-    verbs={"": ("patch", "delete"), "status": ("patch",)},
+    verbs={"": ("get", "patch", "delete"), "status": ("patch",)},
     need=Need(("Reservation",), every_pod, "pods of profiles with Reservation wait"),
     scheduled=True,
 )

@@ -289,8 +289,12 @@ class PreAllocation:
         return [], list(missing), by_reservation
 
     def _missing(self, found: PreAllocatable, row: int, freed: Amounts, *, taken: int) -> tuple[str, ...]:
-        """Resources that the node has too little of for the Reservation if `freed` is taken from running pods."""
+        """Resources that the node has too little of for the Reservation if `freed` is taken from running pods.
+
+        Of resources that restricted options leave out, pods use the node's also when they use the Reservation.
+        """
         table, missing = self._cluster.table, []
+        names = found.info.terms.names
         if table.pods_count.data.item(row) - taken + 1 > table.pods_allocatable.data.item(row):
             missing.append("pods")
         for index, amount in compared(found.info.allocatable).items():
@@ -299,7 +303,7 @@ class PreAllocation:
                 continue
             away = sum(pod.requests.get(index) for pod in found.by_row.get(row, ()))
             table.ensure_resource(index)
-            used = table.requested[index].data.item(row) + away - freed.get(index, 0)
+            used = table.requested[index].data.item(row) + away - (freed.get(index, 0) if index in names else 0)
             if amount > table.allocatable[index].data.item(row) - used:
                 missing.append(name)
         return tuple(missing)

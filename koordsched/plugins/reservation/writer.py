@@ -48,6 +48,8 @@ class ReservationWriter:
         self._handle = handle
         self._find = find
         self.failures: dict[str, Failure] = {}
+        self._patched: dict[str, tuple[str, str]] = {}
+        """By uid, of one on its way to a node: the version that was patched, and the one that it has since."""
         self.on_failure: Callable[[str], None] = lambda uid: None
 
     def _current(self, pod: Pod) -> Reservation:
@@ -61,8 +63,12 @@ class ReservationWriter:
         return found
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """The Reservation is available on the node."""
+        """The Reservation is available on the node, if it is as it was: it may end, or be ended, meanwhile."""
+        before, after = self._patched.pop(pod.uid, ("", ""))
         reservation = self._current(pod)
+        if reservation.metadata.resource_version == before:
+            meta = replace(reservation.metadata, resource_version=after)
+            reservation = replace(reservation, metadata=meta)
         now = moment_text(self._handle.clock.wall())
         conditions = [
             {"type": kind, "status": "True", "reason": reason, "lastProbeTime": now, "lastTransitionTime": now}
@@ -74,7 +80,7 @@ class ReservationWriter:
             raise WriteFailed(str(error)) from error
         status = {"phase": AVAILABLE, "nodeName": node, "allocatable": allocatable, "conditions": conditions}
         self.failures.pop(pod.uid, None)
-        await self._handle.writes.merge(RESERVATIONS, reservation.metadata, {"status": status}, subresource="status")
+        await self._handle.writes.patch(RESERVATIONS, reservation, {"status": status}, subresource="status")
 
     def placed(self, pod: Pod, node: str) -> None:
         """In simulations: the Reservation is available, with what the reserve pod was given."""
@@ -93,8 +99,10 @@ class ReservationWriter:
 
     async def patch(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
         """Merges what PreBind plugins changed into the metadata."""
-        reservation = self._current(pod)
-        await self._handle.writes.merge(RESERVATIONS, reservation.metadata, {"metadata": dict(metadata)})
+        self._patched.pop(pod.uid, None)
+        before = self._current(pod)
+        after = await self._handle.writes.patch(RESERVATIONS, before, {"metadata": dict(metadata)})
+        self._patched[pod.uid] = before.metadata.resource_version, after.metadata.resource_version
 
     async def evict(self, pod: Pod, message: str) -> None:
         """Never asked for: a Reservation is no victim."""

@@ -66,8 +66,20 @@ class GangCluster(Embedded):
         thing = {"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": minimum}}
         self.insert(thing | ({"status": status} if status else {}))
 
-    def member(self, name, gang="g", node="", cpu="1", phase="", owners=(), labels=None, annotations=None):
-        """Puts a pod in; `labels` and `annotations` in place of the label of a PodGroup."""
+    def member(
+        self,
+        name,
+        gang="g",
+        node="",
+        cpu="1",
+        phase="",
+        owners=(),
+        labels=None,
+        annotations=None,
+        age=0.0,
+        scheduled=None,
+    ):
+        """Puts a pod in; `labels` and `annotations` in place of the label of a PodGroup. `scheduled`: seconds ago."""
         references = [
             {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"uid-{owner}"} for owner in owners
         ]
@@ -86,8 +98,13 @@ class GangCluster(Embedded):
             },
             "status": {"phase": phase or "Pending"},
         }
+        if age:
+            thing["metadata"]["creationTimestamp"] = rfc3339(self.clock.wall() - age)
         if node:
             thing["spec"]["nodeName"] = node
+        if scheduled is not None:
+            when = rfc3339(self.clock.wall() - scheduled)
+            thing["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": when}]
         self.insert(thing)
 
     def members(self, count, **more):

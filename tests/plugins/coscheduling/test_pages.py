@@ -1,5 +1,6 @@
 """What endpoints, the command and metrics show of gangs (coscheduling spec 2.6, 5; cases 24 and 27)."""
 
+import asyncio
 import json
 
 import msgspec
@@ -9,9 +10,11 @@ from koordsched.framework.declaration import NotFound, finished
 from koordsched.framework.display import Line, Table
 from koordsched.observability.metrics import Metrics
 from koordsched.plugins.coscheduling import DECLARATION
-from koordsched.plugins.coscheduling.metrics import job_size, observe_gangs
+from koordsched.plugins.coscheduling.metrics import FAILED, SUCCEEDED, job_size, observe_gangs
+from tests.plugins.coscheduling.running import GangCluster, scheduling
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import node, pod
+from tests.virtualtime import run
 
 GANG = "gang.scheduling.koordinator.sh/"
 LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -142,17 +145,19 @@ def test_a_line_for_each():
         member("d-1", on="alder", label="done"),
         member("u-1", label="missing"),
         member("i-1", name="illegal", min_available="x"),
+        pod_group("empty", 1),
     )
     listing = DECLARATION.views[0]
     rows, *problems = printed(listing.show(listing.report(plugin)))
     assert [row[:2] for row in rows] == [
         ("default/done", "Bound"),
+        ("default/empty", "Incomplete"),
         ("default/illegal", "Undefined"),
         ("default/missing", "Undefined"),
         ("default/ready", "Pending"),
         ("default/small", "Incomplete"),
     ]
-    assert rows[3] == ("default/ready", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")
+    assert rows[4] == ("default/ready", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")
     assert problems == [
         "default/illegal: no pod has a legal min-available",
         "default/missing: there is no PodGroup of this name",
@@ -179,10 +184,9 @@ def test_one_gang_with_its_members_and_its_group():
         "placed together with default/right",
         [("default/right", "Pending", "1", "1", "1", "0", "0", "Strict", "once-satisfied")],
         "",
-        [
-            ("default/l-1", "Pending", "-", "0/1 nodes are available: 1 Insufficient cpu."),
-            ("default/l-2", "Pending", "-", "-"),
-        ],
+        [("default/l-1", "Pending", "-"), ("default/l-2", "Pending", "-")],
+        "",
+        "1 of the members reads: 0/1 nodes are available: 1 Insufficient cpu.",
     ]
     assert asked(plugin, "/debug/gangs/{name}", name="default/left")["gang"]["gang"] == "default/left"
 
@@ -228,3 +232,26 @@ def test_metrics():
         ("koordsched_gangs", "Placed"): 0,
         ("koordsched_gangs", "Bound"): 0,
     }
+
+
+def test_attempts_are_timed():
+    async def main():
+        cluster = GangCluster(cpu="8")
+        async with scheduling(cluster) as running:
+            cluster.group(2, "small")
+            cluster.member("s-1", "small")
+            cluster.member("s-2", "small")
+            cluster.group(2, "large")
+            cluster.member("l-1", "large", cpu="5")
+            cluster.member("l-2", "large", cpu="5")
+            await asyncio.sleep(1)
+            return {
+                (sample.labels["reason"], sample.labels["job_size"]): sample.value
+                for family in running.scheduler.metrics.registry.collect()
+                for sample in family.samples
+                if sample.name == "scheduler_gang_schedule_cycle_duration_seconds_count"
+            }
+
+    counts = run(main())
+    assert counts.keys() == {(SUCCEEDED, "1-100"), (FAILED, "1-100")}
+    assert counts[SUCCEEDED, "1-100"] == 1

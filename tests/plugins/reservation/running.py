@@ -61,13 +61,18 @@ class ReservationCluster(Embedded):
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
         self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status})
 
-    def reservation(self, name="r", *, requests=None, created=0.0, status=None, **spec):
+    def reservation(self, name="r", *, requests=None, created=0.0, status=None, annotations=None, **spec):
         """Puts a Reservation in as it is; returns its uid."""
         container = {"name": "c", "image": "x", "resources": {"requests": requests or {"cpu": "10", "memory": "10Gi"}}}
         thing = {
             "apiVersion": API,
             "kind": "Reservation",
-            "metadata": {"name": name, "uid": next(self._uids), "creationTimestamp": self.ago(created)},
+            "metadata": {
+                "name": name,
+                "uid": next(self._uids),
+                "creationTimestamp": self.ago(created),
+                "annotations": annotations or {},
+            },
             "spec": {
                 "template": {"spec": {"containers": [container]}},
                 "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],

@@ -81,7 +81,7 @@ def counts_what_owners_ask_for(self):
         ),
         (plugin, "shares_resources", lambda pod, info: True),
         (matching.Matching, "_is_exact", lambda self, pod, terms, info: True),
-        (status, "use_of", lambda reservation, owners, names: status.Use({}, ())),
+        (status, "use_of", lambda reservation, owners, names, requests_of: status.Use({}, ())),
         (expiry, "deadline", lambda reservation: math.inf),
         (cache.ReservationCache, "pod_counted", lambda self, row, pod, sign: 0),
     ],

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from koordsched.plugins.reservation.kinds import RESERVATION_ALLOCATED
+from koordsched.plugins.reservation.kinds import OPERATING_MODE, RESERVATION_ALLOCATED, RESERVATION_OWNERS
 from tests.plugins.reservation.running import API, ReservationCluster, configuration, scheduling
 from tests.virtualtime import run
 
@@ -269,6 +269,40 @@ def test_pods_of_a_reservation_that_is_gone(on):
         assert cluster.get("Pod", "p")["metadata"]["labels"] == {"keep": "me"}
 
     on_cluster(scenario, gates=gates)
+
+
+def test_owners_of_a_pod_that_acts_as_a_reservation_keep_the_annotation_as_long_as_it_is_there():
+    async def scenario(cluster, running):
+        owners = json.dumps([{"labelSelector": {"matchLabels": {"app": "web"}}}])
+        labels, annotations = {OPERATING_MODE: "Reservation"}, {RESERVATION_OWNERS: owners}
+        cluster.pod("acts", "n1", labels=labels, annotations=annotations)
+        cluster.owner("p", cluster.get("Pod", "acts")["metadata"]["uid"])
+
+        def is_annotated():
+            return RESERVATION_ALLOCATED in (cluster.get("Pod", "p")["metadata"].get("annotations") or {})
+
+        await asyncio.sleep(10)
+        assert is_annotated()
+        cluster.delete("Pod", "acts", "default")
+        await cluster.until(lambda: not is_annotated(), limit=10)
+
+    on_cluster(scenario, gates=("CleanExpiredReservationAllocated=true",))
+
+
+def test_pods_that_wait_are_tried_when_an_owner_is_said_to_use_it_no_more():
+    async def scenario(cluster, running):
+        uid = cluster.available(allocateOnce=False, allocatePolicy="Restricted")
+        cluster.owner("p", uid, requests={"cpu": "10"})
+        await cluster.until(lambda: cluster.owners() == ["p"], limit=5)
+        needs_one = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
+        cluster.pod("q", requests={"cpu": "5"}, labels={"app": "web"}, annotations=needs_one)
+        await asyncio.sleep(20)
+        assert "nodeName" not in cluster.get("Pod", "q")["spec"]
+        annotations = {"metadata": {"annotations": {RESERVATION_ALLOCATED: None}}}
+        cluster.patch("Pod", "p", annotations, "default", api_version="v1")
+        await cluster.until(lambda: "nodeName" in cluster.get("Pod", "q")["spec"], limit=15)
+
+    on_cluster(scenario)
 
 
 def test_what_happened_while_none_led():

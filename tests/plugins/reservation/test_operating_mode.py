@@ -109,3 +109,49 @@ def test_it_does_not_share_a_node_with_reservations_without_a_policy():
     }
     offline = on_nodes(plain, acting(cpu="1", on=None))
     assert "node(s) reservation allocate policy conflict" in offline.schedule("default/acts").message
+
+
+def test_it_may_use_a_reservation_itself():
+    """What it uses is given back when it goes, and its own owner uses nothing of what it is an owner of."""
+    outer = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r", "uid": "r", "resourceVersion": "1"},
+        "spec": {
+            "template": {"spec": {"containers": [container(cpu="4")]}},
+            "owners": [{"labelSelector": {"matchLabels": {OPERATING_MODE: "Reservation"}}}],
+            "ttl": "24h",
+            "allocateOnce": False,
+            "allocatePolicy": "Aligned",
+        },
+        "status": {"phase": "Available", "nodeName": "alder", "allocatable": {"cpu": "4"}},
+    }
+    for first, second in ((outer, acting), (acting, outer)):
+        both = [
+            acting(**{RESERVATION_ALLOCATED: json.dumps({"name": "r", "uid": "r"})}) if one is acting else one
+            for one in (first, second)
+        ]
+        offline = on_nodes(*both)
+        cache = offline.profiles["default-scheduler"].plugins["Reservation"].cache
+        assert used(offline) == 4000
+        assert [each.name for each in cache.named("r").owners.values()] == ["acts"]
+        owner = pod("p", container(cpu="2"), on="alder", labels=WEB)
+        uid = "uid-default-acts"
+        owner["metadata"]["annotations"] = {RESERVATION_ALLOCATED: json.dumps({"name": "acts", "uid": uid})}
+        offline.add(owner)
+        assert used(offline) == 4000
+        assert cache.named("r").allocated == {CPU: 3000}
+        offline.cluster.remove_pod("uid-default-p")
+        offline.cluster.remove_pod("uid-default-acts")
+        assert cache.named("r").owners == {}
+        assert list(cache.used()) == []
+        assert used(offline) == 4000
+
+
+def test_it_may_use_a_reservation_before_it_is_running():
+    offline = on_nodes()
+    offline.add(acting(ready=False, **{RESERVATION_ALLOCATED: json.dumps({"name": "r", "uid": "r"})}))
+    cache = offline.profiles["default-scheduler"].plugins["Reservation"].cache
+    assert list(cache.users("r")) == ["uid-default-acts"]
+    offline.cluster.remove_pod("uid-default-acts")
+    assert list(cache.used()) == []

@@ -3,7 +3,18 @@
 Each is a small change of the code under test, of a kind that a hurried hand could make.
 """
 
-from tests.simulation.mutations import breakers, clients, devices, features, numa, scheduling
-from tests.simulation.mutations.registry import MUTATIONS, mutated
+from tests.simulation.mutations import breakers, clients, devices, features, numa, reservations, scheduling
+from tests.simulation.mutations.registry import MUTATIONS, WORLDS, mutated
 
-__all__ = ["MUTATIONS", "breakers", "clients", "devices", "features", "mutated", "numa", "scheduling"]
+__all__ = [
+    "MUTATIONS",
+    "WORLDS",
+    "breakers",
+    "clients",
+    "devices",
+    "features",
+    "mutated",
+    "numa",
+    "reservations",
+    "scheduling",
+]

@@ -133,7 +133,7 @@ def _state(gang: Gang, problem: str) -> str:
         return BOUND
     if gang.waiting:
         return PLACED
-    return INCOMPLETE if problem else PENDING
+    return INCOMPLETE if problem or gang.lacks_children else PENDING
 
 
 def _problem(gang: Gang, cache: GangCache) -> str:

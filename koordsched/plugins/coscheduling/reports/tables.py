@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from koordsched.config.duration import Duration
@@ -37,8 +38,11 @@ def tables(shown: GangReport) -> Iterator[Line | Table]:
         yield Line(f"placed together with {', '.join(each for each in line.group if each != line.gang)}")
         yield _table(shown.others)
     yield Line("")
-    rows = [(each.pod, each.state, each.node or "-", each.reason or "-") for each in shown.members]
-    yield Table(("MEMBER", "STATE", "NODE", "REASON"), rows)
+    yield Table(("MEMBER", "STATE", "NODE"), [(each.pod, each.state, each.node or "-") for each in shown.members])
+    reasons = Counter(each.reason for each in shown.members if each.reason)
+    for reason, count in sorted(reasons.items(), key=lambda item: (item[1], item[0])):
+        yield Line("")
+        yield Line(f"{count} of the members {'read' if count > 1 else 'reads'}: {reason}")
 
 
 def _table(lines: Iterable[GangLine]) -> Table:

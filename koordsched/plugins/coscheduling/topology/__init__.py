@@ -9,6 +9,8 @@ What the plugin calls:
   with this selector; to be called before anything is placed (D12).
 * `gathering.gathering_of(text)`: the annotation `network-topology-spec` as a `Gathering`. Raises `MalformedGathering`:
   then the gang has no spec, and the message is for an Event.
+* `complaints.GatheringComplaints(topology, handle.events).look(gang, text, pod)`: Events about such annotations, and
+  about layers that there are not.
 * `members.Member`, `members.member_of(pod)`: what matters of a pod; `members.in_order(members)`: the order in which
   offers are counted.
 * `offers.Offers(handle, without=frozenset({"Coscheduling"})).count(pods, rows)`: how many of the pods, in this order,
@@ -24,5 +26,8 @@ What the plugin calls:
   `abstains`, `pre_score`, `score` and `normalize` pass on to it.
 * `controller.TopologyController(topology, handle)`: `run()` beside the plugin's controller while the replica leads;
   writes the status of the object, and Events about what is wrong with it.
-* `picture.picture(tree, offers=None, ...)`: the tree with offers as a struct; `picture.lines(picture)` as text.
+* `waking.registrations(name, gathers, alike)`: the hints for `events_to_register`. What else a gang waits for are the
+  plugins of the reasons in `codes`.
+* `explanation.explained(handle, topology, offers, gathering, pods)`: the tree with what it offers these pods, as a
+  struct for JSON; `picture.lines(explained)` are the same as text. `picture.picture(tree)` is the tree alone.
 """

@@ -79,8 +79,6 @@ def _most_room_first(
 
 def _shares(room: Amounts, parents: Positions, takes: Amounts, multiple: int) -> Amounts:
     """What each child gets of what its parent takes. Rooms are multiples, so only the last share is rounded down."""
-    if not len(room):
-        return room
     before = np.cumsum(room) - room
     first = np.ones(len(parents), dtype=np.bool_)
     first[1:] = parents[1:] != parents[:-1]

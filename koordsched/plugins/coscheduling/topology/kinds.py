@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.cluster.events import EventResource
 from koordsched.cluster.kinds import Kind
 
 DEFAULT = "default"
 """The name of the only object that counts."""
+
+NETWORK_TOPOLOGY = EventResource("ClusterNetworkTopology")
 
 CLUSTER_LAYER = "ClusterTopologyLayer"
 NODE_LAYER = "NodeTopologyLayer"
@@ -50,6 +53,7 @@ CLUSTER_NETWORK_TOPOLOGIES = Kind(
     "scheduling.koordinator.sh/v1alpha1",
     "clusternetworktopologies",
     ClusterNetworkTopology,
+    NETWORK_TOPOLOGY,
     namespaced=False,
     verbs={"status": ("patch",)},
 )

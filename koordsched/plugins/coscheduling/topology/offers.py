@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Offers:
         alive = table.alive.data[rows]
         counted.codes[rows[~alive]] = NO_NODE
         left = rows[alive]
-        job = frozenset(pod.uid for pod in pods)
+        job = frozenset(map(attrgetter("uid"), pods))
         added = Added()
         at = 0
         while at < len(pods) and len(left):

@@ -67,6 +67,8 @@ class Trial:
         of_nominated = [(row, other, room.amounts(other)) for row, others in nominated.items() for other in others]
         with ExitStack() as contexts:
             contexts.enter_context(filtering.overlaid(self._cycle))
+            # A what-if, though nothing is added through it: no plugin may keep what it finds out about these rows.
+            contexts.enter_context(self._handle.cluster.what_if())
             self._wake()
             if accountants is not None:
                 coming = [pod for pod, _ in self._added.kinds]

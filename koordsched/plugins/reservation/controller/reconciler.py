@@ -90,13 +90,16 @@ class Reconciler:
         if node:
             users = self._cache.users(uid).values()
             bound = [pod for pod in users if pod.node == node and not self._cluster.is_assumed(pod.uid)]
-            return status.used(reservation, status.use_of(reservation, bound, self._cluster.table.resource_names), at)
+            use = status.use_of(reservation, bound, self._cluster.table.resource_names, self._cache.requests_of)
+            return status.used(reservation, use, at)
         failure = self._failures.get(uid)
         return status.unschedulable(reservation, failure) if failure is not None else {}
 
     async def _gone(self, uid: str) -> None:
         self._forget(uid)
         self._reported.pop(uid, None)
+        if self._cache.get(uid) is not None:
+            return  # a pod that acts as a Reservation
         users = [pod for pod in self._cache.users(uid).values() if not self._cluster.is_assumed(pod.uid)]
         if self._cleans and users:
             if self._store.hidden:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from koordsched.api.quantity import NANO, QuantityError, format_amount, nano_value
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import CPU, ResourceNames
+from koordsched.cluster.resources import CPU, Requests, ResourceNames
 from koordsched.plugins.reservation.controller.expiry import EXPIRED_REASON, SUCCEEDED_REASON
 from koordsched.plugins.reservation.kinds import (
     FAILED,
@@ -37,12 +38,17 @@ class Use(NamedTuple):
     owners: tuple[CurrentOwner, ...]
 
 
-def use_of(reservation: Reservation, owners: Iterable[Pod], names: ResourceNames) -> Use:
+def use_of(
+    reservation: Reservation,
+    owners: Iterable[Pod],
+    names: ResourceNames,
+    requests_of: Callable[[Pod], Requests] = attrgetter("requests"),
+) -> Use:
     """What these pods use of those resources that the Reservation has; it may be more than it has."""
     pods = sorted(owners, key=lambda pod: pod.uid)
     used: dict[int, int] = {}
     for pod in pods:
-        for index, amount in pod.requests.amounts:
+        for index, amount in requests_of(pod).amounts:
             used[index] = used.get(index, 0) + amount
     allocated = {
         name: used[known] * (_MILLI if known == CPU else NANO)

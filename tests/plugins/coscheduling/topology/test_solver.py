@@ -230,11 +230,13 @@ class RandomTree:
         rng.shuffle(names)
         self.places = {name: tuple(f"d{rng.randrange(width)}" for _ in self.layers) for name in names}
 
-    def built(self):
-        """(node table, tree)"""
+    def built(self, order=None):
+        """(node table, tree) of nodes that are added in an order"""
         nodes = (
-            node(name, labels={f"ex.com/{layer}": part for layer, part in zip(self.layers, path, strict=True)})
-            for name, path in self.places.items()
+            node(
+                name, labels={f"ex.com/{each}": part for each, part in zip(self.layers, self.places[name], strict=True)}
+            )
+            for name in order or self.places
         )
         table = cluster_of(nodes).table
         names = (CLUSTER_LAYER, *self.layers, NODE_LAYER)
@@ -282,3 +284,19 @@ def test_same_as_the_naive_solver(seed):
                 domain = built.domains(found.level)
                 assert set(domain[found.rows].tolist()) == {found.position}
     assert solved > 60
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_in_which_nodes_came_does_not_matter(seed):
+    """A restart, or a replay, decides the same."""
+    rng = Random(seed)
+    for _ in range(40):
+        tree = RandomTree(rng)
+        gathering, desired, *by_name = random_question(rng, tree)
+        found = []
+        for order in (sorted(tree.places), sorted(tree.places, reverse=True)):
+            table, built = tree.built(order)
+            offers, existing, scores = (amounts(table, each or {}) for each in by_name)
+            solution = solve(built, gathering, desired, offers, existing, scores)
+            found.append(None if solution is None else [table.names[row] for row in solution.rows.tolist()])
+        assert found[0] == found[1]

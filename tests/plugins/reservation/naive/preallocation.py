@@ -73,11 +73,16 @@ def relevant(decision, pods):
     return [(pod, exact_requests(pod)) for pod in pods if set(exact_requests(pod)) & set(decision.info.names)]
 
 
+def freed_by(decision, requests):
+    """What the node has again for the Reservation; upstream also counts what its restricted options leave out."""
+    return in_units({name: amount for name, amount in requests.items() if name in decision.info.names})
+
+
 def one(decision, node, candidates, pods):
     """All candidates stay if the room of one suffices."""
     by_node, by_reservation = set(), []
     for _, requests in relevant(decision, candidates):
-        missing = short_of(decision, decision.wanted, node, freed=in_units(requests), fewer=1, pods=pods)
+        missing = short_of(decision, decision.wanted, node, freed=freed_by(decision, requests), fewer=1, pods=pods)
         reasons = lacking(decision, requests, decision.info)
         if not missing and not reasons:
             return candidates, [], []
@@ -94,7 +99,7 @@ def several(decision, node, candidates, pods):
     for pod, requests in relevant(decision, candidates):
         trial = {name: together.get(name, 0) + requests.get(name, 0) for name in together | requests}
         fewer = len(chosen) + 1
-        missing = short_of(decision, decision.wanted, node, freed=in_units(trial), fewer=fewer, pods=pods)
+        missing = short_of(decision, decision.wanted, node, freed=freed_by(decision, trial), fewer=fewer, pods=pods)
         reasons = lacking(decision, trial, decision.info)
         if reasons:
             by_reservation += reasons

@@ -1,0 +1,34 @@
+"""Plans of a group by network topology."""
+
+import numpy as np
+import pytest
+
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
+from koordsched.plugins.coscheduling.planning import TopologyPlans
+from koordsched.plugins.coscheduling.topology.gathering import Gathering
+from koordsched.plugins.coscheduling.topology.kinds import SELECTOR
+from koordsched.plugins.coscheduling.topology.service import network_topology
+from tests.plugins.coscheduling.topology.objects import SPINES_AND_BLOCKS, T8, labelled, topology
+from tests.plugins.harness import scheduler
+from tests.plugins.objects import container, pod
+
+
+@pytest.mark.parametrize(("selector", "nodes"), [("", ["node-1", "node-8"]), ("x", ["node-4", "node-5"])])
+def test_plans_for_preemption_mind_the_selector(selector, nodes):
+    offline = scheduler([])
+    handle = offline.profiles["default-scheduler"].handle
+    found = network_topology(offline.cluster, (NETWORK_TOPOLOGY_MANAGER,))
+    for name, place in T8.items():
+        offline.add(labelled(name, place))
+    offline.add(topology(*SPINES_AND_BLOCKS))
+
+    def with_selector(made):
+        made["metadata"]["annotations"] = {SELECTOR: selector} if selector else {}
+        return offline.add(made)
+
+    with_selector(pod("there", container(cpu="0"), on="node-5"))
+    pods = [with_selector(pod(f"m{at}", container(cpu="16"))) for at in range(2)]
+    plans = TopologyPlans("Coscheduling", handle, found, aware=True)
+    size = offline.cluster.table.size
+    spread, _ = plans.spread(Gathering(("BlockLayer",)), pods, np.arange(size), np.zeros(size, dtype=np.int64))
+    assert sorted(offline.cluster.table.names[row] for row in spread) == nodes
