@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -72,9 +73,9 @@ class GroupAttempt(MemberPlacing):
 
     def _take_up_all(self) -> list[QueuedPod[Pod]]:
         """The members that are in the queue, in the order in which they are tried."""
-        taken = [self._queued]
-        for pod in self._job.members:
-            if pod.uid == self._queued.pod.uid or self._is_kept_out(pod):
+        taken, ask = [self._queued], self._cycle.recorder.ask
+        for pod in sorted(self._job.members, key=lambda member: member.uid):
+            if pod.uid == self._queued.pod.uid or ask(partial(self._is_kept_out, pod)):
                 continue
             queued = self._cycle.queue.pop_pod(pod)
             if queued is None or not self._cycle.is_wanted(queued.pod):
@@ -85,10 +86,11 @@ class GroupAttempt(MemberPlacing):
         return self._in_order(taken)
 
     def _in_order(self, taken: Sequence[QueuedPod[Pod]]) -> list[QueuedPod[Pod]]:
-        """By priority, then by when they were first tried, which no object says."""
+        """By priority, then by when they were first tried, which no object says: a journal keeps the order."""
         places = {queued.pod.uid: place for place, queued in enumerate(sorted(taken, key=_order))}
         ask = self._cycle.recorder.ask
-        return sorted(taken, key=lambda queued: ask(lambda: places[queued.pod.uid]))
+        asked = sorted(taken, key=lambda queued: queued.pod.uid)
+        return sorted(asked, key=lambda queued: ask(lambda: places[queued.pod.uid]))
 
     def _is_kept_out(self, pod: Pod) -> bool:
         """Whether a plugin other than those that place jobs keeps the pod out; or it is not in the queue."""

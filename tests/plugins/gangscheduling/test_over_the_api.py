@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from koordsched.framework.interface import PreFilter
+from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.observability.exposition import render
 from tests.plugins.gangscheduling.running import API, PodGroupCluster, scheduling
 from tests.virtualtime import run
 
@@ -295,3 +298,51 @@ def test_a_restart_counts_the_members_that_are_bound():
         assert cluster.condition() == ("True", "Scheduled", "")
 
     on_cluster(scenario)
+
+
+def test_attempts_are_counted_by_how_they_end():
+    async def scenario(cluster, running):
+        cluster.group(2)
+        cluster.members(2, cpu="8")
+        await asyncio.sleep(SOON)
+        cluster.node("n2")
+        await asyncio.sleep(30)
+        metrics = running.scheduler.metrics
+        counted = metrics.podgroup_schedule_attempts
+        assert counted.labels("scheduled", "default-scheduler").value == 1
+        failures = counted.labels("unschedulable", "default-scheduler").value
+        assert failures >= 1
+        text = (await render(metrics, cluster.clock.monotonic)).decode()
+        assert 'scheduler_podgroup_scheduling_attempt_duration_seconds_count{result="scheduled"' in text
+        assert f"scheduler_podgroup_scheduling_algorithm_duration_seconds_count {failures + 1:.1f}" in text
+
+    on_cluster(scenario)
+
+
+def test_an_error_of_one_member_ends_the_attempt_for_all():
+    class Breaks(PreFilter):
+        name = "Breaks"
+
+        def __init__(self, args, handle):
+            pass
+
+        def pre_filter(self, cycle, pod):
+            return Status(Code.ERROR, ("it broke",)) if pod.name == "m-1" else SUCCESS
+
+    async def scenario(cluster, running):
+        cluster.group(2)
+        cluster.member("m-2", priority=5)
+        cluster.member("m-1", priority=3)
+        cluster.member("m-3", priority=1)
+        await asyncio.sleep(SOON)
+        own = 'running PreFilter plugin "Breaks": it broke'
+        group = f"failed to schedule other pod from a pod group: {own}"
+        assert cluster.placed() == {}
+        assert [cluster.says(name) for name in ("m-2", "m-1", "m-3")] == [
+            ("SchedulerError", group),
+            ("SchedulerError", own),
+            ("SchedulerError", group),
+        ]
+        assert cluster.condition() == ("False", "SchedulerError", group)
+
+    on_cluster(scenario, plugins=[Breaks])
