@@ -185,14 +185,17 @@ def test_extenders_that_cannot_work_keep_it_from_starting(tmp_path):
 
 def test_a_plugin_that_is_not_implemented_keeps_it_from_starting(tmp_path):
     config = tmp_path / "config.yaml"
-    profile = {"schedulerName": "gpus", "plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
+    profile = {
+        "schedulerName": "gpus",
+        "plugins": {"placementGenerate": {"enabled": [{"name": "TopologyPlacementGenerator"}]}},
+    }
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(json.dumps({**kind, "profiles": [profile]}))
     assert refused(*options(free_port()), "--master=127.0.0.1:1", f"--config={config}") == (
         1,
         [
-            "error: plugins that are not implemented: GangScheduling (profiles: gpus); remove them from the "
-            "configuration, or start with --allow-unimplemented-plugins: then they do nothing"
+            "error: plugins that are not implemented: TopologyPlacementGenerator (profiles: gpus); remove them from "
+            "the configuration, or start with --allow-unimplemented-plugins: then they do nothing"
         ],
     )
 

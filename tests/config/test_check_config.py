@@ -120,19 +120,19 @@ def test_full_file_names_every_field() -> None:
 
 def test_plugins_that_are_not_built_are_named(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    profile = {"plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
+    profile = {"plugins": {"placementGenerate": {"enabled": [{"name": "TopologyPlacementGenerator"}]}}}
     path.write_text(document(profiles=[profile]))
     result = CliRunner().invoke(check_config, [str(path)])
     assert result.exit_code == 0
-    assert 'plugin "GangScheduling" is not implemented and will be ignored' in result.output
+    assert 'plugin "TopologyPlacementGenerator" is not implemented and will be ignored' in result.output
 
 
 def test_strict_is_about_warnings(tmp_path: Path) -> None:
-    profile = {"plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}
+    profile = {"plugins": {"placementGenerate": {"enabled": [{"name": "TopologyPlacementGenerator"}]}}}
     text = document(profiles=[profile])
     result = CliRunner().invoke(check_config, ["-", "--strict"], input=text)
     assert result.exit_code == 1
-    assert "GangScheduling (not implemented)" in " ".join(result.stdout.split())
+    assert "TopologyPlacementGenerator (not implemented)" in " ".join(result.stdout.split())
     result = CliRunner().invoke(check_config, ["-", "-o", "json"], input=text)
-    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["GangScheduling"])
+    assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["TopologyPlacementGenerator"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
