@@ -6,9 +6,10 @@ benchmarks. The caller holds the transaction, and keeps what was planned or take
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt
@@ -16,9 +17,10 @@ from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.jobs import GroupJob, Job
+from koordsched.framework.placements import Placement, none_fits, totals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
-from koordsched.framework.status import Code
+from koordsched.framework.status import Code, Status
 
 
 class JobPlan:
@@ -42,6 +44,7 @@ class JobPlan:
         self.message = ""
         self.outcome: PostFilterResult | None = None
         self.refusals: dict[str, str] = {}
+        self._candidates: RowArray | None = None
 
     def place(self, job: Job | GroupJob) -> bool:
         """Places the pods of a job that has begun, one after the other, until there are enough; False otherwise."""
@@ -66,6 +69,36 @@ class JobPlan:
         if self.message:
             self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
             return False
+        profile = self._profiles[job.first.shape.scheduler_name]
+        placements = profile.placements(job)
+        if isinstance(placements, Status):
+            self.message = placements.message
+            self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
+            return False
+        return self._try_all(job) if placements is None else self._try_placements(job, profile, placements)
+
+    def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> bool:
+        """Tries all members on each placement, and again on the best."""
+        before, fitting, scores = self._transaction.checkpoint(), list[Placement](), list[list[int]]()
+        for placement in placements:
+            self._candidates = placement.rows
+            if self._try_all(job):
+                fitting.append(placement)
+                rows = placement.rows
+                scores.append([plugin.score_placement(job, rows) for plugin, _ in profile.placement_scorers])
+            self._transaction.rollback(before)
+        if fitting:
+            found = totals(profile.placement_scorers, scores)
+            best = self._rng.choice([number for number, score in enumerate(found) if score == max(found)])
+            self._candidates = fitting[best].rows
+            return self._try_all(job)
+        self._candidates = placements[0].rows
+        self._try_all(job)
+        self.message = none_fits(len(placements), job.unschedulable()[0])
+        return False
+
+    def _try_all(self, job: GroupJob) -> bool:
+        self.cycles, self.refusals, self.refused, self.message = [], {}, None, ""
         enough = False
         preempting: PostFilterResult | None = None
         for pod in job.members:
@@ -92,14 +125,18 @@ class JobPlan:
         for victim in outcome.victims:
             if victim.row >= 0:
                 self._transaction.evict(victim)
-        attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
+        attempt = self._attempt(pod)
         attempt.filter()
         self._settle(attempt, self._cluster.table.row_of[outcome.nominated_node])
         return True
 
+    def _attempt(self, pod: Pod) -> Attempt:
+        attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
+        attempt.cycle.candidates = self._candidates
+        return attempt
+
     def _place(self, pod: Pod) -> str:
-        profile = self._profiles[pod.shape.scheduler_name]
-        attempt = Attempt(profile, self._cluster, pod)
+        attempt = self._attempt(pod)
         if not attempt.has_nodes:
             return attempt.message()
         verdicts = attempt.filter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from koordsched.framework.interface import (
     ShapeScore,
 )
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
+from koordsched.framework.placements import Placement, PlacementGenerate, PlacementScore
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 
@@ -61,6 +62,7 @@ class ProfileSpec:
     points: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, int]
     args: Mapping[str, Any] = field(default_factory=dict)
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
 
 
 class Profile:
@@ -107,6 +109,11 @@ class Profile:
         jobs = [plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling)]
         self.job_plugins: tuple[JobScheduling, ...] = tuple(sorted(jobs, key=lambda plugin: not plugin.group_jobs))
         self.job_plugin_names = frozenset(plugin.name for plugin in jobs)
+        self.placement_generators = self._at(spec, "placementGenerate", PlacementGenerate)
+        self.placement_scorers = tuple(
+            (plugin, spec.placement_weights.get(plugin.name, 1))
+            for plugin in self._at(spec, "placementScore", PlacementScore)
+        )
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
             filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
@@ -189,6 +196,13 @@ class Profile:
         for plugin in self.job_plugins:
             if (job := plugin.begin_job(pod)) is not None:
                 return plugin, job
+        return None
+
+    def placements(self, group: GroupJob) -> Sequence[Placement] | Status | None:
+        """The candidates of the first plugin that knows any; None if a group may be placed anywhere."""
+        for plugin in self.placement_generators:
+            if (found := plugin.placements(group)) is not None:
+                return found
         return None
 
     # --- the steps after a node was chosen ---------------------------------------------------------

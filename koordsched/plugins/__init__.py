@@ -65,6 +65,8 @@ BUILT_IN: tuple[Declaration, ...] = (
     reservation.DECLARATION,
     coscheduling.DECLARATION,
     gangscheduling.DECLARATION,
+    gangscheduling.PLACEMENT_GENERATOR,
+    gangscheduling.PODS_COUNT,
     defaultprebind.DECLARATION,
     schedulinghint.DECLARATION,
     nodecircuitbreaker.DECLARATION,

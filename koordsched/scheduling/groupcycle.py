@@ -20,6 +20,8 @@ from koordsched.cluster.pod import Pod
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.jobs import Ending, GroupJob, JobScheduling
+from koordsched.framework.placements import Placement, none_fits, totals
+from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt
 from koordsched.scheduling.memberplacing import Member, MemberPlacing
@@ -36,6 +38,8 @@ class GroupAttempt(MemberPlacing):
         super().__init__(cycle, queued, plugin)
         self._job = job
         self._outcomes: dict[str, Member | NotPlaced] = {}
+        self._refused_by = ""
+        """Why no member was tried."""
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members that were assumed; none if the group has no place, which has been handled."""
@@ -100,26 +104,77 @@ class GroupAttempt(MemberPlacing):
         )
 
     async def _place_all(self, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
-        """Tries all members; how that ended, and what the group reads."""
-        cycle, job = self._cycle, self._job
-        complete = preempts = False
+        """How the attempt ended, and what the group reads. If that is SCHEDULED, the members stay where they are."""
+        cycle = self._cycle
+        placements = self._profile_of(self._queued.pod).placements(self._job)
+        if isinstance(placements, Status):
+            ending = Ending.UNSCHEDULABLE if placements.code.rejects else Ending.ERROR
+            self._refused_by = placements.message if ending is Ending.UNSCHEDULABLE else ""
+            return ending, placements.message
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
-            for queued in taken:
-                pod = queued.pod
-                outcome = self._outcomes[pod.uid] = await self._place(transaction, pod, makes_room=True)
-                if isinstance(outcome, Member):
-                    self._members.append(outcome)
-                    preempts |= outcome.preempts is not None
-                    complete |= not outcome.waits_for_job
-                elif outcome.failed.reason == SCHEDULER_ERROR:
-                    return Ending.ERROR, job.erroneous(outcome.failed.message)
-                await self._breathe()
-            if not complete:
-                return Ending.UNSCHEDULABLE, job.unschedulable()[0]
-            if preempts:
-                return Ending.WAITING_ON_PREEMPTION, job.waiting_on_preemption()
-            transaction.commit()
+            if placements is None:
+                ended = await self._try_all(transaction, taken)
+            else:
+                ended = await self._try_placements(transaction, taken, placements)
+            if ended[0] is Ending.SCHEDULED:
+                transaction.commit()
+        return ended
+
+    async def _try_all(self, transaction: Transaction, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
+        """Tries all members."""
+        job = self._job
+        self._members, self._outcomes = [], {}
+        complete = preempts = False
+        for queued in taken:
+            pod = queued.pod
+            outcome = self._outcomes[pod.uid] = await self._place(transaction, pod, makes_room=True)
+            if isinstance(outcome, Member):
+                self._members.append(outcome)
+                preempts |= outcome.preempts is not None
+                complete |= not outcome.waits_for_job
+            elif outcome.failed.reason == SCHEDULER_ERROR:
+                return Ending.ERROR, job.erroneous(outcome.failed.message)
+            await self._breathe()
+        if not complete:
+            return Ending.UNSCHEDULABLE, job.unschedulable()[0]
+        if preempts:
+            return Ending.WAITING_ON_PREEMPTION, job.waiting_on_preemption()
         return Ending.SCHEDULED, ""
+
+    async def _try_placements(
+        self, transaction: Transaction, taken: Sequence[QueuedPod[Pod]], placements: Sequence[Placement]
+    ) -> tuple[Ending, str]:
+        """Tries all members on each placement, and again on the best."""
+        profile, before = self._profile_of(self._queued.pod), transaction.checkpoint()
+        fitting: list[Placement] = []
+        scores: list[list[int]] = []
+        first: tuple[str, list[Member], dict[str, Member | NotPlaced]] | None = None
+        for placement in placements:
+            self._candidates = placement.rows
+            ending, message = await self._try_all(transaction, taken)
+            if ending is Ending.ERROR:
+                return ending, message
+            first = first or (message, self._members, self._outcomes)
+            if ending is not Ending.UNSCHEDULABLE:
+                fitting.append(placement)
+                scorers = profile.placement_scorers
+                scores.append([plugin.score_placement(self._job, placement.rows) for plugin, _ in scorers])
+            transaction.rollback(before)
+        if fitting:
+            best = self._best(totals(profile.placement_scorers, scores))
+            self._candidates = fitting[best].rows
+            return await self._try_all(transaction, taken)
+        assert first is not None, "there is a placement"
+        message, self._members, self._outcomes = first
+        return Ending.UNSCHEDULABLE, none_fits(len(placements), message)
+
+    def _best(self, scores: Sequence[int]) -> int:
+        """One of the highest."""
+        most = max(scores)
+        highest = [number for number, score in enumerate(scores) if score == most]
+        if len(highest) == 1:
+            return highest[0]
+        return self._cycle.recorder.ask(lambda: self._cycle.rng.choice(highest))
 
     # --- the outcome -----------------------------------------------------------------------------------
 
@@ -132,6 +187,8 @@ class GroupAttempt(MemberPlacing):
         outcome = self._outcomes.get(pod.uid)
         if isinstance(outcome, NotPlaced) and (ending is not Ending.ERROR or outcome.failed.reason == SCHEDULER_ERROR):
             return outcome
+        if self._refused_by:
+            return self._refused(self._refused_by, "")
         if ending is Ending.ERROR or not isinstance(outcome, Member):
             return erroneous(message)
         if ending is not Ending.WAITING_ON_PREEMPTION:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
@@ -60,6 +61,7 @@ class MemberPlacing:
         self._plugin = plugin
         self._members: list[Member] = []
         self._tried = 0
+        self._candidates: RowArray | None = None
         self._consultation: ExtenderConsultation | None = None
         self._held = False
         self._began = cycle.clock()
@@ -81,6 +83,7 @@ class MemberPlacing:
         consultation = self._consult(pod)
         attempt = cycle.begin(self._profile_of(pod), pod)
         attempt.cycle.may_be_suspended = consultation is not None
+        attempt.cycle.candidates = self._candidates
         nominated = cycle.queue.nominator.node_of(pod.uid)
         before = transaction.checkpoint()
         preempts: NotPlaced | None = None

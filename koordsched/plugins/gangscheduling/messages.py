@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 NOT_ENOUGH = "waiting for minCount pods from a gang to appear in scheduling queue"
 WAITING = "waiting for minCount pods from a gang to be scheduled"
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -23,3 +25,8 @@ def several_schedulers(name: str, first: str) -> str:
 def other_failed(error: str) -> str:
     """A member met an error."""
     return f"failed to schedule other pod from a pod group: {error}"
+
+
+def several_domains(key: str, values: Sequence[str]) -> str:
+    """Members that have a node are not together."""
+    return f"scheduled pods of the pod group are on nodes with different values of {key}: {', '.join(values)}"
