@@ -46,9 +46,9 @@ class Job(ABC):
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
-    @abstractmethod
     def show(self, message: str) -> Sequence[Pod]:
-        """Those of them that do not show this message yet."""
+        """Those of them that do not show this message yet. Default: all."""
+        return self.untried()
 
 
 class Ending(StrEnum):
@@ -114,6 +114,6 @@ class JobScheduling(Permit):
 
     @abstractmethod
     def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
-        """The attempt is over. `placed`: the members that stay where they are; `resting`: those that wait for an event
-        now, on behalf of all.
+        """The attempt is decided; changes that waited for that follow. `placed`: the members that stay where they are;
+        `resting`: those that return to the queue, to wait for events on behalf of all.
         """

@@ -29,7 +29,7 @@ from koordsched.journal.records import (
 )
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.verdict import Verdict, verdict_on
-from koordsched.queue.item import QueuedPod
+from koordsched.queue.item import Place, QueuedPod
 from koordsched.scheduling.placement import AssumedPod
 from koordsched.scheduling.recording import Recorder
 
@@ -102,6 +102,10 @@ class Follower(ReplayedScheduler):
 
     def _attempt(self, record: Attempt) -> None:
         self._time.latest = record.at
+        for queued in self._job.values():
+            # One that was not tried, because there were enough without it, went back by itself.
+            if queued is not None and queued.place is Place.IN_FLIGHT and queued.pod.uid not in self._placements:
+                self._put_back(queued)
         self._job = {}
         self._take_up(record.uid)
 
@@ -157,6 +161,14 @@ class Follower(ReplayedScheduler):
         for uid, queued in self._job.items():
             self._give_back(uid, queued, record)
         self._job = {}
+
+    def _put_back(self, queued: QueuedPod[Pod]) -> None:
+        newest, queue = self.scheduler.pending_pod(queued.pod.uid), self.scheduler.queue
+        if newest is None:
+            queue.done(queued.pod.uid)
+        else:
+            queue.activate((newest,))
+            queue.add_unschedulable_if_not_present(queued, pod=newest)
 
     def _give_back(self, uid: str, queued: QueuedPod[Pod] | None, record: Refused) -> None:
         placement = self._placements.pop(uid, None)

@@ -9,6 +9,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
+from koordsched.framework.status import Code
 
 
 class Verdict(Struct):
@@ -24,9 +25,9 @@ class Verdict(Struct):
 
 
 def verdict_on(profile: Profile, cluster: ClusterState, pod: Pod) -> Verdict:
-    """Evaluates a pending pod on the cluster as it is."""
+    """Evaluates a pending pod on the cluster as it is. When its turn comes is not judged, as for any pod."""
     gate = gated_by(profile, pod)
-    if not gate.ok:
+    if not gate.ok and gate.code is not Code.WAIT:
         return Verdict(message=f"held back by {gate.plugin}: {gate.message}")
     attempt = Attempt(profile, cluster, pod)
     if not attempt.has_nodes:

@@ -11,7 +11,7 @@ of the injected clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -194,6 +194,15 @@ class SchedulingQueue(Generic[P]):
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._clock()
         return self._start_attempt(queued)
+
+    def candidate(self, pod: P, plugins: Container[str]) -> P | None:
+        """The newest version of a pod that waits in a queue and may be tried; None if it is in no queue, or if a
+        PreEnqueue plugin other than these keeps it out.
+        """
+        queued = self._queues.find(pod)
+        if queued is None or self._gates[queued.profile].refuses(queued, plugins):
+            return None
+        return queued.pod
 
     async def wait_nonempty(self) -> None:
         """Wait until `pop` would return a pod."""

@@ -65,7 +65,7 @@ class BindingCycle:
     recorder: Recorder = NOT_RECORDING
 
     def __post_init__(self, inbox: Inbox | None) -> None:
-        self._inbox = inbox or Inbox()
+        self._inbox = inbox if inbox is not None else Inbox()
         self._tasks: dict[asyncio.Task[None], AssumedPod] = {}
         self._pre_binding: dict[str, asyncio.Task[Status]] = {}
         self._written: dict[str, PodPatch] = {}

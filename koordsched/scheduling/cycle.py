@@ -97,9 +97,14 @@ class SchedulingCycle:
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
         if profile.job_plugins:
-            for plugin in profile.job_plugins:
-                plugin.taken_up(pod)
-            if (begun := profile.begin_job(pod)) is not None:
+            try:
+                for plugin in profile.job_plugins:
+                    plugin.taken_up(pod)
+                begun = profile.begin_job(pod)
+            except Exception as error:
+                self.give_back(queued, profile, started, self.broken(pod, error))
+                return ()
+            if begun is not None:
                 return await self._schedule_job(queued, *begun)
         consultation = self.consult(pod) if self.consult is not None else None
         known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
@@ -154,10 +159,15 @@ class SchedulingCycle:
         if isinstance(error, (ScoringFailed, ExtenderError)):
             return erroneous(clipped(str(error), MAX_MESSAGE))
         pod = attempt.pod
-        _log.error("scheduling %s failed", pod.title, exc_info=error)
-        if pod.uid in self.cluster.assumed:
+        if self.cluster.assumed.get(pod.uid) is pod:
             attempt.profile.run_unreserve(attempt.cycle, pod, pod.row)
             self.cluster.forget(pod)
+        return self.broken(pod, error)
+
+    @staticmethod
+    def broken(pod: Pod, error: Exception) -> NotPlaced:
+        """A bug ended an attempt at the pod."""
+        _log.error("scheduling %s failed", pod.title, exc_info=error)
         return erroneous(f"internal error: {type(error).__name__}: {error}")
 
     async def decide(

@@ -91,6 +91,15 @@ class FailureHandler:
         if newest is not None:
             self.reporter.condition(newest, failed.reason, failed.message, failed.nominated)
 
+    def put_back(self, queued: QueuedPod[Pod], plugin: str) -> None:
+        """The pod was not tried, and will be at once; `plugin` is why it was not."""
+        newest = self.pending.newest(queued.pod)
+        if newest is None:
+            self.queue.done(queued.pod.uid)
+            return
+        self.queue.activate((newest,))
+        self.queue.add_unschedulable_if_not_present(queued, frozenset((plugin,)), pod=newest)
+
     def tell(self, pod: Pod, reason: str, message: str, nominated: str | None, plugin: str) -> None:
         """A pod that stays where it waits in the queue cannot be placed, as its owner reads; see `FailedAttempt`."""
         newest = self.pending.newest(pod)

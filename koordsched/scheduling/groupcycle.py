@@ -44,28 +44,36 @@ class GroupAttempt(MemberPlacing):
     async def run(self) -> Sequence[AssumedPod]:
         """The members that were assumed; none if the group has no place, which has been handled."""
         taken = self._take_up_all()
-        refusal = self._job.refusal([queued.pod for queued in taken])
+        refusal = self._ask(partial(self._job.refusal, [queued.pod for queued in taken]), "")
         if refusal:
             for queued in taken:
                 self._give_back(queued, erroneous(refusal))
-            self._plugin.end_job(self._job, (), ())
+            self._end([])
             return ()
         try:
             ending, message = await self._place_all(taken)
         except asyncio.CancelledError:
+            self._end([])
             self._abandon()
             raise
+        except Exception as error:
+            # What the job itself raised.
+            self._outcomes = {}
+            ending, message = Ending.ERROR, self._cycle.broken(self._queued.pod, error).failed.message
         self._cycle.metrics.podgroup_scheduling_algorithm_duration.labels().observe(self._cycle.clock() - self._began)
         assumed = self._stay(taken) if ending is Ending.SCHEDULED else []
+        self._ask(partial(self._job.ended, ending, message), None)
+        self._end(assumed)
         await self._let_in()
         staying = {each.pod.uid for each in assumed}
         for queued in taken:
             if queued.pod.uid not in staying:
                 self._give_back(queued, self._why_not(queued.pod, ending, message))
-        self._job.ended(ending, message)
         self._count(ending)
-        self._plugin.end_job(self._job, [each.pod for each in assumed], ())
         return assumed
+
+    def _end(self, assumed: Sequence[AssumedPod]) -> None:
+        self._ask(partial(self._plugin.end_job, self._job, [each.pod for each in assumed], ()), None)
 
     def _count(self, ending: Ending) -> None:
         labels = (ending.value, self._queued.profile)
@@ -85,7 +93,7 @@ class GroupAttempt(MemberPlacing):
             if queued is None or not self._cycle.is_wanted(queued.pod):
                 continue
             for plugin in self._profile_of(queued.pod).job_plugins:
-                plugin.taken_up(queued.pod)
+                self._ask(partial(plugin.taken_up, queued.pod), None)
             taken.append(queued)
         return self._in_order(taken)
 
@@ -97,11 +105,7 @@ class GroupAttempt(MemberPlacing):
         return sorted(asked, key=lambda queued: ask(lambda: places[queued.pod.uid]))
 
     def _is_kept_out(self, pod: Pod) -> bool:
-        """Whether a plugin other than those that place jobs keeps the pod out; or it is not in the queue."""
-        queued = self._cycle.queue.get(pod.key)
-        return queued is None or (
-            queued.gated and queued.gating_plugin not in self._profile_of(queued.pod).job_plugin_names
-        )
+        return self._waiting(pod) is None
 
     async def _place_all(self, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
         """How the attempt ended, and what the group reads. If that is SCHEDULED, the members stay where they are."""

@@ -36,6 +36,10 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def __bool__(self) -> bool:
+        """An empty one is one, too."""
+        return True
+
     def put(self, change: Callable[..., None], *args: Any) -> None:
         """Calls `change(*args)`: now, or when the inbox is released."""
         if self._held:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt
@@ -28,6 +29,8 @@ from koordsched.scheduling.placement import AssumedPod, NotPlaced
 if TYPE_CHECKING:
     from koordsched.scheduling.cycle import SchedulingCycle
 
+_NO_PODS: Sequence[Pod] = ()
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Returning:
@@ -37,6 +40,13 @@ class _Returning:
     profile: Profile
     started: float
     not_placed: NotPlaced
+
+
+class _Texts(NamedTuple):
+    """What members read that had a place, and those that were not tried."""
+
+    placed: str
+    untried: str
 
 
 class JobAttempt(MemberPlacing):
@@ -51,25 +61,38 @@ class JobAttempt(MemberPlacing):
 
         Members that stay, or return, are in flight when changes are let in: none is missed.
         """
-        job, plugin = self._job, self._plugin
+        job = self._job
         try:
             complete, failed = await self._place_all()
         except asyncio.CancelledError:
+            self._end((), ())
             self._abandon()
             raise
+        except Exception as error:
+            # What the job itself raised.
+            complete, failed = False, (job.first, self._cycle.broken(job.first, error))
         if complete:
             assumed = self._stay()
+            self._end([each.pod for each in assumed], ())
             await self._let_in()
-            plugin.end_job(job, [each.pod for each in assumed], ())
+            if all(each.queued is not self._queued for each in assumed):
+                self._cycle.failures.put_back(self._queued, self._plugin.name)
             return assumed
         if failed is None:
-            job.fall_short()
-        untried = self._message_of_untried()
-        returning = self._returning(failed, untried)
+            self._ask(job.fall_short, None)
+        elif failed[1].evicts({member.attempt.pod.uid for member in self._members}):
+            # No room is made by evicting those that room is made for.
+            kept = failed[1].failed
+            failed = (failed[0], NotPlaced(replace(kept, nominated="" if kept.nominated else kept.nominated)))
+        texts = _Texts(self._message_of_placed(), self._message_of_untried())
+        returning = self._returning(failed, texts)
+        self._end((), [each.queued.pod for each in returning])
         await self._let_in()
-        self._give_back(returning, failed[1] if failed is not None else None, untried)
-        plugin.end_job(job, (), [each.queued.pod for each in returning])
+        self._give_back(returning, failed[1] if failed is not None else None, texts)
         return ()
+
+    def _end(self, placed: Sequence[Pod], resting: Sequence[Pod]) -> None:
+        self._ask(partial(self._plugin.end_job, self._job, placed, resting), None)
 
     # --- placing -------------------------------------------------------------------------------------
 
@@ -77,10 +100,13 @@ class JobAttempt(MemberPlacing):
         """Whether there are enough members, and the one that has no place, if it is that."""
         cycle, job = self._cycle, self._job
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
-            while (pod := job.next()) is not None:
+            while (member := job.next()) is not None:
+                pod = self._candidate(member)
+                if pod is None:
+                    continue
                 outcome = await self._place(transaction, pod)
                 if isinstance(outcome, NotPlaced):
-                    job.fail(pod, outcome.failed.message)
+                    self._ask(partial(job.fail, pod, outcome.failed.message), None)
                     return False, (pod, outcome)
                 self._members.append(outcome)
                 if not outcome.waits_for_job:
@@ -88,6 +114,14 @@ class JobAttempt(MemberPlacing):
                     return True, None
                 await self._breathe()
         return False, None
+
+    def _candidate(self, member: Pod) -> Pod | None:
+        """The newest version of a member; None if it may not be tried now: other plugins keep it out of the queue, or
+        another pod has its name.
+        """
+        if member.uid == self._job.first.uid:
+            return self._job.first
+        return self._waiting(member)
 
     # --- all of it -----------------------------------------------------------------------------------
 
@@ -100,22 +134,29 @@ class JobAttempt(MemberPlacing):
         return assumed
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
-        return self._queued if pod is self._job.first else self._cycle.queue.pop_pod(pod)
+        return self._queued if pod.uid == self._job.first.uid else self._cycle.queue.pop_pod(pod)
 
     # --- or none of it -------------------------------------------------------------------------------
 
+    def _untried(self) -> Sequence[Pod]:
+        return self._ask(self._job.untried, _NO_PODS)
+
     def _message_of_untried(self) -> str:
         """What members read that were not tried: what an attempt at the first of them says."""
-        untried = self._job.untried()
+        untried = self._untried()
         if not untried:
             return ""
         attempt = Attempt(self._profile_of(untried[0]), self._cycle.cluster, untried[0])
         if not attempt.has_nodes:
             return attempt.message()
-        attempt.filter()
-        return clipped(attempt.message(attempt.post_filter()), MAX_MESSAGE)
+        try:
+            attempt.filter()
+            text = attempt.message(attempt.post_filter())
+        except Exception as error:
+            text = self._cycle.broken(untried[0], error).failed.message
+        return clipped(text, MAX_MESSAGE)
 
-    def _returning(self, failed: tuple[Pod, NotPlaced] | None, untried: str) -> list[_Returning]:
+    def _returning(self, failed: tuple[Pod, NotPlaced] | None, texts: _Texts) -> list[_Returning]:
         """The member that had no place, and one of each other shape among those that had; and the first, which comes
         from the queue.
         """
@@ -124,10 +165,8 @@ class JobAttempt(MemberPlacing):
         if failed is not None:
             pod, not_placed = failed
             shapes.add(pod.shape)
-            if not_placed.evicts({member.attempt.pod.uid for member in self._members}):
-                not_placed = not_placed._replace(outcome=None)
             self._return(returning, pod, not_placed)
-        message = self._message_of_placed()
+        first = self._job.first.uid
         for member in self._members:
             pod = member.attempt.pod
             plugins = {self._plugin.name}
@@ -135,11 +174,11 @@ class JobAttempt(MemberPlacing):
                 # Other room for this one may leave the room that another member needs.
                 plugins.update(plugin.name for plugin in member.attempt.profile.chains.filters)
                 shapes.add(pod.shape)
-            elif pod is not self._job.first:
+            elif pod.uid != first:
                 continue
-            self._return(returning, pod, NotPlaced(FailedAttempt(UNSCHEDULABLE, message, frozenset(plugins))))
-        if self._job.first.uid not in returning:
-            waits = FailedAttempt(UNSCHEDULABLE, untried, frozenset((self._plugin.name,)))
+            self._return(returning, pod, NotPlaced(FailedAttempt(UNSCHEDULABLE, texts.placed, frozenset(plugins))))
+        if first not in returning:
+            waits = FailedAttempt(UNSCHEDULABLE, texts.untried or texts.placed, frozenset((self._plugin.name,)))
             self._return(returning, self._job.first, NotPlaced(waits))
         return list(returning.values())
 
@@ -149,11 +188,12 @@ class JobAttempt(MemberPlacing):
             returning[pod.uid] = _Returning(queued, self._profile_of(pod), self._began, not_placed)
 
     def _message_of_placed(self) -> str:
-        return one_node_error(Status(Code.UNSCHEDULABLE, (clipped(self._job.rejection(), MAX_MESSAGE),)))
+        text = self._ask(self._job.rejection, "")
+        return one_node_error(Status(Code.UNSCHEDULABLE, (clipped(text, MAX_MESSAGE),)))
 
-    def _give_back(self, returning: Sequence[_Returning], cause: NotPlaced | None, untried: str) -> None:
+    def _give_back(self, returning: Sequence[_Returning], cause: NotPlaced | None, texts: _Texts) -> None:
         """All members show why; some wait for events."""
-        cycle, job = self._cycle, self._job
+        cycle = self._cycle
         outcome = cause.outcome if cause is not None else None
         nominations = outcome.nominations if outcome is not None else {}
         told = set()
@@ -164,11 +204,11 @@ class JobAttempt(MemberPlacing):
                 failed = replace(not_placed.failed, nominated=nominations[pod.uid])
                 not_placed = not_placed._replace(failed=failed)
             cycle.give_back(each.queued, each.profile, each.started, not_placed)
-        message = self._message_of_placed()
         for member in self._members:
             pod = member.attempt.pod
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, message, nominations.get(pod.uid), self._plugin.name)
-        for pod in job.show(untried) if not nominations else job.untried():
+                cycle.failures.tell(pod, UNSCHEDULABLE, texts.placed, nominations.get(pod.uid), self._plugin.name)
+        untried = self._untried() if nominations else self._ask(partial(self._job.show, texts.untried), _NO_PODS)
+        for pod in untried:
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, untried, nominations.get(pod.uid), self._plugin.name)
+                cycle.failures.tell(pod, UNSCHEDULABLE, texts.untried, nominations.get(pod.uid), self._plugin.name)

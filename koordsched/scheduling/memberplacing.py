@@ -7,9 +7,11 @@ meanwhile, as they do while extenders are asked.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
@@ -24,6 +26,10 @@ from koordsched.scheduling.placement import AssumedPod, NotPlaced, refused_by, s
 if TYPE_CHECKING:
     from koordsched.extender.consultation import ExtenderConsultation
     from koordsched.scheduling.cycle import SchedulingCycle
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PAUSE_AFTER = 0.02
 """Seconds for which a job has the loop, at most; then watches and writes get their turn."""
@@ -71,10 +77,25 @@ class MemberPlacing:
     def _profile_of(self, pod: Pod) -> Profile:
         return self._cycle.profiles[pod.shape.scheduler_name]
 
+    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """What the plugin says; a bug of it must not stop the scheduler."""
+        try:
+            return question()
+        except Exception:
+            _log.exception("a job of %s failed", self._plugin.name)
+            return otherwise
+
+    def _waiting(self, member: Pod) -> Pod | None:
+        """The newest version of a member that is in the queue; None if another plugin than those that place jobs keeps
+        it out, or if another pod has its name.
+        """
+        profile = self._cycle.profiles.get(member.shape.scheduler_name)
+        return None if profile is None else self._cycle.queue.candidate(member, profile.job_plugin_names)
+
     async def _place(self, transaction: Transaction, pod: Pod, *, makes_room: bool = False) -> Member | NotPlaced:
         """`makes_room`: if others have to be evicted for the pod, it is placed as if they were."""
         cycle = self._cycle
-        if self._tried or pod is not self._queued.pod:
+        if self._tried or pod.uid != self._queued.pod.uid:
             cycle.recorder.member(pod)
         self._tried += 1
         started = cycle.clock()

@@ -207,7 +207,7 @@ class Scheduler:
         self.consultations: ExtenderConsultations | None = None
         jobs = any(profile.job_plugins for profile in self.profiles.values())
         inbox = Inbox() if resolved.extenders or jobs else None
-        self._inbox = inbox or Inbox()
+        self._inbox = inbox if inbox is not None else Inbox()
         shown: ExtenderObjects | None = None
         if resolved.extenders and inbox is not None:
             shown = ExtenderObjects(resolved.extenders, names, self.cluster.table.resource_names.names)

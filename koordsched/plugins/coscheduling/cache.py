@@ -6,7 +6,7 @@ of the pods that define a gang the first one counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import datetime
 
 import msgspec
@@ -51,7 +51,7 @@ class GangCache:
         self._round: Round | None = None
         self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
         self.gangs: dict[str, Gang] = {}
-        self._groups: dict[str, GangGroup] = {}
+        self._groups: dict[Hashable, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
         self._listeners: list[Callable[[str], None]] = []
         self.facts = cluster.shared(GangFacts)
@@ -110,7 +110,8 @@ class GangCache:
         found = shortcomings(group, self.gangs)
         if found:
             return found
-        for gang in group.gangs.values():
+        for gang_id in group.named:
+            gang = self.gangs[gang_id]
             assert gang.options is not None, "all are defined"
             stuck = len(gang.stuck)
             if stuck and len(gang.children) - stuck < gang.options.min:
@@ -122,30 +123,44 @@ class GangCache:
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
         membership = self.facts.membership(pod)
-        gang = self._of_pod.get(pod.uid)
-        if gang is not None and (membership is None or membership.id != gang.id):
-            self.pod_gone(pod.uid)
-            gang = None
+        uid = pod.uid
+        gang = self._of_pod.get(uid)
+        moved = gang is not None and (membership is None or membership.id != gang.id)
+        if moved:
+            self.pod_gone(uid)
         if membership is None:
             return
-        known = gang is not None
-        if gang is None:
-            gang = self._get_or_create(membership.id)
-            self._of_pod[pod.uid] = gang
-        before = gang.children.get(pod.uid)
-        bound = assigned and bool(pod.node) and not self._cluster.is_assumed(pod.uid)
-        if bound or pod.uid in gang.bound:
-            gang.put(pod, gang.bound)
-        else:
-            gang.put(pod, gang.waiting if pod.uid in gang.waiting else gang.pending)
-        if gang.options is None and not membership.by_pod_group:
-            self._define_by(gang, pod)
-        if bound:
+        if gang is None or moved:
+            gang = self._of_pod[uid] = self._get_or_create(membership.id)
+        before = gang.children.get(uid)
+        comes_bound = self._put(gang, pod, assigned)
+        defined = gang.options is None and not membership.by_pod_group and self._define_by(gang, pod)
+        if comes_bound:
             self.satisfy(gang.group)
-        elif not self.placeable(pod) if not known else before is not None and is_stuck(before) != is_stuck(pod):
-            # It does not come to the queue itself, or another one is needed in its place.
+        if is_stuck(pod) and gang.group.representative == uid:
+            gang.group.representative = ""
+        pending = uid in gang.pending
+        if before is None:
+            # A new pod that may be placed comes to the queue itself.
+            concerns = moved or not pending or not self.placeable(pod)
+        else:
+            concerns = pending and not _is_alike(before, pod)
+        if concerns or comes_bound or defined:
             self.wake(gang.group)
         self._changed(gang)
+
+    def _put(self, gang: Gang, pod: Pod, assigned: bool) -> bool:
+        """Whether the pod is on a node, which was not known."""
+        uid = pod.uid
+        if uid in gang.bound:
+            gang.put(pod, gang.bound)
+            return False
+        assumed = self._cluster.is_assumed(uid)
+        if assigned and pod.node and not assumed:
+            gang.put(pod, gang.bound)
+            return True
+        gang.put(pod, gang.waiting if assumed or uid in gang.waiting else gang.pending)
+        return False
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver: Permit and Unreserve say more."""
@@ -158,6 +173,7 @@ class GangCache:
         pending = uid in gang.pending
         gang.remove(uid)
         group = gang.group
+        group.end_binding()
         if group.representative == uid:
             group.representative = ""
         if not gang.children and not gang.from_crd:
@@ -169,27 +185,29 @@ class GangCache:
     def _get_or_create(self, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)
         if gang is None:
-            gang = self.gangs[gang_id] = Gang(gang_id, self._group((gang_id,)), self._wall())
+            gang = self.gangs[gang_id] = Gang(gang_id, self._group((gang_id,), gang_id), self._wall())
             gang.group.gangs[gang_id] = gang
             namespace, _, name = gang_id.partition("/")
             if (pod_group := self.pod_groups.get(namespace, name)) is not None:
                 self._define(gang, from_pod_group(pod_group, self._args))
         return gang
 
-    def _define_by(self, gang: Gang, pod: Pod) -> None:
+    def _define_by(self, gang: Gang, pod: Pod) -> bool:
+        """Whether the pod defines the gang."""
         options = from_pod(gang.id, pod.labels.labels, self.facts.annotations(pod), self._args)
         if options is not None:
             self._define(gang, options)
+        return options is not None
 
     # --- what happens to PodGroups -----------------------------------------------------------------
 
     def _pod_group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         if new is not None:
             gang = self._get_or_create(new.id)
-            was_kept_out = old is None or bool(self.why_not(gang.group))
-            self._define(gang, from_pod_group(new, self._args))
+            before, options = gang.options if old is not None else None, from_pod_group(new, self._args)
+            self._define(gang, options)
             gang.created = _seconds(new.metadata.creation_timestamp) or gang.created
-            if was_kept_out:
+            if options != before:
                 self.wake(gang.group)
             self._changed(gang)
         elif old is not None and old.id in self.gangs:
@@ -206,6 +224,7 @@ class GangCache:
             self._regroup(gang, (gang.id,))
         if not gang.children:
             self._drop(gang)
+        self.wake(gang.group)
         self._changed(gang)
 
     # --- gangs and groups ----------------------------------------------------------------------------
@@ -215,30 +234,34 @@ class GangCache:
         self._regroup(gang, options.groups)
 
     def _regroup(self, gang: Gang, gang_ids: tuple[str, ...]) -> None:
-        before, group = gang.group, self._group(gang_ids)
+        before, group = gang.group, self._group(gang_ids, gang.id)
         if group is not before:
             self._leave(gang)
             gang.group = group
+            group.gangs[gang.id] = gang
             if before.representative in gang.children:
-                group.representative = group.representative or before.representative
+                if not group.represented:
+                    group.representative, group.at_rest = before.representative, before.at_rest
                 before.representative = ""
-        group.gangs[gang.id] = gang
+            self.wake(before)
         group.changed()
         if gang.bound:
             self.satisfy(group)
 
-    def _group(self, gang_ids: tuple[str, ...]) -> GangGroup:
-        group = self._groups.get(",".join(gang_ids))
+    def _group(self, gang_ids: tuple[str, ...], gang_id: str) -> GangGroup:
+        """The group of a gang that names these."""
+        key = _group_key(gang_ids, gang_id)
+        group = self._groups.get(key)
         if group is None:
-            group = GangGroup(gang_ids)
-            self._groups[group.id] = group
+            group = self._groups[key] = GangGroup(gang_ids)
         return group
 
     def _leave(self, gang: Gang) -> None:
         group = gang.group
-        group.gangs.pop(gang.id, None)
+        del group.gangs[gang.id]
+        group.end_binding()
         if not group.gangs:
-            self._groups.pop(group.id, None)
+            del self._groups[_group_key(group.gang_ids, gang.id)]
 
     def _drop(self, gang: Gang) -> None:
         self._leave(gang)
@@ -249,16 +272,44 @@ class GangCache:
         if group.satisfied:
             return
         group.satisfied = True
+        self._let_go(group)
+
+    def _let_go(self, group: GangGroup) -> None:
+        """Has those tried that are placed one by one."""
+        if self.round is not None and self.round.group is group:
+            self.round.woken = True
+            return
         singly = [gang for gang in group.gangs.values() if group.admits_singly(gang)]
         self._activate([pod for gang in singly for pod in gang.pending.values() if self.placeable(pod)])
 
     def wake(self, group: GangGroup) -> None:
-        """Has the group tried, if it may be and no pod is in the queue for it."""
-        if (group.representative and not group.at_rest) or self.why_not(group):
+        """Has the group tried, if it may be and no pod is in the queue for it.
+
+        The first pod that all PreEnqueue plugins let in is tried for all. During its round the group is left alone, and
+        tried again afterwards.
+        """
+        if self.round is not None and self.round.group is group:
+            self.round.woken = True
             return
-        pod = next((pod for pod in group.pending() if self.placeable(pod)), None)
-        if pod is not None:
-            self._activate([pod])
+        if group.represented or not group.gangs or self.why_not(group):
+            return
+        for pod in list(group.pending()):
+            if self.placeable(pod):
+                self._activate((pod,))
+                if group.represented:
+                    return
+
+    def end_round(self, placed: bool) -> None:
+        """The round is over. What happened to the group meanwhile, and pods that are left, have it tried again."""
+        around, self.round = self.round, None
+        if around is None:
+            return
+        group = around.group
+        if around.woken and group.satisfied:
+            self._let_go(group)
+        left = (gang for gang in group.gangs.values() if gang.pending and not gang.goes_on_alone)
+        if around.woken or (placed and next(left, None) is not None):
+            self.wake(group)
 
     def _changed(self, gang: Gang) -> None:
         gang.group.changed()
@@ -301,6 +352,15 @@ class GangCache:
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
+
+
+def _group_key(gang_ids: tuple[str, ...], gang_id: str) -> Hashable:
+    return gang_ids if gang_id in gang_ids else (gang_ids, gang_id)
+
+
+def _is_alike(before: Pod, pod: Pod) -> bool:
+    """Whether a pending pod has the same chances as the version before."""
+    return before.shape is pod.shape and before.labels is pod.labels and is_stuck(before) is is_stuck(pod)
 
 
 def _seconds(timestamp: str | None) -> float | None:

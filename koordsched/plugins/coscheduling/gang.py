@@ -13,8 +13,8 @@ class Gang:
     """One gang; pods by uid, in the order in which they came.
 
     `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
-    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are uids
-    of pending ones that no scheduler can place now. `created` is in seconds since the epoch.
+    `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are the
+    uids of pending ones that no scheduler can place now. `created` is in seconds since the epoch.
     """
 
     __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "stuck", "waiting")
@@ -46,19 +46,31 @@ class Gang:
         return self.options is not None and len(self.children) < self.options.min
 
     @property
-    def valid(self) -> bool:
-        """Whether there are enough members, by its match policy (coscheduling spec 3.9)."""
+    def missing(self) -> int:
+        """How many more members have to be placed before there are enough, by its match policy (coscheduling spec 3.9);
+        of a gang that nothing defines one more than there are.
+        """
         options = self.options
         if options is None:
-            return False
+            return len(self.pending) + 1
         if options.match_policy == ONLY_WAITING:
-            return len(self.waiting) >= options.min
+            return options.min - len(self.waiting)
         if options.match_policy == WAITING_AND_RUNNING:
-            return len(self.waiting) + len(self.bound) >= options.min
-        return len(self.waiting) >= options.min or self.group.satisfied
+            return options.min - len(self.waiting) - len(self.bound)
+        return options.min - len(self.waiting) if not self.group.satisfied else 0
+
+    @property
+    def valid(self) -> bool:
+        """Whether there are enough members."""
+        return self.missing <= 0
+
+    @property
+    def goes_on_alone(self) -> bool:
+        """Whether its pods are placed one by one as soon as its group is satisfied."""
+        return self.options is not None and self.options.match_policy == ONCE_SATISFIED
 
     def put(self, pod: Pod, where: dict[str, Pod]) -> None:
-        """A child is in this one of the three sets now."""
+        """A child is in this one of the three sets now, in this version."""
         uid = pod.uid
         self.children[uid] = pod
         for each in (self.pending, self.waiting, self.bound):
@@ -69,6 +81,10 @@ class Gang:
             self.stuck.add(uid)
         elif self.stuck:
             self.stuck.discard(uid)
+
+    def move(self, uid: str, where: dict[str, Pod]) -> None:
+        """The same for the newest version of a child."""
+        self.put(self.children[uid], where)
 
     def remove(self, uid: str) -> None:
         """A child is gone."""
@@ -85,11 +101,12 @@ def is_stuck(pod: Pod) -> bool:
 class GangGroup:
     """The gangs that are placed together; mostly one alone.
 
-    `gang_ids`: all that belong to it, sorted; `gangs`: by id, those that exist and say so. `satisfied`: a pod of one of
-    them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`: it waits
-    for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids of the
-    pods that were placed together and are being bound. `order`: the pending members in the order in which they are
-    placed, and `told` what those that were not tried show, both None after something changed.
+    `gang_ids`: all that belong to it, sorted, as given; `gangs`: by id, those that exist and say so. A gang that does
+    not name itself has a group of its own, which waits for those it names and is no part of theirs. `satisfied`: a pod
+    of one of them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`:
+    it waits for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids
+    of the pods that were placed together and are being bound. `order`: the pending members in the order in which they
+    are placed, and `told` what those that were not tried show, both None after something changed.
     """
 
     __slots__ = (
@@ -98,6 +115,7 @@ class GangGroup:
         "gang_ids",
         "gangs",
         "id",
+        "named",
         "order",
         "representative",
         "satisfied",
@@ -107,6 +125,8 @@ class GangGroup:
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
         self.id = ",".join(gang_ids)
         self.gang_ids = gang_ids
+        self.named = tuple(dict.fromkeys(gang_ids))
+        """The same, each once."""
         self.gangs: dict[str, Gang] = {}
         self.satisfied = False
         self.representative = ""
@@ -130,24 +150,33 @@ class GangGroup:
         found = (gang.children.get(self.representative) for gang in self.gangs.values())
         return next((pod.key for pod in found if pod is not None), "")
 
+    @property
+    def represented(self) -> bool:
+        """Whether a pod is in the queue for all, and is going to be tried."""
+        return bool(self.representative) and not self.at_rest
+
     def pending(self) -> Iterator[Pod]:
         """The pending pods of all gangs."""
-        for gang_id in self.gang_ids:
-            if (gang := self.gangs.get(gang_id)) is not None:
-                yield from gang.pending.values()
+        for gang in self.gangs.values():
+            yield from gang.pending.values()
 
     def waiting(self) -> list[Pod]:
         """The placed pods of all gangs."""
         return [pod for gang in self.gangs.values() for pod in gang.waiting.values()]
 
+    def end_binding(self) -> None:
+        """Those that were placed together are bound, or have lost their places, if none waits any more."""
+        if not any(gang.waiting for gang in self.gangs.values()):
+            self.binding_members = frozenset()
+
     def admits_singly(self, gang: Gang) -> bool:
         """Whether pods of this gang of the group are placed one by one: once satisfied, if its policy says so."""
-        return self.satisfied and gang.options is not None and gang.options.match_policy == ONCE_SATISFIED
+        return self.satisfied and gang.goes_on_alone
 
 
 def shortcomings(group: GangGroup, gangs: Mapping[str, Gang]) -> str:
     """What keeps the group from being tried at all, "" if nothing does (coscheduling spec 3.3, step 5)."""
-    known = [(gang_id, gangs.get(gang_id)) for gang_id in group.gang_ids]
+    known = [(gang_id, gangs.get(gang_id)) for gang_id in group.named]
     parts = []
     if missing := [gang_id for gang_id, gang in known if gang is None]:
         parts.append(f"memberGangs [{' '.join(missing)}] doesn't exists")

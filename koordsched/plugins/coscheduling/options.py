@@ -50,13 +50,14 @@ class GangOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a gang asks for.
 
     `groups`: the ids of the gangs that are placed together, sorted, as given: the gang itself may be missing.
-    `timeout`: how long members wait in Permit. `topology_spec`: the text of the annotation, "" if there is none.
+    `timeout`: how long members wait in Permit, in nanoseconds. `topology_spec`: the text of the annotation, "" if there
+    is none.
     """
 
     min: int
     total: int
     mode: str
-    timeout: Duration
+    timeout: int
     groups: tuple[str, ...]
     match_policy: str
     topology_spec: str
@@ -65,7 +66,7 @@ class GangOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def waiting_time(self) -> float:
         """`timeout` in seconds."""
-        return self.timeout.seconds
+        return Duration(self.timeout).seconds
 
     @property
     def group_id(self) -> str:
@@ -124,7 +125,7 @@ def _options(
         min=minimum,
         total=max(total, minimum) if total else minimum,
         mode=NON_STRICT if mode == NON_STRICT else STRICT,
-        timeout=args.default_timeout if timeout is None else timeout,
+        timeout=int(args.default_timeout if timeout is None else timeout),
         groups=_groups(annotations.get(GROUPS, "")) or (gang,),
         match_policy=policy if policy in MATCH_POLICIES else args.default_match_policy,
         topology_spec=annotations.get(NETWORK_TOPOLOGY_SPEC, ""),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
+from koordsched.cluster.events import POD, ActionType, ClusterEvent, EventResource
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import refusals
@@ -50,7 +50,7 @@ from koordsched.plugins.coscheduling.topology import waking
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
-from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
@@ -88,16 +88,23 @@ class Coscheduling(
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too."""
+        """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too, and each
+        pod for a change of its own that makes it a member of another gang.
+        """
         alike = GroupBy(self.cache.gang_id)
         return [
             HintRegistration(self.name, GANG_CHANGED, None, alike),
+            HintRegistration(self.name, ClusterEvent(POD, ActionType.UPDATE), self._after_own_change, Scope.OWN_POD),
             *waking.registrations(self.name, self._gathers, alike),
         ]
 
     def _gathers(self, pod: Pod) -> bool:
         gang = self.cache.of(pod)
         return gang is not None and self._plans.gathering(gang) is not None
+
+    def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        changed = isinstance(old, Pod) and isinstance(new, Pod) and self.cache.gang_id(old) != self.cache.gang_id(new)
+        return QueueingHint.QUEUE if changed and new.uid == pod.uid else QueueingHint.SKIP
 
     def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
         """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
@@ -124,7 +131,7 @@ class Coscheduling(
             return Status(Code.WAIT, (messages.not_attempted(group),))
         if pod.uid not in gang.pending:
             return _unresolvable(messages.not_pending(pod))
-        if group.representative not in ("", pod.uid) and not group.at_rest:
+        if group.represented and group.representative != pod.uid:
             return Status(Code.WAIT, (messages.represented(group),))
         return SUCCESS
 
@@ -181,20 +188,19 @@ class Coscheduling(
         if group.order is None:
             members = [pod for pod in group.pending() if self.cache.placeable(pod)]
             group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        gangs = group.gangs.values()
-        if any(gang.options is not None and len(gang.pending) > gang.options.min for gang in gangs):
+        if any(len(gang.pending) > gang.missing for gang in group.gangs.values()):
             return sorted(group.order, key=lambda pod: pod is not first)
         return group.order
 
     def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        self.cache.round = None
         gang = self.cache.of(job.first)
         if gang is not None and any(True for _ in placed):
             gang.group.changed()
         waits = next(iter(resting), None)
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
+        self.cache.end_round(placed=next(iter(placed), None) is not None)
 
     def _round_of(self, pod: Pod) -> Round | None:
         around, gang = self.cache.round, self.cache.of(pod)
@@ -293,13 +299,20 @@ class Coscheduling(
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """The pod has lost its place; so have those that wait with it, unless the group is satisfied."""
         gang = self.cache.of(pod)
-        if gang is None or pod.uid not in gang.waiting:
+        if gang is None:
+            # The pod is gone, and leaves the others alone.
+            gang = self.cache.gangs.get(self.cache.gang_id(pod) or "")
+        elif pod.uid in gang.waiting:
+            gang.move(pod.uid, gang.pending)
+        else:
             return
-        gang.put(pod, gang.pending)
-        group = gang.group
-        if self.cache.round is None:
-            group.changed()
-        self._end_binding(group)
+        if gang is None:
+            return
+        group, around = gang.group, self.cache.round
+        group.end_binding()
+        if around is not None and around.group is group:
+            return  # the others of the round lose their places as well
+        group.changed()
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
             text = messages.rejected_in_unreserve(gang, pod)
             for waiting in self.handle.waiting:
@@ -313,7 +326,7 @@ class Coscheduling(
         if gang is None:
             alone = self.cache.gang_id(pod) is None
             return SUCCESS if alone else Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
-        gang.put(pod, gang.waiting)
+        gang.move(pod.uid, gang.waiting)
         group = gang.group
         if not self._enough(group):
             return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
@@ -364,13 +377,9 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is None:
             return
-        gang.put(pod, gang.bound)
-        self._end_binding(gang.group)
+        gang.move(pod.uid, gang.bound)
+        gang.group.end_binding()
         self.cache.satisfy(gang.group)
-
-    def _end_binding(self, group: GangGroup) -> None:
-        if not any(gang.waiting for gang in group.gangs.values()):
-            group.binding_members = frozenset()
 
 
 _WAIT = Status(Code.WAIT)

@@ -177,7 +177,8 @@ class JobPreemption:
     # --- where room can be made ----------------------------------------------------------------------
 
     def _rooms(self, job: _Job) -> list[_Room]:
-        vetoed: set[str] = set()
+        # What the members that have a place would give up is no room for the others.
+        vetoed = {pod.uid for pod in job.around.placed()} if job.around is not None else set()
         while True:
             try:
                 return self._whole_gangs(job, self._rooms_without(job, vetoed))
@@ -385,7 +386,7 @@ class JobPreemption:
             if not rest or gang.options is None or len(rest) >= gang.options.min:
                 continue
             if not all(self._may_go(pod, job) for pod in rest):
-                raise _Vetoed(pod for uid, pod in gang.bound.items() if uid in going)
+                raise _Vetoed(victim for victim in going.values() if self._cache.of(victim) is gang)
             by_row: dict[int, _Room] = {room.row: room for room in rooms}
             for pod in rest:
                 by_row.setdefault(pod.row, _Room(pod.row)).victims.append(pod)

@@ -16,9 +16,9 @@ class Round(Job):
 
     `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
     `preempted_by`: the member for which job preemption was tried, and `preemption_message` what it said.
-    `rejection_message`: why placed members lose their place,
-    if that is not the reason why the group is rejected. `planned`: uid -> the node that a member must
-    go to; `refused_plan`: how many members each node takes, if there is no plan.
+    `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
+    `planned`: uid -> the node that a member must go to; `refused_plan`: how many members each node takes, if there is
+    no plan. `woken`: something happened meanwhile for which the group would be tried.
     """
 
     def __init__(self, group: GangGroup, first: Pod, members: Sequence[Pod]) -> None:
@@ -35,6 +35,7 @@ class Round(Job):
         self.rejection_message = ""
         self.planned: Mapping[str, str] = {}
         self.refused_plan: Counted | None = None
+        self.woken = False
 
     def placed(self) -> list[Pod]:
         """The members that have a place."""
