@@ -17,6 +17,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
+from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.jobs import JobScheduling
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import Code
@@ -86,11 +87,21 @@ class MemberPlacing:
             return otherwise
 
     def _waiting(self, member: Pod) -> Pod | None:
-        """The newest version of a member that is in the queue; None if another plugin than those that place jobs keeps
-        it out, or if another pod has its name.
+        """The newest version of a member that is in the queue; None if another plugin keeps it out, or if another pod
+        has its name. A plugin that places jobs, and has the member WAIT, does not: one is in the queue for all.
         """
         profile = self._cycle.profiles.get(member.shape.scheduler_name)
-        return None if profile is None else self._cycle.queue.candidate(member, profile.job_plugin_names)
+        if profile is None:
+            return None
+        pod = self._cycle.queue.candidate(member, profile.job_plugin_names)
+        if pod is None:
+            return None
+        for plugin in profile.job_plugins:
+            if plugin.name != self._plugin.name and isinstance(plugin, PreEnqueue):
+                status = plugin.pre_enqueue(pod)
+                if not status.ok and status.code is not Code.WAIT:
+                    return None
+        return pod
 
     async def _place(self, transaction: Transaction, pod: Pod, *, makes_room: bool = False) -> Member | NotPlaced:
         """`makes_room`: if others have to be evicted for the pod, it is placed as if they were."""
