@@ -66,7 +66,9 @@ class Embedded:
         return self.registry.restore(resource, thing)
 
     def insert(self, thing):
-        """Puts an object in as it is, past admission, and tells everybody who watches."""
+        """Puts an object in as it is, past admission, and tells everybody who watches. Pods get their defaults, as all
+        pods have them that a server stores.
+        """
         thing = json.loads(json.dumps(thing))
         resource = self.registry.resource_for_kind(thing["apiVersion"], thing["kind"])
         meta = thing["metadata"]
@@ -74,6 +76,8 @@ class Embedded:
             meta.setdefault("namespace", "default")
         meta.setdefault("uid", str(UUID(int=self.rng.getrandbits(128))))
         meta.setdefault("creationTimestamp", rfc3339(self.clock.wall()))
+        if resource.kind == "Pod":
+            self.registry.strategy(resource).defaults(thing)
         return self.registry._commit(resource, "ADDED", None, thing, dry_run=False)
 
     def resource(self, kind, api_version="v1"):

@@ -42,7 +42,8 @@ COMMANDS: Mapping[str, Listed] = {
         "koordsched.cli.simulate:simulate", "Place pending pods and say where they would go, or why not."
     ),
     "explain": Listed(
-        "koordsched.cli.explain:explain", "Explain the scheduling of POD, node by node and plugin by plugin."
+        "koordsched.cli.explain:explain",
+        "Explain the scheduling of POD, or of a Reservation, node by node and plugin by plugin.",
     ),
     "pending": Listed(
         "koordsched.cli.pending:pending",

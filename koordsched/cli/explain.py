@@ -98,7 +98,7 @@ def _evaluated(target: Target, state: State, notes: list[str]) -> Advised:
             f"kube-scheduler's default plugins{'' if target.is_pod else f' and {plugin}'}; "
             "if that is a koordsched, use --live to ask it"
         )
-    resolved, warnings = load_config(state.config_file, scheduler_name=name, plugin=plugin)
+    resolved, warnings = load_config(state.config_file, gates=state.gates, scheduler_name=name, plugin=plugin)
     offline = state.prepare(resolved, lifted=target)
     scheduler = offline.scheduler
     pod = next((pod for pod in scheduler.pending.values() if target.is_key_of(pod)), None)

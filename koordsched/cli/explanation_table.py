@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from koordsched.cli.job_table import print_job
 from koordsched.cli.output import counted, table
 from koordsched.cli.refusal_table import print_refusal
-from koordsched.engine.explain import NOT_LOOKED_AT, Explanation, JobExplanation, NodeVerdict, Score
+from koordsched.engine.explain import NOT_LOOKED_AT, Explanation, NodeVerdict, Score
 from koordsched.scheduling.advice import WAITS, Advice
 
 _EXAMPLES = 3
-_FEW_MEMBERS = 10
 
 
 def print_explanation(
@@ -30,7 +30,7 @@ def print_explanation(
     out.print(_headline(explanation, len(feasible)), soft_wrap=True)
     if explanation.job is not None:
         out.print()
-        _print_job(out, explanation.job, wide=wide)
+        print_job(out, explanation.job, wide=wide)
     for plugin, lines in explanation.notes.items():
         out.print()
         out.print(f"{plugin}:")
@@ -46,7 +46,7 @@ def print_explanation(
     if refused:
         out.print()
         _print_refusals(out, refused, wide=wide)
-    if advice is not None and not explanation.any_of and not explanation.gated_by:
+    if advice is not None and not explanation.any_of and not explanation.gated_by and explanation.job is None:
         out.print()
         _print_advice(out, explanation, advice)
 
@@ -62,28 +62,11 @@ def _headline(explanation: Explanation, feasible: int) -> str:
     if explanation.any_of:
         names = _some(explanation.any_of)
         chosen = names if len(explanation.any_of) == 1 else f"any of {names}"
+        if explanation.job is not None and not explanation.job.complete:
+            return f"Pending: it is placed together with others. Alone it could go to {chosen}."
         return f"Goes to {chosen}: {feasible} of {counted(len(explanation.nodes), 'node')} feasible."
     reason = explanation.reason or "Pending"
     return f"{reason}: {explanation.message}"
-
-
-def _print_job(out: Console, job: JobExplanation, *, wide: bool) -> None:
-    """The pods that are placed together: where they go, or which of them has no place."""
-    nodes = job.nodes if wide else dict(list(job.nodes.items())[:_FEW_MEMBERS])
-    verdict = "all that are needed have a place" if job.complete else "not all that are needed have a place"
-    out.print(f"Placed together as {job.name}: {verdict}.", soft_wrap=True)
-    rows = table("MEMBER", "NODE")
-    for member, node in nodes.items():
-        rows.add_row(member, node)
-    if job.refused:
-        rows.add_row(job.refused, "none")
-    out.print(rows)
-    if len(job.nodes) > len(nodes):
-        out.print(f"… and {len(job.nodes) - len(nodes)} more that have a place")
-    if job.message:
-        out.print(f"{job.refused or job.name}: {job.message}", soft_wrap=True)
-    if job.victims:
-        out.print(f"Preemption would evict {_some(job.victims)}.", soft_wrap=True)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -51,20 +51,25 @@ class Offline:
 
 
 def load_config(
-    path: str | None, *, scheduler_name: str = DEFAULT_SCHEDULER_NAME, plugin: str = ""
+    path: str | None,
+    *,
+    gates: config.FeatureGates | None = None,
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+    plugin: str = "",
 ) -> tuple[config.Resolved, list[str]]:
     """The configuration file, or the default, and what in it has no effect. Raises InputError.
 
-    The default is one profile of this name, with this plugin besides the default ones.
+    The default is one profile of this name, with this plugin besides the default ones. `gates`: None for the defaults.
     """
+    gates = gates or config.FeatureGates.defaults()
     try:
         if path is None:
             plugins = {"multiPoint": {"enabled": [{"name": plugin}] if plugin else []}}
             profile = {"schedulerName": scheduler_name, "plugins": plugins}
-            source = config.load(orjson.dumps({**_HEAD, "profiles": [profile]}), catalog=CATALOG)
+            source = config.load(orjson.dumps({**_HEAD, "profiles": [profile]}), catalog=CATALOG, gates=gates)
         else:
-            source = config.load(config.loading.read_file(path), catalog=CATALOG)
-        resolved = config.resolve(source, catalog=CATALOG)
+            source = config.load(config.loading.read_file(path), catalog=CATALOG, gates=gates)
+        resolved = config.resolve(source, catalog=CATALOG, gates=gates)
     except config.ConfigError as error:
         raise InputError(f"{path or 'configuration'}: {error}") from error
     return resolved, config.warnings(resolved, CATALOG, IN_TREE.keys())

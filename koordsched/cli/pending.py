@@ -79,7 +79,7 @@ def _once(namespace: str, state: State) -> tuple[list[str], PendingPodsReport]:
     if not state.is_evaluated:
         with state.endpoint() as endpoint:
             return [], _asked(endpoint, namespace)
-    resolved, warnings = load_config(state.config_file)
+    resolved, warnings = load_config(state.config_file, gates=state.gates)
     offline = state.prepare(resolved)
     scheduler = offline.scheduler
     pods = _in([*scheduler.pending.values(), *scheduler.others.values()], namespace)
@@ -107,7 +107,7 @@ async def _asking(namespace: str, state: State) -> AsyncIterator[Ask]:
         with state.endpoint() as endpoint:
             yield lambda: asyncio.to_thread(_asked, endpoint, namespace)
         return
-    resolved, warnings = load_config(state.config_file)
+    resolved, warnings = load_config(state.config_file, gates=state.gates)
     print_notes(warnings)
     cluster = state.cluster
     assert cluster is not None

@@ -280,6 +280,18 @@ _FLAGS: tuple[_Decorator, ...] = (
     _unused_flag("--emulated-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--min-compatibility-version", kubernetes_version, "1.33 to 1.36."),
     _unused_flag("--emulation-forward-compatible", boolean),
+    # Of koord-scheduler: watching over slow cycles, and what it writes into its log about decisions
+    _unused_flag("--scheduler-monitor-period", duration),
+    _unused_flag("--scheduling-timeout", duration),
+    _unused_flag("--scheduling-drop-unhandled-timeout", duration),
+    _unused_flag("-s --debug-scores", level),
+    _unused_flag("-f --debug-filters", boolean),
+    _unused_flag("-d --debug-diagnosis", boolean),
+    _unused_flag("--debug-diagnosis-blocking", boolean),
+    _unused_flag("--debug-diagnosis-queue-size", int),
+    _unused_flag("--debug-diagnosis-worker-count", int),
+    _unused_flag("--enable-workload-auditor", boolean),
+    _unused_flag("--workload-auditor-metric-labels"),
     # Metrics
     _flag(
         "--show-hidden-metrics-for-version",

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from koordsched.cli.capacity_output import print_capacity
 from koordsched.cli.capacity_report import CapacityReport, capacity_report
+from koordsched.cli.job_table import print_refused_job
 from koordsched.cli.nodegroups import read_groups
 from koordsched.cli.objectfiles import InputError
 from koordsched.cli.offline import load_config
@@ -27,6 +28,8 @@ from koordsched.cli.output import (
 from koordsched.cli.simulation import Outcome, Simulation
 from koordsched.cli.state_options import State, evaluation_options
 from koordsched.cluster.state import ClusterState
+from koordsched.engine.jobexplanation import JobExplanation
+from koordsched.scheduling.advice import closest
 
 SOME_PENDING = 3
 """Exit code when not every pod was placed."""
@@ -64,12 +67,15 @@ def simulate(namespace: str | None, state: State, seed: int, node_groups: str | 
     capacity: CapacityReport | None = None
     try:
         groups = read_groups(node_groups) if node_groups else []
-        resolved, warnings = load_config(state.config_file)
+        resolved, warnings = load_config(state.config_file, gates=state.gates)
         offline = state.prepare(resolved, seed=seed)
     except InputError as error:
         fail(error)
     cluster = offline.scheduler.cluster
-    outcomes = Simulation(offline.scheduler).run(namespace)
+    simulation = Simulation(offline.scheduler)
+    outcomes = simulation.run(namespace)
+    named = {outcome.job for outcome in outcomes}
+    jobs = [job for name, job in simulation.jobs.items() if name in named]
     if groups:
         try:
             capacity = capacity_report(offline.scheduler, groups, seed)
@@ -77,10 +83,10 @@ def simulate(namespace: str | None, state: State, seed: int, node_groups: str | 
             fail(error)
     notes = [*warnings, *offline.notes]
     if output in STRUCTURED:
-        print_structured(_report(outcomes, cluster, seed, notes, capacity), output)
+        print_structured(_report(outcomes, jobs, cluster, seed, notes, capacity), output)
     else:
         out = console(output)
-        _print(out, outcomes, cluster, notes, wide=output == WIDE)
+        _print(out, outcomes, jobs, cluster, notes, wide=output == WIDE)
         if capacity is not None:
             print_capacity(out, capacity, wide=output == WIDE)
     if any(not outcome.node for outcome in outcomes):
@@ -88,7 +94,12 @@ def simulate(namespace: str | None, state: State, seed: int, node_groups: str | 
 
 
 def _report(
-    outcomes: list[Outcome], cluster: ClusterState, seed: int, notes: list[str], capacity: CapacityReport | None
+    outcomes: list[Outcome],
+    jobs: list[JobExplanation],
+    cluster: ClusterState,
+    seed: int,
+    notes: list[str],
+    capacity: CapacityReport | None,
 ) -> dict[str, Any]:
     placed = sum(bool(outcome.node) for outcome in outcomes)
     return {
@@ -98,18 +109,30 @@ def _report(
         "seed": seed,
         "notes": notes,
         "pods": outcomes,
+        **({"jobs": jobs} if jobs else {}),
         **({"nodeGroups": capacity} if capacity is not None else {}),
     }
 
 
-def _print(out: Console, outcomes: list[Outcome], cluster: ClusterState, notes: list[str], *, wide: bool) -> None:
+def _print(
+    out: Console,
+    outcomes: list[Outcome],
+    jobs: list[JobExplanation],
+    cluster: ClusterState,
+    notes: list[str],
+    *,
+    wide: bool,
+) -> None:
     print_notes(notes)
     placed = [outcome for outcome in outcomes if outcome.node]
     if placed:
         many = len(placed) > MOST_ROWS and not wide
         out.print(_by_workload(placed, cluster) if many else _by_pod(placed, wide=wide))
         out.print()
-    _print_pending(out, [outcome for outcome in outcomes if not outcome.node])
+    for job in jobs:
+        print_refused_job(out, job, wide=wide)
+        out.print()
+    _print_pending(out, [outcome for outcome in outcomes if not outcome.node and not outcome.job])
     nodes = len({outcome.node for outcome in placed})
     out.print(
         f"{len(placed)} of {counted(len(outcomes), 'pending pod')} placed on {counted(nodes, 'node')} "
@@ -162,6 +185,5 @@ def _print_pending(out: Console, pending: list[Outcome]) -> None:
         if advice is not None and first.reason != "SchedulingGated":
             out.print(f"  {advice.text}", soft_wrap=True)
             for remedy in advice.remedies[:1]:
-                changes = "; ".join(change.text for change in remedy.changes)
-                out.print(f"  Closest: {remedy.node}, needed: {changes}", soft_wrap=True)
+                out.print(f"  {closest(remedy)}", soft_wrap=True)
         out.print()

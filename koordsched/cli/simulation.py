@@ -8,6 +8,7 @@ import msgspec
 
 from koordsched.cluster.pod import Pod
 from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.jobexplanation import JobExplanation
 from koordsched.plugins.shared.workloads import workload_title
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.failure import UNSCHEDULABLE
@@ -16,7 +17,10 @@ from koordsched.scheduling.queueprofile import equivalence_keys
 
 
 class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The outcome for one pod. `feasible_nodes`: how many nodes fit; the rest is set only while it is pending."""
+    """The outcome for one pod. `feasible_nodes`: how many nodes fit; the rest is set only while it is pending.
+
+    `job`: the name of the one of `Simulation.jobs` that it belongs to.
+    """
 
     pod: str
     profile: str
@@ -28,6 +32,7 @@ class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
     nominated_node: str = ""
     victims: list[str] = []
     advice: Advice | None = None
+    job: str = ""
 
 
 class Simulation:
@@ -37,6 +42,8 @@ class Simulation:
         self._scheduler = scheduler
         self._equivalence = {name: equivalence_keys(profile) for name, profile in scheduler.profiles.items()}
         self._pods = dict(scheduler.pending)
+        self.jobs: dict[str, JobExplanation] = {}
+        """By name, the pods that are placed together and have no place."""
         self._refused: dict[Hashable, tuple[int, Explanation, Advice]] = {}
 
     def run(self, namespace: str | None = None) -> list[Outcome]:
@@ -59,9 +66,15 @@ class Simulation:
         outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
         if scheduled.node:
             return outcome
+        if scheduled.job is not None:
+            job = self.jobs.setdefault(scheduled.job.name, scheduled.job)
+            outcome.reason, outcome.message, outcome.job = UNSCHEDULABLE, scheduled.message, job.name
+            outcome.nominated_node = job.nominated.get(key, "")
+            outcome.victims = job.victims if key == job.refused else []
+            return outcome
         explanation, advice = self._refusal(scheduled.pod)
         outcome.reason, outcome.message = explanation.reason, explanation.message
-        if scheduled.refused_by_reserve or not outcome.message or explanation.job is not None:
+        if scheduled.refused_by_reserve or not outcome.message:
             outcome.reason, outcome.message = UNSCHEDULABLE, scheduled.message
         outcome.nominated_node, outcome.victims = explanation.nominated_node or "", explanation.victims
         outcome.advice = advice
@@ -77,7 +90,7 @@ class Simulation:
         known = self._refused.get(key) if identity is not None else None
         if known is not None and known[0] == serial:
             return known[1], known[2]
-        explanation = explain(profile, scheduler.cluster, pod, scheduler.jobs)
+        explanation = explain(profile, scheduler.cluster, pod)
         advice = advise(profile, scheduler.cluster, pod, explanation)
         self._refused[key] = (serial, explanation, advice)
         return explanation, advice

@@ -19,7 +19,8 @@ from koordsched.cli.objectfiles import read_objects
 from koordsched.cli.offline import Offline, prepare, template_nodes
 from koordsched.cli.target import Target
 from koordsched.cli.tunnel import live_endpoint
-from koordsched.config import Resolved
+from koordsched.config import ConfigError, FeatureGates, Resolved
+from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
 
 Command = Callable[..., Any]
 
@@ -43,6 +44,18 @@ _FILES = (
 )
 _EVALUATION = (
     click.option("--config", "config_file", metavar="FILE", help="The scheduler's configuration file."),
+    click.option(
+        "--feature-gates",
+        multiple=True,
+        metavar="NAME=BOOL,...",
+        help="The scheduler's feature gates, as given to `run`.",
+    ),
+    click.option(
+        "--enable-network-topology-manager",
+        "network_topology_manager",
+        is_flag=True,
+        help="As given to `run`: gangs are gathered by network topology.",
+    ),
     click.option("--nodes", type=click.IntRange(1, 200_000), help="Number of nodes to add."),
     click.option("--node-template", metavar="FILE", help="File that describes the nodes to add."),
     click.option("--like", metavar="NODE", help="Node to copy for the nodes to add, with its DaemonSet pods."),
@@ -57,7 +70,7 @@ _ENDPOINT = (
     click.option("--ca-file", metavar="FILE", help="CA certificates to verify the endpoint's certificate."),
     click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the endpoint's certificate."),
 )
-_NAMES = {"config_file": "config"}
+_NAMES = {"config_file": "config", "network_topology_manager": "enable-network-topology-manager"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,8 @@ class State:
     kubeconfig: str | None = None
     context: str | None = None
     config_file: str | None = None
+    feature_gates: tuple[str, ...] = ()
+    network_topology_manager: bool = False
     nodes: int | None = None
     node_template: str | None = None
     like: str | None = None
@@ -89,6 +104,17 @@ class State:
         if self.filenames or self.server is not None:
             return None
         return ClusterAccess.of_flags(self.kubeconfig, self.context)
+
+    @property
+    def gates(self) -> FeatureGates:
+        """The feature gates of the scheduler. Raises click.BadParameter."""
+        given = list(self.feature_gates)
+        if self.network_topology_manager:
+            given.append(f"{NETWORK_TOPOLOGY_MANAGER}=true")
+        try:
+            return FeatureGates.parse(given)
+        except ConfigError as error:
+            raise click.BadParameter(str(error), param_hint="--feature-gates") from error
 
     def prepare(self, resolved: Resolved, *, seed: int = 0, lifted: Target | None = None) -> Offline:
         """The state, with the nodes to add.
@@ -146,7 +172,7 @@ class State:
 
 
 _ASKING = ("live", "server", "lease", "token", "ca_file", "insecure_skip_tls_verify")
-_LOCAL = ("config_file", "nodes", "node_template", "like")
+_LOCAL = ("config_file", "feature_gates", "network_topology_manager", "nodes", "node_template", "like")
 
 
 def state_options(command: Command) -> Command:

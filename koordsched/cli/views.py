@@ -84,7 +84,7 @@ def _evaluated(declared: Declaration, view: View, of: str | None, state: State, 
 
     The default configuration lacks the plugin, so without a configuration file it is added.
     """
-    resolved, warnings = load_config(state.config_file, plugin=declared.name)
+    resolved, warnings = load_config(state.config_file, gates=state.gates, plugin=declared.name)
     offline = state.prepare(resolved)
     plugin = declared.plugin_in(offline.scheduler.profiles)
     if plugin is None:

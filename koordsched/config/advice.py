@@ -7,6 +7,7 @@ import msgspec
 from koordsched.config.catalog import PluginCatalog
 from koordsched.config.contenttypes import unknown_types
 from koordsched.config.default_plugins import ALL
+from koordsched.config.feature_gates import WITHOUT_EFFECT, changed
 from koordsched.config.plugin_args import PluginArgs
 from koordsched.config.resolving import Profile, Resolved
 from koordsched.config.wire import KubeSchedulerConfiguration, KubeSchedulerProfile, Plugins
@@ -16,7 +17,7 @@ _EVERY_NODE = "every node is considered for every pod"
 
 def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] | None = None) -> list[str]:
     """One text per finding. `built` names the plugins that have code behind them; None = all in the catalog."""
-    found = [*_settings(resolved.source), *_gates(resolved.features)]
+    found = [*_settings(resolved.source), *_gates(resolved.features), *_gates_alone(resolved.features)]
     if built is not None:
         found += [
             f'plugin "{name}" is not implemented and will be ignored (profiles: {", ".join(profiles)})'
@@ -28,6 +29,13 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
         found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
         found += _unprepared(resolved.profiles[i], f"profiles[{i}]", catalog)
     return found
+
+
+def _gates(on: Collection[str]) -> Iterator[str]:
+    for assignment in changed(on):
+        name = assignment.partition("=")[0]
+        if name in WITHOUT_EFFECT:
+            yield f"feature gate {assignment} has no effect: {WITHOUT_EFFECT[name]}"
 
 
 def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
@@ -51,7 +59,7 @@ _NEEDED_GATES = {
 """What a gate has no effect without."""
 
 
-def _gates(features: Collection[str]) -> Iterator[str]:
+def _gates_alone(features: Collection[str]) -> Iterator[str]:
     for gate, needed in _NEEDED_GATES.items():
         missing = [name for name in needed if name not in features]
         if gate in features and missing:

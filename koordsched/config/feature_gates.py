@@ -95,6 +95,16 @@ KNOWN_GATES: Mapping[str, Gate] = {
     **_gates(Stage.ALPHA, False, "NUMAResourceFilterByFreeCPUs"),
 }
 
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "CrossSchedulerNomination": "what other schedulers have nominated pods for is not kept free",
+    "EnableBatchScheduleNodeSnapshot": "no snapshots are made",
+    "EnableInlineBatchSchedule": "all pods of a gang are placed in one attempt anyway",
+    "GangPendingPodsConditionPatch": "all pods of a gang that is not placed show why",
+    "LazyReservationRestore": "nothing is restored before it is needed",
+    "SkipFilterWithNominatedPods": "a node has to fit with and without the pods that are nominated to it",
+}
+"""Gates of koord-scheduler that change nothing here, and why."""
+
 
 class FeatureGates:
     """Which features are on. Immutable."""

@@ -4,7 +4,7 @@
 * `transaction`: the changes that follow, on the live table: place (assume and Reserve), evict, checkpoint, rollback,
   commit.
 * `hypothesis`: what would be if pods were evicted and others placed, for plugins that decide about several pods.
-* `plan`: many pods placed one after the other in a transaction.
+* `jobplan`: the pods of a job, all of them in one transaction or none.
 
 The scheduling cycle, extenders, `simulate`, `explain`, replay and the benchmarks use these, and nothing else places a
 pod.

@@ -13,11 +13,11 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.diagnosis import NO_NODES, first_error, fit_error
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, Scored, decide, score
 from koordsched.framework.status import SUCCESS, Status
+from koordsched.framework.verdicts import Verdicts
 
 
 def gated_by(profile: Profile, pod: Pod) -> Status:

@@ -5,9 +5,7 @@ Changes nothing. The schema of `Explanation` is stable; it is documented in docs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,14 +13,12 @@ import numpy as np
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
-from koordsched.engine.jobplan import JobPlan
-from koordsched.engine.transaction import Transaction
-from koordsched.framework.filtering import Verdicts
+from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
 from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
-from koordsched.queue.nominator import Nominator
+from koordsched.framework.verdicts import Verdicts
 
 NOT_LOOKED_AT = "not looked at"
 """The reason of a node where a preferred or nominated one was tried first and passed."""
@@ -51,30 +47,6 @@ class NodeVerdict(msgspec.Struct, rename="camel"):
     scores: dict[str, Score] = {}
     total: int | None = None
     details: dict[str, list[str]] = {}
-
-
-class Jobs(NamedTuple):
-    """What it takes to plan a job: the profiles of its pods, and the nominations."""
-
-    profiles: Mapping[str, Profile]
-    nominator: Nominator[Pod]
-
-
-class JobExplanation(msgspec.Struct, rename="camel"):
-    """What would happen to the pods that are placed together with a pod.
-
-    `nodes`: pod -> node of those that have a place, in order. `complete`: whether there are enough. If not, `refused`
-    is the pod that has no place, "" if all have one, and `message` says why. `victims`, `nominated`: what preemption
-    would do for all of them.
-    """
-
-    name: str
-    nodes: dict[str, str]
-    complete: bool
-    refused: str = ""
-    message: str = ""
-    victims: list[str] = []
-    nominated: dict[str, str] = {}
 
 
 class Explanation(msgspec.Struct, rename="camel"):
@@ -108,7 +80,7 @@ class Explanation(msgspec.Struct, rename="camel"):
 def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None = None) -> Explanation:
     """Evaluates the pod on the cluster as it is. `jobs`: None leaves out those that are placed together with it."""
     result = Explanation(pod.title, profile.name, [], [], virtual=pod.virtual)
-    result.job = _job(profile, cluster, pod, jobs) if jobs is not None else None
+    result.job = explain_job(profile, cluster, pod, jobs) if jobs is not None else None
     gate = gated_by(profile, pod)
     if not gate.ok:
         result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
@@ -146,29 +118,6 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
     except ScoringFailed as failed:
         result.message, result.reason = str(failed), "SchedulerError"
     return result
-
-
-def _job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -> JobExplanation | None:
-    """Plans the job of the pod, and takes it back. While another one is being placed there is no answer."""
-    if not profile.job_plugins or cluster.in_transaction or not gated_by(profile, pod).ok:
-        return None
-    begun = profile.begin_job(pod)
-    if begun is None:
-        return None
-    plugin, job = begun
-    try:
-        with Transaction(cluster, jobs.nominator) as transaction:
-            plan = JobPlan(jobs.profiles, cluster, transaction, Random(0))
-            plan.place(job)
-            nodes = {cycle.pod.key: cycle.pod.node for cycle in plan.cycles}
-    finally:
-        plugin.end_job(job, (), ())
-    refused = plan.refused.key if plan.refused is not None else ""
-    found = JobExplanation(job.name, nodes, plan.complete, refused, plan.message)
-    if plan.outcome is not None:
-        found.victims = [victim.key for victim in plan.outcome.victims]
-        found.nominated = {uid: node for uid, node in plan.outcome.nominations.items() if node}
-    return found
 
 
 def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[NodeVerdict]:

@@ -26,8 +26,9 @@ from koordsched.framework.status import Code, Status
 class JobPlan:
     """The plan of one job.
 
-    `cycles`: those of the pods that have a place, in order. `complete`: whether there are enough. If not, `refused` is
-    the pod that has no place, None if all have one, and `message` why; `outcome` what its PostFilter plugins would do.
+    `cycles`: those of the pods that have a place, in order, and `feasible`: how many nodes each of them could go to.
+    `complete`: whether there are enough. If not, `refused` is the pod that has no place, None if all have one, and
+    `message` why; `outcome` what its PostFilter plugins would do.
     `refusals`: by `namespace/name`, why members of a GroupJob get no node.
     """
 
@@ -39,6 +40,7 @@ class JobPlan:
         self._transaction = transaction
         self._rng = rng
         self.cycles: list[CycleState] = []
+        self.feasible: list[int] = []
         self.complete = False
         self.refused: Pod | None = None
         self.message = ""
@@ -98,7 +100,7 @@ class JobPlan:
         return False
 
     def _try_all(self, job: GroupJob) -> bool:
-        self.cycles, self.refusals, self.refused, self.message = [], {}, None, ""
+        self.cycles, self.feasible, self.refusals, self.refused, self.message = [], [], {}, None, ""
         enough = False
         preempting: PostFilterResult | None = None
         for pod in job.members:
@@ -126,8 +128,8 @@ class JobPlan:
             if victim.row >= 0:
                 self._transaction.evict(victim)
         attempt = self._attempt(pod)
-        attempt.filter()
-        self._settle(attempt, self._cluster.table.row_of[outcome.nominated_node])
+        feasible = attempt.filter().feasible
+        self._settle(attempt, self._cluster.table.row_of[outcome.nominated_node], feasible)
         return True
 
     def _attempt(self, pod: Pod) -> Attempt:
@@ -150,9 +152,9 @@ class JobPlan:
             row = attempt.choose(self._rng).row
         except ScoringFailed as failed:
             return str(failed)
-        return self._settle(attempt, row)
+        return self._settle(attempt, row, verdicts.feasible)
 
-    def _settle(self, attempt: Attempt, row: int) -> str:
+    def _settle(self, attempt: Attempt, row: int, feasible: int) -> str:
         """Assume, Reserve, Permit."""
         profile, pod = attempt.profile, attempt.pod
         status = self._transaction.place(attempt.cycle, profile, row)
@@ -160,6 +162,7 @@ class JobPlan:
             status, waits = profile.run_permit(attempt.cycle, pod, row)
             if status.ok or status.code is Code.WAIT:
                 self.cycles.append(attempt.cycle)
+                self.feasible.append(feasible)
                 self.complete = profile.job_plugin_names.isdisjoint(waits)
                 return ""
         return one_node_error(status) if status.code.rejects else status.message

@@ -17,10 +17,10 @@ from koordsched.extender.client import ExtenderError, HttpExtender
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.transientreasons import TransientReasons
 from koordsched.framework.bestrows import Totals
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.preemption import PreemptionOffer
 from koordsched.framework.status import Code, ReasonTable, Status
+from koordsched.framework.verdicts import Verdicts
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import Recorder
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.status import Code, Codes, ReasonTable, Status
+from koordsched.framework.verdicts import Verdicts
 
 NO_NODES = "no nodes available to schedule pods"
 """The message when the cluster is empty."""

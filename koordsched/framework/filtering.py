@@ -34,73 +34,11 @@ from koordsched.framework.nominatedrows import NominatedRows
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.plan import Chains, ShapePlan
-from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, HeldReason, ReasonTable, Status
+from koordsched.framework.status import NO_NODE, PASS, Code, Codes, ReasonTable, Status
+from koordsched.framework.verdicts import PreFiltered, Verdicts
 
 ELSEWHERE = "node(s) are not in the placement of the pod group"
 """Why a node is no candidate."""
-
-
-class PreFiltered:
-    """What the PreFilter plugins left: a rejection, or the candidates and the filters that take part.
-
-    `names`: the only nodes that are candidates, None for all; `named_by`: the plugins that restricted them.
-    `skipped`: plugins that said Skip in this cycle. `reason`: holds the number that the verdicts have by `status`.
-    """
-
-    __slots__ = ("named_by", "names", "reason", "skipped", "status")
-
-    def __init__(self) -> None:
-        self.status = SUCCESS
-        self.reason: HeldReason | None = None
-        self.names: frozenset[str] | None = None
-        self.named_by: list[str] = []
-        self.skipped: set[str] = set()
-
-
-class Verdicts:
-    """The verdict on every row.
-
-    `codes`: int32[rows], 0 where feasible (shared with the cache: read only); `feasible`: how many rows that are;
-    `evaluation`: the cached scores that go with `codes`, None when the codes are not those of the cache; `wider`: then
-    perhaps the cache for a superset of the feasible rows. Without either, totals have to be computed for `rows`.
-    `alone`: the feasible node was tried first; others were not asked.
-    """
-
-    __slots__ = ("_rows", "alone", "codes", "evaluation", "feasible", "plan", "pre_filtered", "wider")
-
-    def __init__(
-        self,
-        codes: Codes,
-        plan: ShapePlan,
-        pre_filtered: PreFiltered,
-        *,
-        evaluation: Evaluation | None = None,
-        wider: Evaluation | None = None,
-    ) -> None:
-        self.codes = codes
-        self.plan = plan
-        self.pre_filtered = pre_filtered
-        self.evaluation = evaluation
-        self.feasible = evaluation.feasible if evaluation is not None else int(np.count_nonzero(codes == PASS))
-        self.wider = wider
-        self.alone = False
-        self._rows: RowArray | None = None
-
-    @property
-    def rows(self) -> RowArray:
-        """The feasible rows."""
-        if self._rows is None:
-            self._rows = np.flatnonzero(self.codes == PASS)
-        return self._rows
-
-    def refuse(self, row: int, code: int) -> None:
-        """Takes a feasible row out, for a reason found outside of the chain (an extender)."""
-        if self.evaluation is not None:
-            self.codes = self.codes.copy()
-            self.wider, self.evaluation = self.evaluation, None
-        self.codes[row] = code
-        self.feasible -= 1
-        self._rows = None
 
 
 class Filtering:

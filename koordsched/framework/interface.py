@@ -388,7 +388,13 @@ class Permit(Plugin):
 
 
 class PreBind(Plugin):
-    """Work that must be done before the binding is written."""
+    """Work that must be done before the binding is written.
+
+    `only_patches`: it changes nothing but `cycle.patch`, so it takes no longer than a write. A pod for which
+    others work is nominated to its node meanwhile.
+    """
+
+    only_patches: ClassVar[bool] = False
 
     @abstractmethod
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:

@@ -43,6 +43,10 @@ class Job(ABC):
         """Why those that were placed do not stay; after `fail` or `fall_short`."""
 
     @abstractmethod
+    def renounced(self) -> Sequence[Pod]:
+        """The members that are promised no node any more; after `fail` or `fall_short`, if no room is being made."""
+
+    @abstractmethod
     def untried(self) -> Sequence[Pod]:
         """The members that were not tried, in order."""
 
@@ -117,3 +121,7 @@ class JobScheduling(Permit):
         """The attempt is decided; changes that waited for that follow. `placed`: the members that stay where they are;
         `resting`: those that return to the queue, to wait for events on behalf of all.
         """
+
+    def explain_job(self, job: Job) -> list[str]:
+        """What users should know of a job that has no place, in lines of text. It has ended, and nothing is placed."""
+        return []

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of, normalize
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import MAX_SCORE, CycleState, FewScores, Scores
 from koordsched.framework.plan import Chains
 from koordsched.framework.reservations import ScoresReserved
 from koordsched.framework.status import Code, Status
+from koordsched.framework.verdicts import Verdicts
 
 
 class ScoringFailed(Exception):

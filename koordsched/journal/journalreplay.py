@@ -11,7 +11,8 @@ import msgspec
 
 from koordsched.client.clock import Clock
 from koordsched.config import PluginCatalog
-from koordsched.engine.explain import Jobs, explain
+from koordsched.engine.explain import explain
+from koordsched.engine.jobexplanation import Jobs
 from koordsched.framework.profile import PluginFactory
 from koordsched.journal.reading import Stream
 from koordsched.journal.records import (
@@ -30,7 +31,7 @@ from koordsched.journal.records import (
 from koordsched.journal.replayedscheduler import ReplayedScheduler
 from koordsched.journal.tally import JournalCounter, Tally
 from koordsched.plugins import CATALOG
-from koordsched.scheduling.advice import Advised, with_advice
+from koordsched.scheduling.advice import Advised, remedy_of, with_advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class JournalReplay(ABC):
         with self.unrecorded_questions():
             scheduler = self.replayed.scheduler
             profile, cluster = scheduler.profiles[pod.shape.scheduler_name], scheduler.cluster
-            jobs = Jobs(scheduler.profiles, scheduler.queue.nominator)
+            jobs = Jobs(scheduler.profiles, scheduler.queue.nominator, remedy_of)
             return with_advice(profile, cluster, pod, explain(profile, cluster, pod, jobs))
 
     def advance(self, limit: Limit) -> bool:

@@ -106,6 +106,17 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
     return _worded(explanation, cluster, empty, remedies)
 
 
+def remedy_of(profile: Profile, cluster: ClusterState, pod: Pod) -> str:
+    """The advice for a pod that no node takes, in a sentence or two."""
+    advice = advise(profile, cluster, pod, Explanation(pod.title, profile.name, [], []))
+    return " ".join([advice.text, *(closest(remedy) for remedy in advice.remedies[:1])])
+
+
+def closest(remedy: Remedy) -> str:
+    """The node that is closest, and what it would take there."""
+    return f"Closest: {remedy.node}, needed: {'; '.join(change.text for change in remedy.changes)}"
+
+
 def _worded(explanation: Explanation, cluster: ClusterState, empty: int, remedies: list[Remedy]) -> Advice:
     if empty < 0:
         return Advice(NEVER, "No node could run this pod, even if empty.", remedies=remedies)

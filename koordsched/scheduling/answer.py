@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from koordsched.cluster.pod import Pod
-from koordsched.engine.explain import Explanation, Jobs, explain
-from koordsched.scheduling.advice import Advised, with_advice
+from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.jobexplanation import Jobs
+from koordsched.scheduling.advice import Advised, remedy_of, with_advice
 from koordsched.scheduling.decisions import Decision, Rejection
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def answer_for(scheduler: Scheduler, pod: Pod, *, advice: bool) -> Answer:
             rejection=rejection,
         )
     profile = scheduler.profiles[name]
-    explanation: Explanation = explain(profile, cluster, pod, Jobs(scheduler.profiles, scheduler.queue.nominator))
+    explanation: Explanation = explain(
+        profile, cluster, pod, Jobs(scheduler.profiles, scheduler.queue.nominator, remedy_of)
+    )
     if advice:
         explanation = with_advice(profile, cluster, pod, explanation)
     fields = {field: getattr(explanation, field) for field in explanation.__struct_fields__}

@@ -181,7 +181,8 @@ class BindingCycle:
                 work.append(pre_bind)
             elif flight.code is not Code.SKIP:
                 return _named(flight, f'running PreBindPreFlight "{pre_bind.name}"')
-        if (work or placement.waits) and pod.nominated_node != node:
+        lasting = placement.waits or not all(pre_bind.only_patches for pre_bind in work)
+        if lasting and pod.nominated_node != node:
             # Others can see where it is going while it takes its time.
             self.reporter.nominate(pod, node)
         if placement.waits:

@@ -24,13 +24,13 @@ from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.diagnosis import rejecting_plugins
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, ScoringFailed, best_of
 from koordsched.framework.status import Status
+from koordsched.framework.verdicts import Verdicts
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
 from koordsched.queue.item import QueuedPod
@@ -45,6 +45,7 @@ from koordsched.scheduling.placement import AssumedPod, NotPlaced, erroneous, re
 from koordsched.scheduling.pluginsampling import PluginSampling
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
+from koordsched.scheduling.waitnotices import WaitNotices
 
 if TYPE_CHECKING:
     from koordsched.extender.consultation import ExtenderConsultation
@@ -59,7 +60,8 @@ Consult = Callable[[Pod], "ExtenderConsultation | None"]
 @dataclass(eq=False, repr=False)
 class SchedulingCycle:
     """Places pods one after the other. `consult`: None without extenders. `inbox`: where changes wait during a long
-    job; `unreadable`: whether a pod must wait for what we may not read.
+    job; `unreadable`: whether a pod must wait for what we may not read. `notices` of pods that are kept out of the
+    queue end when they are tried with the rest of their job.
 
     Every failure without a PostFilter clears the pod's nomination.
     """
@@ -78,6 +80,7 @@ class SchedulingCycle:
     consult: Consult | None = None
     inbox: Inbox = field(default_factory=Inbox)
     unreadable: Callable[[Pod], FailedAttempt | None] | None = None
+    notices: WaitNotices | None = None
 
     def __post_init__(self) -> None:
         self._sampling = PluginSampling(self.metrics, self.clock)

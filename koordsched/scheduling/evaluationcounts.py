@@ -7,10 +7,10 @@ counted there, nor at the point that follows. Upstream counts Filter and Score o
 
 from __future__ import annotations
 
-from koordsched.framework.filtering import PreFiltered
 from koordsched.framework.interface import CycleState
 from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.scoring import Choice
+from koordsched.framework.verdicts import PreFiltered
 from koordsched.observability.instruments import Counter
 from koordsched.observability.metrics import Metrics
 

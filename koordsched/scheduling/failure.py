@@ -74,16 +74,7 @@ class FailureHandler:
                 through_backoff=failed.through_backoff,
             )
             if failed.nominated is not None:
-                nominated = self.queue.nominator.node_of(newest.uid)
-                self.queue.nominator.add(newest, failed.nominated)
-                if nominated not in ("", failed.nominated):
-                    self.queue.move_all(
-                        ASSIGNED_POD_DELETE,
-                        leaving(newest, nominated),
-                        None,
-                        max_priority=newest.priority,
-                        exclude_uid=newest.uid,
-                    )
+                self._nominate(newest, failed.nominated)
             else:
                 # Its status may not yet show a nomination made a moment ago.
                 self.queue.nominator.update(newest, newest)
@@ -108,6 +99,14 @@ class FailureHandler:
             return
         self.decisions.refused(newest, reason, message, frozenset((plugin,)), queued.attempts, nominated or "")
         if nominated is not None:
-            self.queue.nominator.add(newest, nominated)
+            self._nominate(newest, nominated)
         self.reporter.failed(newest, message)
         self.reporter.condition(newest, reason, message, nominated)
+
+    def _nominate(self, pod: Pod, node: str) -> None:
+        """The pod is promised this node, "" for none; the room that it was promised before is free for others."""
+        before = self.queue.nominator.node_of(pod.uid)
+        self.queue.nominator.add(pod, node)
+        if before not in ("", node):
+            gone = leaving(pod, before)
+            self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)

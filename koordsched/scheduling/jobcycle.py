@@ -8,7 +8,7 @@ help the job finds one of them. The others only show why.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -134,7 +134,17 @@ class JobAttempt(MemberPlacing):
         return assumed
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
+        self._no_longer_kept_out(pod)
         return self._queued if pod.uid == self._job.first.uid else self._cycle.queue.pop_pod(pod)
+
+    def _no_longer_kept_out(self, pod: Pod) -> None:
+        """It was tried, or would have been: what kept it out of the queue is over."""
+        if self._cycle.notices is not None:
+            self._cycle.notices.end(pod, self._plugin.name)
+
+    def _tell(self, pod: Pod, message: str, nominations: Mapping[str, str]) -> None:
+        self._no_longer_kept_out(pod)
+        self._cycle.failures.tell(pod, UNSCHEDULABLE, message, nominations.get(pod.uid), self._plugin.name)
 
     # --- or none of it -------------------------------------------------------------------------------
 
@@ -195,20 +205,24 @@ class JobAttempt(MemberPlacing):
         """All members show why; some wait for events."""
         cycle = self._cycle
         outcome = cause.outcome if cause is not None else None
-        nominations = outcome.nominations if outcome is not None else {}
+        nominations = dict(outcome.nominations) if outcome is not None else {}
+        if outcome is None or not outcome.status.ok:
+            promised = cycle.queue.nominator.node_of
+            renounced = self._ask(self._job.renounced, _NO_PODS)
+            nominations = {pod.uid: "" for pod in renounced if promised(pod.uid)} | nominations
         told = set()
         for each in returning:
             pod, not_placed = each.queued.pod, each.not_placed
             told.add(pod.uid)
-            if pod.uid in nominations:
+            if pod.uid in nominations and not_placed.failed.nominated is None:
                 failed = replace(not_placed.failed, nominated=nominations[pod.uid])
                 not_placed = not_placed._replace(failed=failed)
             cycle.give_back(each.queued, each.profile, each.started, not_placed)
         for member in self._members:
             pod = member.attempt.pod
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, texts.placed, nominations.get(pod.uid), self._plugin.name)
+                self._tell(pod, texts.placed, nominations)
         untried = self._untried() if nominations else self._ask(partial(self._job.show, texts.untried), _NO_PODS)
         for pod in untried:
             if pod.uid not in told:
-                cycle.failures.tell(pod, UNSCHEDULABLE, texts.untried, nominations.get(pod.uid), self._plugin.name)
+                self._tell(pod, texts.untried, nominations)

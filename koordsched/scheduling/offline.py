@@ -18,7 +18,8 @@ from koordsched.cluster.pod import TERMINAL, Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.config.resolving import Resolved
 from koordsched.engine.attempt import Attempt, gated_by
-from koordsched.engine.explain import Explanation, Jobs, explain
+from koordsched.engine.explain import Explanation, explain
+from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
 from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
@@ -32,6 +33,7 @@ from koordsched.framework.timers import Timers
 from koordsched.framework.virtualpods import VirtualPodWriter
 from koordsched.plugins import KINDS
 from koordsched.queue.nominator import Nominator
+from koordsched.scheduling.advice import remedy_of
 from koordsched.scheduling.assembly import build_profiles
 from koordsched.scheduling.reporter import Reporter
 
@@ -96,7 +98,8 @@ class _OfflineVirtualPods:
 class Scheduled(NamedTuple):
     """How scheduling a pending pod ended: on a node out of a number of feasible ones, or with a message and no node.
 
-    `refused_by_reserve`: a node was chosen, and a Reserve plugin refused it.
+    `refused_by_reserve`: a node was chosen, and a Reserve plugin refused it. `job`: the pods that it is placed together
+    with, if these have no place.
     """
 
     pod: Pod
@@ -104,6 +107,7 @@ class Scheduled(NamedTuple):
     feasible: int = 0
     message: str = ""
     refused_by_reserve: bool = False
+    job: JobExplanation | None = None
 
 
 class OfflineScheduler:
@@ -146,8 +150,8 @@ class OfflineScheduler:
             virtual_pods=self._virtual_pods,
         )
         self.profiles: dict[str, Profile] = build_profiles(resolved, registry, offered, self.nominator)
-        self.jobs = Jobs(self.profiles, self.nominator)
-        self._refused_with: dict[str, str] = {}
+        self.jobs = Jobs(self.profiles, self.nominator, remedy_of)
+        self._refused_with: dict[str, Scheduled] = {}
         """By `namespace/name`, why a pod is not placed: it was tried together with another one."""
         self._placed_with: dict[str, Scheduled] = {}
         for thing in state:
@@ -247,8 +251,8 @@ class OfflineScheduler:
             return placed
         attempt = self.attempt(key)
         pod = attempt.pod
-        if refused := self._refused_with.pop(key, ""):
-            return Scheduled(pod, message=refused)
+        if (refused := self._refused_with.pop(key, None)) is not None:
+            return refused
         gate = gated_by(attempt.profile, pod)
         if not gate.ok:
             return Scheduled(pod, message=gate.message)
@@ -280,11 +284,12 @@ class OfflineScheduler:
         plugin.end_job(job, placed, ())
         if not plan.complete:
             return self._refuse_job(job, plan, pod)
-        self._refused_with |= plan.refusals
-        for cycle in plan.cycles:
+        for key, text in plan.refusals.items():
+            self._refused_with[key] = Scheduled(self.pending[key], message=text)
+        for cycle, feasible in zip(plan.cycles, plan.feasible, strict=True):
             each = cycle.pod
             self.pending.pop(each.key, None)
-            self._placed_with[each.key] = Scheduled(each, each.node, 1)
+            self._placed_with[each.key] = Scheduled(each, each.node, feasible)
             profile = self.profiles[each.shape.scheduler_name]
             if each.virtual:
                 self._virtual_pods.placed(each, each.node)
@@ -293,8 +298,13 @@ class OfflineScheduler:
 
     def _refuse_job(self, job: Job | GroupJob, plan: JobPlan, pod: Pod) -> Scheduled:
         if isinstance(job, GroupJob):
-            self._refused_with |= plan.refusals
-            return Scheduled(pod, message=self._refused_with.pop(pod.key, plan.message))
+            explained = explain_job(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
+            self._refused_with |= {
+                key: Scheduled(self.pending[key], message=text, job=explained)
+                for key, text in plan.refusals.items()
+                if key != pod.key
+            }
+            return Scheduled(pod, message=plan.refusals.get(pod.key, plan.message), job=explained)
         rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
         messages = {cycle.pod.key: rejected for cycle in plan.cycles}
         nodes = self.cluster.table.count
@@ -302,8 +312,13 @@ class OfflineScheduler:
         messages.update((each.key, untried) for each in job.untried())
         if plan.refused is not None:
             messages[plan.refused.key] = plan.message
-        self._refused_with |= {key: text for key, text in messages.items() if key != pod.key}
-        return Scheduled(pod, message=messages.get(pod.key, plan.message))
+        explained = explain_job(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
+        self._refused_with |= {
+            key: Scheduled(self.pending[key], message=text, job=explained)
+            for key, text in messages.items()
+            if key != pod.key
+        }
+        return Scheduled(pod, message=messages.get(pod.key, plan.message), job=explained)
 
     def queue_order(self) -> list[str]:
         """The pending pods in the order the scheduler would try them: by priority, then as given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koordsched.cluster.pod import Pod
+from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import Code
@@ -50,12 +51,11 @@ def _check(plugin: PreEnqueue, notices: WaitNotices) -> PreEnqueueCheck[Pod]:
 
     def refusal(pod: Pod) -> str | None:
         status = plugin.pre_enqueue(pod)
-        if status.ok:
-            if tells:
-                notices.end(pod, plugin.name)
-            return None
-        if tells and status.code is not Code.WAIT:
-            notices.begin(pod, plugin.name, "Gated", f"gated by plugin {plugin.name}: {status.message}")
-        return status.message
+        if tells and (status.ok or status.code is Code.WAIT):
+            notices.end(pod, plugin.name)
+        elif tells:
+            message = clipped(f"gated by plugin {plugin.name}: {status.message}", MAX_MESSAGE)
+            notices.begin(pod, plugin.name, "Gated", message)
+        return None if status.ok else status.message
 
     return refusal

@@ -240,6 +240,7 @@ class Scheduler:
             self.consultations,
             self._inbox,
             self._hidden_from,
+            self._notices,
         )
         self.binding = BindingCycle(
             self.cluster,

@@ -46,7 +46,7 @@ def test_outcome_is_the_expected_one() -> None:
     assert re.fullmatch(
         r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
     )
-    assert last[1] == "270 pods placed, 7 pending, each for the reason expected."
+    assert last[1] == "293 pods placed, 9 pending, each for the reason expected."
     for pid in re.findall(r"process (\d+)", done.stdout):
         assert not alive(int(pid))
     shown = done.stdout.partition("busy-0 looks empty: ")[2].splitlines()
@@ -72,6 +72,29 @@ def test_outcome_is_the_expected_one() -> None:
         ["large-3", "demo/pretraining", "0, 1, 2, 3, 4, 5, 6, 7", "-"],
     ]
     assert "  partition 4,5: bandwidth 200Gi, not 300Gi" in gpus
+    reserved = shown_after(done.stdout, "reservation-demo keeps room for pods labelled app=pod-demo:")
+    node = reserved[0][1].rpartition(" ")[2]
+    assert reserved[:3] == [
+        ["created", f"Available, with cpu 500m, memory 800Mi on {node}"],
+        ["default/pod-demo-0", f"on {node}, uses cpu 200m, memory 400Mi of it"],
+        ["deleted", "default/pod-demo-0 runs on"],
+    ]
+    gangs = shown_after(done.stdout, "9 nodes in three racks run gangs, as a whole or not at all:")
+    assert [row[:2] for row in gangs[:4]] == [
+        ["demo/training", "6"],
+        ["demo/rendering", "4"],
+        ["demo/indexing", "6"],
+        ["demo/urgent", "4"],
+    ]
+    assert re.fullmatch(r"has to be in one rack: rack-([abc])-0, rack-\1-1, rack-\1-2", gangs[0][2])
+    assert re.fullmatch(r"waited [\d.]+ s, until demo/rendering had ended", gangs[2][2])
+    assert gangs[3][2] == "has 2 pods of demo/scavenger evicted"
+
+
+def shown_after(output: str, title: str) -> list[list[str]]:
+    """The rows of the table with that title, by cells."""
+    lines = output.partition(f"{title}\n")[2].splitlines()
+    return [re.split(r"\s{2,}", line.rstrip()) for line in lines[1:]]
 
 
 @contextmanager

@@ -109,6 +109,7 @@ def test_schema(cluster: str, fit_only: str) -> None:
         "anyOf": ["n1"],
         "message": "",
         "reason": "",
+        "job": None,
         "rejectedBy": "",
         "refusal": None,
         "gatedBy": "",

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from koordsched.cli.check_config import build_check_config, check_config
 from koordsched.config import IN_TREE, default_configuration, load, resolve
+from koordsched.config.feature_gates import KNOWN_GATES, WITHOUT_EFFECT
 from koordsched.plugins import CATALOG
 from tests.config.documents import document
 
@@ -102,6 +103,17 @@ def test_gates_and_files_are_checked_too() -> None:
     assert (result.exit_code, result.stderr) == (1, "error: open /nowhere: no such file or directory\n")
 
 
+@pytest.mark.parametrize("gate", WITHOUT_EFFECT)
+def test_gates_without_effect_are_named(gate: str) -> None:
+    default = str(KNOWN_GATES[gate].default).lower()
+    other = "false" if default == "true" else "true"
+    result = CliRunner().invoke(check_config, ["-", "--feature-gates", f"{gate}={other}"], input=TINY)
+    assert result.exit_code == 0
+    assert f"feature gate {gate}={other} has no effect: {WITHOUT_EFFECT[gate]}" in " ".join(result.output.split())
+    result = CliRunner().invoke(check_config, ["-", "--feature-gates", f"{gate}={default}"], input=TINY)
+    assert "feature gate" not in result.output
+
+
 def test_default_file_is_the_default() -> None:
     assert load(FILES / "default.yaml") == default_configuration()
 
@@ -142,3 +154,14 @@ def test_strict_is_about_warnings(tmp_path: Path) -> None:
     result = CliRunner().invoke(without_generator(), ["-", "-o", "json"], input=text)
     assert (result.exit_code, orjson.loads(result.stdout)["unimplemented"]) == (0, ["TopologyPlacementGenerator"])
     assert CliRunner().invoke(check_config, ["-", "--strict"], input=TINY).exit_code == 0
+
+
+def test_gates_of_gangs_without_effect_are_said():
+    given = "EnableInlineBatchSchedule=true,SkipFilterWithNominatedPods=true,GangPendingPodsConditionPatch=false"
+    result = CliRunner().invoke(check_config, ["-", "-o", "json", "--feature-gates", given], input=TINY)
+    said = [text for text in orjson.loads(result.stdout)["warnings"] if text.startswith("feature gate")]
+    assert [text.split(" has no effect")[0] for text in said] == [
+        "feature gate EnableInlineBatchSchedule=true",
+        "feature gate GangPendingPodsConditionPatch=false",
+        "feature gate SkipFilterWithNominatedPods=true",
+    ]

@@ -207,6 +207,24 @@ def test_every_flag_of_kube_scheduler_is_known() -> None:
     assert set(FLAGS_OF_KUBE_SCHEDULER.split()) - known == set()
 
 
+FLAGS_OF_KOORD_SCHEDULER = """
+--controller-plugins --debug-diagnosis --debug-diagnosis-blocking --debug-diagnosis-queue-size
+--debug-diagnosis-worker-count --debug-filters --debug-scores --enable-network-topology-manager
+--enable-workload-auditor --scheduler-monitor-period --scheduling-drop-unhandled-timeout --scheduling-timeout
+--workload-auditor-metric-labels
+"""
+"""What koord-scheduler 1.8 has besides."""
+
+
+def test_flags_of_koord_scheduler_are_known() -> None:
+    known = {name for parameter in run.params for name in parameter.opts}
+    assert set(FLAGS_OF_KOORD_SCHEDULER.split()) - known == set()
+    result, parsed = parse("-s=4", "-f", "-d", "--scheduling-timeout=30s", "--enable-workload-auditor")
+    assert result.exit_code == 0
+    assert parsed is not None
+    assert parsed.ignored() == []
+
+
 def test_curves_are_said_to_have_no_effect() -> None:
     assert options("--tls-curve-preferences=29").ignored() == [
         "--tls-curve-preferences has no effect: the TLS library's own curves are offered"

@@ -7,11 +7,11 @@ from statistics import median
 
 import pytest
 
-from koordsched.engine.plan import Plan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import PASS
 from tests.engine.objects import gpu_node, gpu_pod, offline, used
+from tests.engine.plans import Plan
 
 NODES, MEMBERS = 5000, 1000
 

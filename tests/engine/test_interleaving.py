@@ -8,10 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from koordsched.api import core as core_api
 from koordsched.api.decoding import convert
-from koordsched.engine.plan import Plan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.overlay import Overlay
 from tests.engine.objects import books, gpu_node, gpu_pod, offline
+from tests.engine.plans import Plan
 from tests.engine.state import by_node, everything
 
 NODES = ("alder", "birch", "cedar")

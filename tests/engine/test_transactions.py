@@ -6,12 +6,12 @@ import pytest
 
 from koordsched.cluster.events import NODE, ActionType, ClusterEvent
 from koordsched.engine.attempt import Attempt
-from koordsched.engine.plan import Plan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import CycleState, Reserve
 from koordsched.framework.status import SUCCESS, Code, Status
 from tests.engine.gpushare import GpuShare
 from tests.engine.objects import gpu_node, gpu_pod, offline, used
+from tests.engine.plans import Plan
 from tests.engine.state import everything
 from tests.plugins.objects import container, pod
 

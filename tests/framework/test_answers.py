@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
-from koordsched.framework.filtering import Verdicts
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
+from koordsched.framework.verdicts import Verdicts
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 

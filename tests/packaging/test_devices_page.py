@@ -69,7 +69,14 @@ def test_arguments_are_explained(name: str) -> None:
     assert f"| `{name}` |" in PAGE
 
 
-@pytest.mark.parametrize("path", ["config/examples/devices/scheduler.yaml", "manifests/with-devices/config.yaml"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "config/examples/devices/scheduler.yaml",
+        "config/examples/devices/gang-scheduler.yaml",
+        "manifests/with-devices/config.yaml",
+    ],
+)
 def test_configurations_say_nothing_without_effect(path: str) -> None:
     resolved = resolve(load((ROOT / path).read_text(), catalog=CATALOG), catalog=CATALOG)
     assert warnings(resolved, CATALOG, IN_TREE.keys()) == []

@@ -121,6 +121,27 @@ def test_two_plugins_make_one_patch_after_the_nomination_was_written():
     run(main())
 
 
+class Quick(Second):
+    """As the plugins that annotate allocations: it changes nothing but the patch."""
+
+    name = "Quick"
+    only_patches = True
+
+
+def test_a_pod_that_is_only_patched_is_not_nominated():
+    async def main():
+        embedded, calls = Embedded(), Calls()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, fault=calls, plugins=[Quick]):
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(3)
+            assert [patch["metadata"]["annotations"] for _, patch in calls.patches] == [{"second": "alder"}]
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
+            assert not any("nominatedNodeName" in status for status in calls.statuses)
+
+    run(main())
+
+
 def test_a_pod_that_shows_all_of_it_is_not_patched():
     async def main():
         embedded, calls = Embedded(), Calls()

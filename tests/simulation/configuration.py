@@ -20,6 +20,9 @@ PROFILE = "default-scheduler"
 LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
 NUMA, DEVICES, RESERVATION = "NodeNUMAResource", "DeviceShare", "Reservation"
+GANGS = "Coscheduling"
+GANG_POINTS = ("preEnqueue", "preFilter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "postBind")
+_AFTER_GANGS = {"preFilter": ("ElasticQuota",), "postFilter": ("ElasticQuota", "DefaultPreemption")}
 ALLOCATING_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
 
 REVOCATION_DELAY = 2.0
@@ -37,6 +40,9 @@ RESERVATION_GATES = {
 }
 """Name -> in which share of the worlds with Reservations it is on."""
 
+ADAPTION = "DevicePluginAdaption=true"
+"""The gate with which allocations are written for vendors' device plugins, too."""
+
 BINDING_VOLUMES = 20
 """Seconds that volumes may take to be bound."""
 
@@ -48,10 +54,18 @@ def resolved(plan):
 
 def gates(plan):
     """The feature gates as they are set."""
-    if "reservations" not in plan.features:
-        return GATES
-    rng = Random(f"{plan.seed} reservation gates")
-    return (*GATES, *(f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance))
+    found = list(GATES)
+    if "reservations" in plan.features:
+        rng = Random(f"{plan.seed} reservation gates")
+        found += [f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance]
+    if has_vendors(plan) and Random(f"{plan.seed} device plugins").random() < 0.6:
+        found.append(ADAPTION)
+    return tuple(found)
+
+
+def has_vendors(plan):
+    """Whether some nodes have NPUs, or GPUs of vendors with device plugins of their own."""
+    return "devices" in plan.features and Random(f"{plan.seed} vendors of devices").random() < 0.5
 
 
 CATALOG = plugins.CATALOG.extended({Gatekeeper.name: catalog.PluginEntry(frozenset({ExtensionPoint.PERMIT}))})
@@ -62,7 +76,7 @@ PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 
 def controllers(plan):
     """What runs beside scheduling."""
-    return CONTROLLERS if {"quotas", "breakers", "reservations"} & set(plan.features) else {}
+    return CONTROLLERS if {"quotas", "breakers", "reservations", "gangs"} & set(plan.features) else {}
 
 
 @lru_cache
@@ -103,6 +117,10 @@ def document(plan):
         _reserve(plan, plugins, args)
     if "permits" in plan.features:
         plugins["permit"] = {"enabled": [{"name": Gatekeeper.name}]}
+    if "gangs" in plan.features:
+        _enable_gangs(plugins, plan)
+        kind = {"apiVersion": API_VERSION, "kind": f"{GANGS}Args"}
+        args.append({"name": GANGS, "args": {**kind, **gang_args(plan)}})
     if "volumes" in plan.features:
         bounds = {"apiVersion": API_VERSION, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": BINDING_VOLUMES}
         args.append({"name": "VolumeBinding", "args": bounds})
@@ -131,6 +149,42 @@ def reservation_args(plan):
     if rng.random() < 0.25:
         args["enablePreemption"] = True
     return args
+
+
+def _enable_gangs(plugins, plan):
+    """As Koordinator does it: in PreFilter between devices and quotas, in PostFilter first (coscheduling spec 2.5)."""
+    for point in GANG_POINTS:
+        default = [{"name": "DefaultPreemption"}] if point == "postFilter" else []
+        others = [each["name"] for each in plugins.get(point, {"enabled": default})["enabled"]]
+        after = [name for name in others if name in _AFTER_GANGS.get(point, ())]
+        before = [name for name in others if name not in after]
+        if not preempts_by_pod(plan):
+            after = [name for name in after if name != "DefaultPreemption"]
+        plugins[point] = {"enabled": [{"name": name} for name in (*before, GANGS, *after)]}
+    plugins["postFilter"]["disabled"] = [{"name": "*"}]
+
+
+def preempts_by_pod(plan):
+    """Whether there is preemption for single pods."""
+    if "gangs" not in plan.features or "quotas" in plan.features:
+        return True
+    return not gang_args(plan)["enablePreemption"] or Random(f"{plan.seed} gang post filters").random() < 0.5
+
+
+def gang_args(plan):
+    """The arguments of Coscheduling."""
+    rng = Random(f"{plan.seed} gang args")
+    args = {"enablePreemption": rng.random() < 0.5, "controllerWorkers": rng.choice([1, 3])}
+    if rng.random() < 0.5:
+        args["defaultTimeout"] = rng.choice(["3s", "60s"])
+    if rng.random() < 0.3:
+        args["defaultMatchPolicy"] = rng.choice(["only-waiting", "waiting-and-running"])
+    return args
+
+
+def default_match_policy(plan):
+    """That of gangs that name none."""
+    return gang_args(plan).get("defaultMatchPolicy", "once-satisfied")
 
 
 def load_args(plan):
@@ -198,6 +252,8 @@ def device_args(plan):
         args["disableDeviceNUMATopologyAlignment"] = True
     if rng.random() < 0.1:
         args["gpuShareUnsupportedModels"] = [{"vendor": "nvidia", "model": "H800"}]
+    if Random(f"{plan.seed} improved allocation").random() < 0.4:
+        args["improvedAllocation"] = True
     return args
 
 

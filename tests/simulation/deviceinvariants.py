@@ -2,8 +2,10 @@
 
 import json
 
+from tests.plugins.deviceshare.naive.adapters import NOW, adapted
 from tests.plugins.deviceshare.naive.amounts import fits, read
-from tests.plugins.deviceshare.naive.books import Books, held_by, key_of, node_table
+from tests.plugins.deviceshare.naive.books import MODEL, VENDOR, Books, held_by, key_of, node_table
+from tests.plugins.deviceshare.naive.model import ISOLATION
 from tests.plugins.deviceshare.naive.request import (
     ALLOCATED,
     CORE,
@@ -31,15 +33,22 @@ class DeviceInvariants(AllocationInvariants):
     REPORTS = REPORTS
 
     def _problems(self, pod, decision, reports):
-        given = entries_of(pod)
+        given, vendors = entries_of(pod), self._users.vendors
         others = [other for other in self._invariants.known_others(pod, decision) if self._holds(other, decision)]
         if not self._ids_are_right(given, reports):
             yield "the ids are others"
             return
-        for state in self._pod_states(pod, decision):
-            for node in self._invariants.node_states(decision):
-                for report in reports:
-                    yield wrong(state, given, node, report, others)
+        if vendors is not None and vendors.adapts and given:
+            text = not_adapted(pod, decision.node, given, reports)
+            if text is not None:
+                yield text
+                return
+        improved = bool(self._users.args.get("improvedAllocation"))
+        for templates in vendors.ever() if vendors is not None else ({},):
+            for state in self._pod_states(pod, decision):
+                for node in self._invariants.node_states(decision):
+                    for report in reports:
+                        yield wrong(state, given, node, report, others, templates, improved=improved)
 
     def _kept(self, node):
         """What Reservations keep of devices beside what their owners use of it."""
@@ -116,10 +125,13 @@ def entries_of(pod):
     return json.loads((pod["metadata"].get("annotations") or {}).get(ALLOCATED, "null"))
 
 
-def wrong(pod, given, node, report, others):
-    """Why a pod cannot have been given this on a node, and a Device, in these states; None if it can."""
+def wrong(pod, given, node, report, others, templates, *, improved=False):
+    """Why a pod cannot have been given this on a node, and a Device, in these states; None if it can.
+
+    `improved`: with the argument improvedAllocation.
+    """
     try:
-        asked = asked_of(pod, {}, [NPU_CORE])
+        asked = asked_of(pod, templates, [NPU_CORE])
     except Refused as refused:
         return f"it cannot be placed at all: {refused.verdict.reasons}"
     if asked.skip or report is None:
@@ -132,7 +144,12 @@ def wrong(pod, given, node, report, others):
         return f"it wants {sorted(asked.requests)}"
     try:
         return (
-            _wrong_types(asked, given, books) or _wrong_gpus(asked, given, books, node) or _apart(asked, given, books)
+            _wrong_types(asked, given, books)
+            or _wrong_template(asked, given, node)
+            or _wrong_gpus(asked, given, books, node)
+            or _apart(asked, given, books)
+            or (improved and _not_improved(asked, given, books, node))
+            or None
         )
     except Refused as refused:
         return f"it wants what there is not: {refused.verdict.reasons}"
@@ -148,6 +165,18 @@ def _wrong_types(asked, given, books):
             if problem is not None:
                 return f"{kind} {entry['minor']} {problem}"
     return None
+
+
+def _wrong_template(asked, given, node):
+    """A part of a GPU that only certain parts can be given of is one of these, and says which."""
+    if asked.gpus is None:
+        return None
+    labels = node["metadata"].get("labels") or {}
+    names = (asked.gpus.templates or {}).get(f"{labels.get(VENDOR, '')}-{labels.get(MODEL, '')}", [])
+    if asked.gpus.templates is not None and not names:
+        return "it wants a part that GPUs of this model are not divided into"
+    said = {(entry.get("extension") or {}).get("gpuSharedResourceTemplate") for entry in given["gpu"]}
+    return None if said == {names[0] if len(names) == 1 else None} else f"its template is {said}, not {names}"
 
 
 def _wrong_device(asked, kind, each, entry, books):
@@ -210,3 +239,44 @@ def _apart(asked, given, books):
         return None
     switches = [{books.pcie(kind, entry["minor"]) for entry in given[kind]} - {None} for kind in asked.joint]
     return None if all(each == switches[0] for each in switches) else f"its devices are on {switches}"
+
+
+def _not_improved(asked, given, books, node):
+    """What upstream would let pass."""
+    provider = (asked.pod["metadata"].get("labels") or {}).get(ISOLATION)
+    if (
+        provider
+        and asked.gpus
+        and asked.gpus.shared
+        and provider != (node["metadata"].get("labels") or {}).get(ISOLATION)
+    ):
+        return f"it is not isolated by {provider} there"
+    for kind, entries in given.items():
+        busy = {books.pcie(kind, minor) for minor in books.used.get(kind, ())}
+        for entry in entries:
+            if not fits(read(entry["resources"]), books.free(kind)[entry["minor"]]):
+                return f"{kind} {entry['minor']} has less left than it is given, memory and share taken together"
+            if asked.hint(kind).get("exclusivePolicy") != "PCIeLevel":
+                continue
+            switch = books.pcie(kind, entry["minor"])
+            if switch is None or switch in busy:
+                return f"{kind} {entry['minor']} is on a PCIe switch that others use"
+    return None
+
+
+def not_adapted(pod, node, given, reports):
+    """Why a pod does not say what the vendor's device plugin reads; None if it does, by one of the Devices."""
+    found, labels = (pod["metadata"].get(key) or {} for key in ("annotations", "labels"))
+    gpus = [{**entry, "resources": read(entry["resources"])} for entry in given.get("gpu", ())]
+    for report in reports:
+        written = {"annotations": {}, "labels": {}}
+        if report is None:
+            continue
+        try:
+            adapted(written, pod, {"metadata": {"name": node}}, report, gpus, ())
+        except Refused:
+            continue
+        is_there = all(key in found and text in (NOW, found[key]) for key, text in written["annotations"].items())
+        if is_there and written["labels"].items() <= labels.items():
+            return None
+    return f"its device plugin reads other annotations: {found}"

@@ -1,10 +1,12 @@
 """The agents of nodes, which report GPUs, NICs and FPGAs, those devices, which fail and heal, users who want some."""
 
 import json
+from random import Random
 
 from tests.plugins.deviceshare.columns import row_state
 from tests.plugins.deviceshare.machines import GIB, fpga, gpu, nic
 from tests.plugins.deviceshare.naive.books import MODEL, NODE, POLICY, TABLE, VENDOR, held_by
+from tests.plugins.deviceshare.naive.model import ISOLATION
 from tests.plugins.deviceshare.naive.request import (
     ALLOCATED,
     CORE,
@@ -22,7 +24,8 @@ from tests.plugins.deviceshare.naive.request import (
 from tests.simulation import agentusers
 from tests.simulation.agentusers import AgentUsers
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import device_args
+from tests.simulation.configuration import device_args, has_vendors
+from tests.simulation.vendordevices import VendorDevices
 
 API_VERSION, KIND = "scheduling.koordinator.sh/v1alpha1", "Device"
 WHOLE = "nvidia.com/gpu"
@@ -66,6 +69,10 @@ class DeviceUsers(AgentUsers):
     def __init__(self, simulation):
         super().__init__(simulation, device_args(simulation.plan), "devices.yaml")
         self._is_generous = self.rng.random() < 0.5
+        self._improved = bool(self.args.get("improvedAllocation"))
+        self.more = Random(f"{simulation.plan.seed} {self.STREAM}, what came later")
+        """Worlds without what came later stay what they were."""
+        self.vendors = VendorDevices(simulation) if has_vendors(simulation.plan) else None
         self._sick = {}
         """Node -> (type, minor) of what failed."""
         self._ever = set()
@@ -74,12 +81,16 @@ class DeviceUsers(AgentUsers):
     def settle_in(self):
         """Besides, a Device may be of a node that is not there."""
         super().settle_in()
+        if self.vendors is not None:
+            self.vendors.write_templates()
         if self.rng.random() < 0.3:
             self._report("nowhere")
 
     def actions(self):
         """(weight, action) of what happens."""
+        vendors = [(1, self.vendors.change_templates)] if self.vendors is not None else []
         return [
+            *vendors,
             (4, self._report_some),
             (3, self._fail_some),
             (3, self._heal_some),
@@ -91,6 +102,8 @@ class DeviceUsers(AgentUsers):
     def tidy_up(self):
         """In the end every Device is there that ever was, and most devices are well. At rest some heal at last, some
         Devices come, and pods leave: others are woken by that."""
+        if self.vendors is not None:
+            self.vendors.write_templates()
         for node in self.server.objects("Node"):
             chance, name = self.rng.random(), node["metadata"]["name"]
             if self.rng.random() < 0.6:
@@ -138,14 +151,21 @@ class DeviceUsers(AgentUsers):
         node["status"]["allocatable"] |= {name: str(amount) for name, amount in amounts.items() if amount}
         if self._simulation.numa is None and self.rng.random() < 0.7:  # devices are scarcer than all else
             node["status"]["allocatable"] |= {"cpu": "16", "memory": "64Gi", "pods": "110"}
-        if "model" in machine and self.rng.random() < 0.8:
+        if "vendor" in machine:
+            meta["labels"] |= {MODEL: machine["model"], VENDOR: machine["vendor"]}
+            node["status"]["allocatable"] |= {name: "10000" for name in machine.get("resources", ()) if "npu" in name}
+        elif "model" in machine and self.rng.random() < 0.8:
             meta["labels"] |= {MODEL: machine["model"], VENDOR: "nvidia"}
             if self.rng.random() < 0.4:
                 meta["labels"][POLICY] = self.rng.choice(["Honor", "Prefer"])
+        if self._improved and self.more.random() < 0.5:
+            meta["labels"][ISOLATION] = self.more.choice(["HAMi-core", "other"])
 
     def _machine(self, name):
         if name not in self._machines:
             machine = self.rng.choice(MACHINES)
+            if self.vendors is not None:
+                machine = self.vendors.machine() or machine
             memory = self.rng.choice([8, 16]) * GIB - self.rng.choice([0, 12345])
             self._machines[name] = {**machine, "memory": memory, "label": self.rng.choice(["fast", "slow"])}
         return self._machines[name]
@@ -163,7 +183,8 @@ class DeviceUsers(AgentUsers):
                 return None
             return str(number * max(gpus, 1) // count // machine["per_switch"]), number * zones // count
 
-        entries = [gpu(minor, str(machine["memory"]), place(minor, gpus)) for minor in range(gpus)]
+        own = machine.get("resources", {})
+        entries = [gpu(minor, str(machine["memory"]), place(minor, gpus), **own) for minor in range(gpus)]
         entries += [
             nic(minor, place(minor, nics), functions=machine.get("functions", 0), labels={"type": machine["label"]})
             for minor in range(nics)
@@ -171,7 +192,8 @@ class DeviceUsers(AgentUsers):
         entries += [fpga(minor) for minor in range(machine.get("fpgas", 0))]
         for entry in entries:
             entry["health"] = (entry["type"], entry["minor"]) not in sick
-        labels, annotations = {}, {}
+        labels = {VENDOR: machine["vendor"], MODEL: machine["model"]} if "vendor" in machine else {}
+        annotations = {}
         if machine.get("table"):
             annotations[TABLE] = rng.choice(TABLES)
             if rng.random() < 0.5:
@@ -229,6 +251,7 @@ class DeviceUsers(AgentUsers):
                 {},
             ]
         )
+        amounts = (self.vendors.amounts() if self.vendors is not None else None) or amounts
         if not amounts or rng.random() < 0.35:
             amounts = {**amounts, RDMA: rng.choice(["1", "1", "2", "50", "100"])}
             hint = hints.setdefault("rdma", {})
@@ -245,6 +268,11 @@ class DeviceUsers(AgentUsers):
             hints["gpu"] = {"requiredTopologyScope": rng.choice(["PCIe", "NUMANode", "Node"])}
         if rng.random() < 0.15:
             annotations[PARTITION] = rng.choice(["{}", '{"allocatePolicy":"Restricted"}', "{}", "null"])
+        if self._improved:
+            if self.more.random() < 0.2:
+                meta["labels"] = {**meta.get("labels", {}), ISOLATION: self.more.choice(["HAMi-core", ""])}
+            if self.more.random() < 0.2:
+                hints.setdefault(self.more.choice(["gpu", "rdma"]), {})["exclusivePolicy"] = "PCIeLevel"
         if hints:
             annotations[HINT] = json.dumps(hints) if rng.random() < 0.97 else "{"
         if rng.random() < (0.4 if pod["spec"].get("nodeName") else 0.1):

@@ -155,10 +155,11 @@ class Network:
     def _note_progress(self, call):
         """What a replica knows of a resource never goes back in time."""
         version = int(call.query.get("resourceVersion", "0"))
-        before = self._known.get(call.path, 0)
+        what = (call.path, call.query.get("labelSelector"))
+        before = self._known.get(what, 0)
         if version < before:
             self._fail(f"{self.name} watches {call.path} from {version} after it was at {before}")
-        self._known[call.path] = version
+        self._known[what] = version
 
     def _fate(self, call, watch):
         draw = self.rng.random()

@@ -7,8 +7,11 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 """What a world may have beside pods and nodes, and what of `LATER` it has. Nearly half of all worlds have none of
 these, so that runs stay short."""
 
-LATER = ("loads", "breakers", "numa", "devices", "reservations")
-"""Each is in a fifth of the worlds."""
+LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
+"""Each is in a fifth of the worlds, but for those of `ON_REQUEST`."""
+
+ON_REQUEST = frozenset({"gangs"})
+"""Features that only worlds have whose seed names them."""
 
 OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
@@ -53,6 +56,10 @@ class Plan:
     """Leaders end while the others see pods late."""
     in_protobuf: bool = False
     """Lists and watches come in protobuf."""
+    rivals: bool = False
+    """Many gangs want the room of few."""
+    large_gangs: bool = False
+    """Some gangs have so many members that placing them takes several turns of the loop."""
 
     @property
     def latest(self):
@@ -66,7 +73,8 @@ class Plan:
             raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
         # What came later has a generator of its own: worlds without it stay what they were.
-        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
+        chosen = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
+        later = [name for name in chosen if name not in ON_REQUEST]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
@@ -90,10 +98,22 @@ class Plan:
         )
         if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
             plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
-        if "breakers" not in plan.features:
-            return plan
-        # Breakers open and close in their own time, and a share of very few nodes is none.
-        return replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
+        if "breakers" in plan.features:
+            # Breakers open and close in their own time, and a share of very few nodes is none.
+            plan = replace(plan, nodes=plan.nodes + 3, most_pods=plan.most_pods + 20, chaos=plan.chaos + 30)
+        return plan._with_gangs(Random(f"{seed} kinds of gangs"), forced) if "gangs" in plan.features else plan
+
+    def _with_gangs(self, rng, forced):
+        # Half of the time little else decides where members fit, so that more can be said about it in the end.
+        kept = {*forced, *FEATURES, "gangs"} if rng.random() < 0.5 else set(self.features)
+        rivals, large = rng.random() < 0.2, rng.random() < 0.15
+        return replace(
+            self,
+            features=tuple(feature for feature in self.features if feature in kept),
+            rivals=rivals,
+            large_gangs=large,
+            most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
+        )
 
 
 def _more(rng, later):

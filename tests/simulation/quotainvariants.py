@@ -27,10 +27,10 @@ class QuotaInvariants:
         registry.subscribe_changes(resource, self._quota_changed)
         registry.subscribe_changes(server.resource("Pod"), self._pod_changed)
 
-    def now(self):
-        """The quotas as they are, by the server's objects."""
+    def now(self, placed=()):
+        """The quotas as they are, by the server's objects. `placed`: uids of pods that count as if they had one."""
         pods = self._counting(self._invariants.pods.newest())
-        assigned = {thing["metadata"]["uid"] for thing in pods if thing["spec"].get("nodeName")}
+        assigned = {*placed, *(thing["metadata"]["uid"] for thing in pods if thing["spec"].get("nodeName"))}
         return self._computed(self._quotas.newest(), self._invariants.nodes.newest(), pods, assigned)
 
     def placed(self, uid, decision, assumed):

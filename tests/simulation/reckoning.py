@@ -6,9 +6,10 @@ from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
-from tests.simulation.configuration import DEVICES, NUMA
-from tests.simulation.devicereckoning import fails, with_devices
+from tests.simulation.configuration import DEVICES, GANGS, NUMA
+from tests.simulation.devicereckoning import fails, not_adapted, with_devices
 from tests.simulation.deviceusers import believed as believed_devices
+from tests.simulation.gangreckoning import believed as believed_gangs
 from tests.simulation.invariants import is_finished, is_gone
 from tests.simulation.loadusers import believed as believed_loads
 from tests.simulation.numareckoning import refused_by_reserve, with_numa
@@ -23,7 +24,15 @@ class Reckoning:
     """Compares what is with what should be. Methods return texts, none if all is well."""
 
     def __init__(
-        self, server, broken, quotas=None, storage=(), loads=None, set_apart=((), ()), numa=None, devices=None
+        self,
+        server,
+        broken,
+        quotas=None,
+        storage=(),
+        loads=None,
+        set_apart=((), ()),
+        numa=None,
+        devices=None,
     ):
         self.server = server
         self.broken = broken
@@ -41,22 +50,28 @@ class Reckoning:
         """`DeviceUsers`, None where nodes report no devices."""
         self.reservations = None
         """`ReservationReckoning`, None where there are no Reservations."""
+        self.gangs = None
+        """`GangReckoning`, None where there are no gangs."""
+        self.preempts = True
+        """Whether room is made for single pods."""
 
     # --- liveness ----------------------------------------------------------------------------------
 
     def unplaced(self):
         """Pods that wait although there is a place for them, or could be made (by the naive reference)."""
-        profile, world = self._profile(), self._world()
-        waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing)]
-        nominated = _nominated_rows(waiting)
+        profile, world = self.profile(), self.world()
+        waiting = self.waiting()
+        nominated = nominated_rows(waiting)
         lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
         found = []
         for thing in waiting:
             name = _name(thing)
+            if self.gangs is not None and not self.gangs.is_tried_alone(thing):
+                continue
             places = self._places(thing, world, profile, nominated)
             if places:
                 found.append(f"{name} waits although it fits on {', '.join(sorted(places))}")
-            elif places is not None and not _never_preempts(thing):
+            elif self.preempts and places is not None and not _never_preempts(thing):
                 places = set(self._could_make_room(thing, world, profile, lasting)).difference(self._closed)
                 if places:
                     found.append(f"{name} waits although it may preempt on {', '.join(sorted(places))}")
@@ -66,26 +81,18 @@ class Reckoning:
         """Reservations that wait although there is a place for them, or do not say what is so."""
         if self.reservations is None:
             return []
-        profile, world, found = self._profile(), self._world(), self.reservations.wrong()
-        nominated = _nominated_rows([thing for thing in self.server.objects("Pod") if self._waits(thing)])
+        profile, world, found = self.profile(), self.world(), self.reservations.wrong()
+        nominated = nominated_rows([thing for thing in self.server.objects("Pod") if self._waits(thing)])
         for name, pod in self.reservations.waiting().items():
             if places := self._places(pod, world, profile, nominated):
                 found.append(f"reservation {name} waits although it fits on {', '.join(sorted(places))}")
             found += self.reservations.unexplained(name)
         return found
 
-    def _profile(self):
-        profile = Profile(self.loads.profile() if self.loads is not None else {})
-        if self.numa is not None:
-            profile = with_numa(profile, self.numa.args)
-        if self.devices is not None:
-            profile = with_devices(profile, self.devices.args, self.numa.args if self.numa is not None else None)
-        return profile
-
     def _places(self, thing, world, profile, nominated):
         """The nodes that the pod fits on; None if no place can help it: what keeps it waiting is no lack of room."""
         reserving = [profile.plugins[name] for name in (NUMA, DEVICES) if name in profile.plugins]
-        if self._quota_refuses(thing) or (reserving and refused_by_reserve(thing)):
+        if self._quota_refuses(thing) or (reserving and (refused_by_reserve(thing) or not_adapted(thing))):
             return None
         outcome = self._evaluate(thing, world, profile, nominated)
         if fails(outcome):
@@ -106,20 +113,42 @@ class Reckoning:
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
 
-        Those to pods that never preempt are left to them, and those to pods that wait for their quota.
+        Those to pods that never preempt are left to them, and those to pods that wait for their quota, or for others of
+        their gang to come.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
-            for thing, node in _nominated_rows(waiting)
-            if node not in leaving and not self._quota_refuses(thing)
+            for thing, node in nominated_rows(waiting)
+            if node not in leaving and not self._quota_refuses(thing) and not self._lacks_companions(thing)
         ]
+
+    def _lacks_companions(self, thing):
+        return self.gangs is not None and self.gangs.is_kept_out(
+            thing, {other["metadata"]["uid"]: other for other in self.waiting()}
+        )
 
     def _quota_refuses(self, thing):
         return self.quotas is not None and self.quotas.refusal(thing) is not None
 
-    def _world(self):
+    def profile(self):
+        """The plugins, as the naive reference has them."""
+        profile = Profile(self.loads.profile() if self.loads is not None else {})
+        if self.numa is not None:
+            profile = with_numa(profile, self.numa.args)
+        if self.devices is not None:
+            adapts = self.devices.vendors is not None and self.devices.vendors.adapts
+            numa_args = self.numa.args if self.numa is not None else None
+            profile = with_devices(profile, self.devices.args, numa_args, adapts=adapts)
+        return profile
+
+    def waiting(self):
+        """The pods that wait for a node of ours."""
+        return [thing for thing in self.server.objects("Pod") if self._waits(thing)]
+
+    def world(self):
+        """All that decisions depend on."""
         others = [*self.server.objects("Node"), *self.server.objects("Namespace"), *self.storage]
         placed = [thing for thing in self.server.objects("Pod") if thing["spec"].get("nodeName")]
         world = World([*others, *(thing for thing in placed if not is_finished(thing))])
@@ -130,6 +159,9 @@ class Reckoning:
         for users in (self.numa, self.devices):
             for report in users.objects() if users is not None else ():
                 world.add(report)
+        if self.devices is not None and self.devices.vendors is not None:
+            for thing in self.devices.vendors.config_maps():
+                world.add(thing)
         return world
 
     def _waits(self, thing):
@@ -201,6 +233,10 @@ class Reckoning:
     def differences(process, fresh):
         """Where the state of a scheduler differs from one that was just built from the server's objects."""
         ours, theirs = belief(process.scheduler), belief(fresh.scheduler)
+        for uid in set(ours["verdicts"]) ^ set(theirs["verdicts"]):
+            # What a gang has been through is known to those who were there.
+            ours["verdicts"].pop(uid, None)
+            theirs["verdicts"].pop(uid, None)
         return [
             f"{process.name}: {part} {name}: {ours[part].get(name)}, by a rebuild {theirs[part].get(name)}"
             for part in theirs
@@ -242,6 +278,7 @@ def belief(scheduler):
         "CPUs of": believed_numa(scheduler),
         "devices of": believed_devices(scheduler),
         "reservation": believed_reservations(scheduler),
+        "gang": believed_gangs(scheduler),
     }
 
 
@@ -249,7 +286,7 @@ def _name(thing):
     return f"{thing['metadata']['namespace']}/{thing['metadata']['name']}"
 
 
-def _nominated_rows(waiting):
+def nominated_rows(waiting):
     """(pod, node name) of those that were promised one."""
     return [(thing, node) for thing in waiting if (node := (thing.get("status") or {}).get("nominatedNodeName"))]
 
@@ -267,12 +304,16 @@ def _is_readable(record):
 
 
 def _verdicts(scheduler):
-    """uid -> node name -> reason, for every pending pod: caches and counters included."""
+    """uid -> node name -> reason, for every pending pod but members of gangs that may not be tried: caches and counters
+    included.
+    """
     table, found = scheduler.cluster.table, {}
     for pod in scheduler.pending_pods():
         profile = scheduler.profiles[pod.shape.scheduler_name]
         verdicts = profile.filtering.filter(CycleState(pod), all_nodes=True)
         reasons = profile.handle.reasons
+        if reasons[int(verdicts.codes[verdicts.codes != 0].max(initial=0))].plugin == GANGS:
+            continue
         found[pod.uid] = {
             name: _reason(reasons, int(verdicts.codes[row])) for name, row in sorted(table.row_of.items())
         }

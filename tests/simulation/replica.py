@@ -13,7 +13,7 @@ from koordsched.cli.daemon import SETTLING
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.observability.metrics import Metrics
-from koordsched.scheduling.placement import AssumedPod
+from koordsched.scheduling.placement import stays
 from koordsched.scheduling.scheduler import Scheduler
 from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation import configuration
@@ -207,23 +207,28 @@ class Process:
     def _watch_decisions(self):
         """Notes what was known at each decision, for the invariants."""
         scheduler, invariants = self.scheduler, self.simulation.invariants
-        cycle, take, schedule_one = scheduler.cycle, scheduler.cycle._take, scheduler.cycle.schedule_one
+        cycle, place, schedule_one = scheduler.cycle, scheduler.cycle.place, scheduler.cycle.schedule_one
         attempted = invariants.attempted.setdefault(self.name, set())
+        gangs = self.simulation.gang_checks
 
-        def taking(attempt, queued, row, started):
-            promises, decision = self._nominated_rows(queued.pod), self._decision(row)
+        def placing(transaction, attempt, row):
+            pod, promises, decision = attempt.pod, self._nominated_rows(attempt.pod), self._decision(row)
             used = self._used(row)
-            invariants.placed(queued.pod.uid, decision, scheduler.cluster.assumed)
-            outcome = take(attempt, queued, row, started)
-            if isinstance(outcome, AssumedPod):
-                self._check_promises(queued.pod, outcome, promises.get(outcome.node, ()), used)
+            invariants.placed(pod.uid, decision, scheduler.cluster.assumed)
+            status, waits = place(transaction, attempt, row)
+            if stays(status):
+                self._check_promises(pod, row, promises.get(decision.node, ()), used)
                 if self.simulation.breaker_checks is not None:
-                    self.simulation.breaker_checks.taken(self, queued.pod, outcome.node, decision)
-            return outcome
+                    self.simulation.breaker_checks.taken(self, pod, decision.node, decision)
+            return status, waits
 
         async def observed(queued):
             attempted.add(queued.pod.uid)
+            known = self._knowledge()
             placements = await schedule_one(queued)
+            if gangs is not None and placements:
+                decision = known._replace(acts=self.may_write())
+                gangs.placed_together([each.pod.uid for each in placements], decision, scheduler.cluster.assumed)
             for placement in placements:
                 pod = placement.queued.pod
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
@@ -231,17 +236,53 @@ class Process:
                 self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
             return placements
 
-        cycle._take, cycle.schedule_one = taking, observed
-        if scheduler.consultations is not None:
-            self._watch_consultations(scheduler.consultations.inbox)
+        cycle.place, cycle.schedule_one = placing, observed
+        if gangs is not None:
+            self._watch_jobs(attempted, gangs)
+        self._watch_pauses(scheduler._inbox)
+        for extender in scheduler._extenders._all if scheduler._extenders is not None else ():
+            extender._post = partial(self.simulation.extender.post, self)
 
-    def _watch_consultations(self, inbox):
-        """With extenders a cycle reads the state of its beginning; what is delivered meanwhile waits in the inbox."""
-        scheduler = self.scheduler
+    def _watch_jobs(self, attempted, gangs):
+        """Notes which pods are tried together, what is evicted for them, and which of them are not bound after all."""
+        scheduler, plugin = self.scheduler, self.scheduler.profiles[configuration.PROFILE].job_plugin
+        begin, evict = plugin.begin_job, scheduler.evictions.start
+        undo, give_back = scheduler.binding.undo, scheduler.cycle.give_back
+        victims = []
+
+        def beginning(pod):
+            job = begin(pod)
+            attempted.update(member.uid for member in job.members) if job is not None else None
+            return job
+
+        def evicting(trigger, node, pods, **more):
+            if "triggerPod" in more.get("reason", ""):
+                victims.extend(pod.uid for pod in pods)
+            evict(trigger, node, pods, **more)
+
+        def giving_back(*args):
+            known = self._held if self._held is not None else self._knowledge()
+            give_back(*args)
+            if victims:
+                gangs.evicting(victims, known._replace(acts=self.may_write()))
+                victims.clear()
+
+        def undoing(placement, status, now):
+            gangs.disturb(placement.pod.uid, f"it was not bound: {status.message}")
+            undo(placement, status, now)
+
+        plugin.begin_job, scheduler.evictions.start = beginning, evicting
+        scheduler.binding.undo, scheduler.cycle.give_back = undoing, giving_back
+
+    def _watch_pauses(self, inbox):
+        """While a cycle lasts that asks extenders, or places many pods, it reads the state of its beginning; what is
+        delivered meanwhile waits in the inbox.
+        """
         hold, release = inbox.hold, inbox.release_now
 
         def holding():
-            self._held = self._knowledge()
+            if self._held is None:
+                self._held = self._knowledge()
             hold()
 
         def releasing():
@@ -249,8 +290,6 @@ class Process:
             self._held = None
 
         inbox.hold, inbox.release_now = holding, releasing
-        for extender in scheduler._extenders._all:
-            extender._post = partial(self.simulation.extender.post, self)
 
     def _decision(self, row):
         """What is known when a pod is placed on a row."""
@@ -294,7 +333,7 @@ class Process:
         """What is in use of every resource."""
         return [int(column.data[row]) for column in self.scheduler.cluster.table.requested]
 
-    def _check_promises(self, pod, placement, promised, before):
+    def _check_promises(self, pod, row, promised, before):
         """The room that a node was cleared for must not go to anybody less important.
 
         `before`: what was in use; what a Reservation had kept for the pod was. Pods that ignore Reservations may have
@@ -302,14 +341,14 @@ class Process:
         """
         if pod.labels.labels.get(IGNORED) == "true":
             return
-        table, row = self.scheduler.cluster.table, placement.row
+        table = self.scheduler.cluster.table
         for index, _ in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
             if due and used + due > there and (index >= len(before) or used > before[index]):
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
-                    f"{self.name} places pod {pod.key} on {placement.node}, where {name} is promised to "
+                    f"{self.name} places pod {pod.key} on {table.names[row]}, where {name} is promised to "
                     f"{', '.join(other.key for other in promised)}: {used} + {due} of {there}"
                 )
 

@@ -29,6 +29,8 @@ class ReservationInvariants:
         self._rooms = {}
         """uid of a Reservation that has a node -> Bound."""
         self._judged = set()
+        self._ignoring = set()
+        """uids of pods that ignored Reservations when they were bound: their labels may change while they run."""
         simulation.server.registry.subscribe_changes(simulation.server.resource(KIND, API_VERSION), self._changed)
 
     # --- Reservations themselves ---------------------------------------------------------------------
@@ -89,7 +91,7 @@ class ReservationInvariants:
         `others`: the pods that it had to reckon with. What the pod's own Reservation keeps is no matter to it; nor is
         any, if it ignores Reservations.
         """
-        if (pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true":
+        if self._may_ignore(pod, decision):
             return []
         own, found = allocated_to(pod), []
         for uid, bound in self._rooms.items():
@@ -106,7 +108,7 @@ class ReservationInvariants:
     def without_operating(self, pod, decision, others):
         """The other pods; those that act as Reservations count what their owners leave."""
         own, found = allocated_to(pod), []
-        ignores = (pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true"
+        ignores = self._may_ignore(pod, decision)
         for other in others:
             if as_reservation(other) is None and not any(map(as_reservation, self._states_of(other, decision))):
                 found.append(other)
@@ -159,13 +161,17 @@ class ReservationInvariants:
         states = self._invariants.pods.states_since((meta["namespace"], meta["name"]), decision.versions[PODS])
         return [state for state in states if state and state["metadata"]["uid"] == meta["uid"]] or [pod]
 
+    def _may_ignore(self, pod, decision):
+        """Whether the pod ignored Reservations by a state that the replica may have believed in."""
+        return any(map(_ignores, self._states_of(pod, decision)))
+
     def sharing(self, node):
         """(Reservation, pods that use it) of those on a node whose place a replica decided, and of the pods that act as
         Reservations; none where a pod ignores them, which may have taken what they keep, or an administrator has
         written which one a pod uses."""
         pods = [pod for pod in self._server.objects("Pod") if pod["spec"].get("nodeName") == node]
         pods = [pod for pod in pods if not is_finished(pod)]
-        if any((pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true" for pod in pods):
+        if any(_ignores(pod) or pod["metadata"]["uid"] in self._ignoring for pod in pods):
             return
         if any(pod["metadata"]["uid"] in self._users.moved for pod in pods):
             return
@@ -188,6 +194,8 @@ class ReservationInvariants:
         if uid in self._judged:
             return
         self._judged.add(uid)
+        if self._may_ignore(pod, decision):
+            self._ignoring.add(uid)
         used = allocated_to(pod)
         reasons = list(dict.fromkeys(self._problems(pod, used, decision)))
         if None not in reasons:
@@ -258,3 +266,7 @@ class ReservationInvariants:
             if wanted.get(name, 0) > max(left, 0):
                 return f"it has only {left} {name} left"
         return None
+
+
+def _ignores(pod):
+    return (pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true"

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
+from tests.simulation.configuration import default_match_policy, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
+from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
+from tests.simulation.gangreckoning import GangReckoning, stale_notices, stuck
+from tests.simulation.gangusers import GangUsers
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
@@ -83,6 +87,10 @@ class Simulation:
         self.numa = NumaUsers(self) if "numa" in features else None
         self.devices = DeviceUsers(self) if "devices" in features else None
         self.reservations = ReservationUsers(self) if "reservations" in features else None
+        self.gangs = GangUsers(self) if "gangs" in features else None
+        self.gang_checks = None
+        if self.gangs is not None:
+            self.gang_checks = GangInvariants(self.invariants, self.server, default_match_policy(self.plan))
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -91,7 +99,7 @@ class Simulation:
             self._quota_checks = QuotaInvariants(self.invariants, self.server, self.plan, self.users.broken)
         if self.volumes is not None:
             self._volume_checks = VolumeInvariants(self.invariants, self.server)
-        more = [self.permits, self.extender, self._volume_checks, self._quota_checks]
+        more = [self.permits, self.extender, self.gang_checks, self._volume_checks, self._quota_checks]
         if self.numa is not None:
             more.append(NumaInvariants(self.invariants, self.server, self.numa))
         if self.devices is not None:
@@ -113,6 +121,7 @@ class Simulation:
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
         reports += [RESERVATIONS] if self.reservations is not None else []
+        reports += [POD_GROUPS] if self.gangs is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
@@ -163,12 +172,23 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
+        gangs = GangReckoning(self.gang_checks, self.users.broken, self.plan) if self.gangs is not None else None
         reckoning = Reckoning(
-            self.server, self.users.broken, quotas, storage, self.loads, self._set_apart(), self.numa, self.devices
+            self.server,
+            self.users.broken,
+            quotas,
+            storage,
+            self.loads,
+            self._set_apart(),
+            self.numa,
+            self.devices,
         )
+        reckoning.gangs, reckoning.preempts = gangs, preempts_by_pod(self.plan)
         if self.reservations is not None:
             reckoning.reservations = ReservationReckoning(self)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed(), *reckoning.wrong_reservations()]:
+            fail(text)
+        for text in gangs.wrong(reckoning, self._quota_checks) if gangs is not None else ():
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):
@@ -180,6 +200,7 @@ class Simulation:
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
             more = [*wrong_tables(process.scheduler), *process.unread(), *self._wrong_breakers(process)]
+            more += [*stuck(process.scheduler), *(stale_notices(process.scheduler) if process.may_write() else ())]
             for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)
         for text in self._wrong_breakers(fresh):

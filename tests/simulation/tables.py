@@ -3,6 +3,7 @@
 from collections import Counter
 
 from koordsched.queue.item import Place
+from tests.simulation.configuration import GANGS
 
 
 def wrong_tables(scheduler):
@@ -12,7 +13,8 @@ def wrong_tables(scheduler):
 
 def _left_over(scheduler):
     """Work that is nobody's any more, and what is kept of pods that do not wait."""
-    pending, gated = {pod.uid for pod in scheduler.pending_pods()}, _gated(scheduler.queue)
+    pending = {pod.uid for pod in scheduler.pending_pods()}
+    gated, members, told = _gated(scheduler.queue), _members(scheduler.queue), set(scheduler._notices._waits)
     status, evictions, binding = scheduler._status, scheduler.evictions, scheduler.binding
     remains = {
         "waiting on Permit": [waiting.pod.key for waiting in scheduler.waiting],
@@ -23,7 +25,8 @@ def _left_over(scheduler):
         "status remembered of pods that do not wait": sorted(set(status._written) - pending),
         "preemptors whose victims are being told": evictions.running,
         "victims told and not going": evictions.victims,
-        "notices of waiting": sorted(set(scheduler._notices._waits) ^ gated),
+        "notices of waiting": sorted((told & pending) - gated),
+        "notices of waiting left out": sorted(gated - told - members),
     }
     return [f"{what}: {left}" for what, left in remains.items() if left]
 
@@ -31,6 +34,11 @@ def _left_over(scheduler):
 def _gated(queue):
     """uids of the pods that a plugin keeps out that is not the pods' own gates."""
     return {item.pod.uid for item in queue if item.place is Place.GATED and item.gating_plugin != "SchedulingGates"}
+
+
+def _members(queue):
+    """uids of gated members of gangs: those that are represented by another one read why the gang is not placed."""
+    return {item.pod.uid for item in queue if item.place is Place.GATED and item.gating_plugin == GANGS}
 
 
 def _wrong_queue(queue):

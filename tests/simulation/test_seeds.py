@@ -13,6 +13,8 @@ from tests.simulation import simulation
 SEEDS, QUICK, CHUNK = 300, 80, 5
 RESERVED = 100
 """Seeds of worlds that have Reservations in any case."""
+GANGS = (31, 53, 85)
+"""Worlds with gangs: restarts, groups that change, PodGroups that go."""
 SAME = [[1, 60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
 
 
@@ -31,6 +33,12 @@ def test_invariants_hold_where_room_is_reserved(first):
     for seed in range(first, first + CHUNK):
         outcome = simulation.run(f"{seed}+reservations")
         assert not outcome.failed, outcome.report()
+
+
+@pytest.mark.parametrize("seed", GANGS)
+def test_invariants_hold_where_pods_are_placed_together(seed):
+    outcome = simulation.run(f"{seed}+gangs")
+    assert not outcome.failed, outcome.report()
 
 
 @pytest.mark.parametrize("seeds", quick_first(SAME, 1))

@@ -36,7 +36,8 @@ class Users:
         self.numa = simulation.numa
         self.devices = simulation.devices
         self.reservations = simulation.reservations
-        more = (self.loads, self.faults, self.numa, self.devices, self.reservations)
+        self.gangs = simulation.gangs
+        more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs)
         self._more = [each for each in more if each is not None]
         """Those who act on what a world has beside pods, nodes, volumes and quotas."""
         self.names = 0

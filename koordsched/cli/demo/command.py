@@ -19,12 +19,13 @@ from rich.console import Console
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.cli import INTERRUPTED
-from koordsched.cli.demo import cpus, gpus, loads
+from koordsched.cli.demo import cpus, gangs, gpus, loads, reservations
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
 from koordsched.cli.demo.expectations import Expectations, differences, load_expectations
 from koordsched.cli.demo.observation import Observation, Tally
+from koordsched.cli.demo.stage import Stage, StageFailed
 from koordsched.cli.endpoint import EndpointError
 from koordsched.cli.objectfiles import InputError, Sourced, read_objects
 from koordsched.cli.output import console, fail
@@ -36,6 +37,16 @@ from koordsched.client.transport import Transport
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "examples"
 DEFINITIONS = EXAMPLES.parent / "crds"
+
+KINDS = (
+    "nodemetrics",
+    "noderesourcetopologies",
+    "devices",
+    "reservations",
+    "podgroups",
+    "clusternetworktopologies",
+)
+"""The files of the definitions that the scheduler needs."""
 
 NOT_AS_EXPECTED = 4
 """Exit code when everything worked but the result is not the expected one."""
@@ -113,6 +124,8 @@ class _Demo:
         self._requested = 0.0
         self._cpus: cpus.Node | None = None
         self._gpus: gpus.GPUs | None = None
+        self._reserved: reservations.Reserved | None = None
+        self._gangs: gangs.Gangs | None = None
         self.outcome: int | None = None
 
     async def run(self) -> int:
@@ -127,18 +140,19 @@ class _Demo:
                     applier = Applier(transport)
                     zones = await applier.zones()
                     observation = Observation(loop.time, zones)
-                    definitions = ("nodemetrics.yaml", "noderesourcetopologies.yaml", "devices.yaml")
-                    await applier.create(read_objects([str(DEFINITIONS / name) for name in definitions]))
+                    await applier.create(read_objects([str(DEFINITIONS / f"{name}.yaml") for name in KINDS]))
+                    await applier.create(read_objects([str(EXAMPLES / "gangs" / "demo" / gangs.TOPOLOGY)]))
                     if loads.BUSY in zones:
                         await loads.until_reported(transport, READY_WITHIN)
                     if cpus.NODE in zones:
                         await cpus.until_reported(transport, READY_WITHIN)
                     if zones.keys() >= {*gpus.NODES}:
                         await gpus.until_reported(transport, READY_WITHIN)
+                    stage = Stage(transport, applier, observation, children, self._options.timeout)
                     serving = await self._start_scheduler(children, progress)
                     watching = loop.create_task(_reflector(transport, observation).run())
                     try:
-                        found = await self._play(children, progress, applier, observation, expected, serving)
+                        found = await self._play(children, progress, stage, expected, serving)
                     finally:
                         watching.cancel()
                 finally:
@@ -165,7 +179,7 @@ class _Demo:
         scheduler = await children.start(
             "scheduler",
             *("run", "--kubeconfig", str(self._kubeconfig), "--config", str(EXAMPLES / "demo-scheduler.yaml")),
-            *("--bind-address", "127.0.0.1", "--secure-port", str(port)),
+            *("--enable-network-topology-manager", "--bind-address", "127.0.0.1", "--secure-port", str(port)),
         )
         progress.step(f"scheduler  koordsched run, process {scheduler.process.pid}")
         return f"https://127.0.0.1:{port}"
@@ -174,12 +188,13 @@ class _Demo:
         self,
         children: Children,
         progress: Progress,
-        applier: Applier,
-        observation: Observation,
+        stage: Stage,
         expected: Expectations,
         serving: str,
     ) -> list[str]:
-        """Applies the workloads, waits for the outcome, then the burst; returns what is not as expected."""
+        """Applies the workloads, waits for the outcome, then what is played in steps, then the burst; returns what is
+        not as expected."""
+        applier, observation = stage.applier, stage.observation
         count = await applier.create(read_objects([str(EXAMPLES / "workloads")]))
         progress.step(f"workloads  {count} objects created")
         checked = self._options.nodes == expected.nodes
@@ -195,6 +210,12 @@ class _Demo:
             self._requested = observation.requested_cpu(loads.BUSY)
             self._cpus = await asyncio.to_thread(cpus.ask, serving, str(self._kubeconfig))
             self._gpus = await asyncio.to_thread(gpus.ask, serving, str(self._kubeconfig))
+            try:
+                progress.step("steps      a Reservation, and gangs")
+                self._reserved = await reservations.play(stage, EXAMPLES)
+                self._gangs = await gangs.play(stage, EXAMPLES, observation.zones)
+            except StageFailed as failed:
+                found.append(str(failed))
         if self._options.burst and not found:
             await applier.create([_burst(self._options.burst)])
             # Waits until they run, so that the tables show a settled cluster; the measurement ends with the last
@@ -237,6 +258,12 @@ class _Demo:
         if self._gpus is not None:
             out.print()
             gpus.print_gpus(out, self._gpus)
+        if self._reserved is not None:
+            out.print()
+            reservations.print_reserved(out, self._reserved)
+        if self._gangs is not None:
+            out.print()
+            gangs.print_gangs(out, self._gangs)
         out.print()
         placed, seconds = observation.placing(BURST)
         if placed:

@@ -43,7 +43,7 @@ class Observation:
 
     def __init__(self, clock: Callable[[], float], zones: Mapping[str, str]) -> None:
         self._clock = clock
-        self._zones = zones
+        self.zones = zones
         self._pods: dict[str, core.Pod] = {}
         self._seen: dict[str, float] = {}
         self._placed: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Observation:
         """Workload -> its pods, in the order in which they appeared."""
         found: dict[str, Tally] = {}
         for pod in self._pods.values():
-            _count(found.setdefault(_workload(pod), Tally()), pod, self._zones)
+            _count(found.setdefault(_workload(pod), Tally()), pod, self.zones)
         return found
 
     def requested_cpu(self, node: str) -> float:

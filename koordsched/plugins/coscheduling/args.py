@@ -18,7 +18,7 @@ from koordsched.plugins.coscheduling.kinds import MATCH_POLICIES, ONCE_SATISFIED
 class CoschedulingArgs(PluginArgs, frozen=True, kw_only=True):
     """Coscheduling spec 2.3. `controller_workers`: how many PodGroups are written at once.
 
-    `skip_check_schedule_cycle` has no effect, as in upstream.
+    `skip_check_schedule_cycle` has no effect, as in upstream. `place_by_index` is koordsched's own (docs/gangs.md).
     """
 
     of_cluster: ClassVar[tuple[str, ...]] = ("default_timeout", "controller_workers", "default_match_policy")
@@ -29,6 +29,7 @@ class CoschedulingArgs(PluginArgs, frozen=True, kw_only=True):
     enable_preemption: bool = False
     aware_network_topology: bool = False
     default_match_policy: str = ONCE_SATISFIED
+    place_by_index: bool = False
 
 
 def validate(given: CoschedulingArgs, path: str, gates: FeatureGates) -> list[str]:

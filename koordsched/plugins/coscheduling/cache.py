@@ -33,6 +33,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     representative: str
     binding_members: tuple[str, ...]
     at_rest: bool = False
+    demoted: tuple[str, ...] = ()
 
 
 class GangCache:
@@ -50,6 +51,7 @@ class GangCache:
         self.profiles: set[str] = set()
         self._round: Round | None = None
         self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
+        self._preemption_watchers: list[Callable[[str], None]] = []
         self.gangs: dict[str, Gang] = {}
         self._groups: dict[Hashable, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
@@ -84,6 +86,15 @@ class GangCache:
         """Calls it with the attempt that ends and the one that begins, None for none."""
         self._round_watchers.append(watcher)
 
+    def on_preemption(self, watcher: Callable[[str], None]) -> None:
+        """Calls it with "" when job preemption begins, and with the result when it ends."""
+        self._preemption_watchers.append(watcher)
+
+    def preempting(self, result: str) -> None:
+        """Job preemption begins, "", or ended with a result."""
+        for watcher in self._preemption_watchers:
+            watcher(result)
+
     def gang_id(self, pod: Pod) -> str | None:
         """The id of the gang that the pod names; None for most pods."""
         membership = self.facts.membership(pod)
@@ -113,9 +124,8 @@ class GangCache:
         for gang_id in group.named:
             gang = self.gangs[gang_id]
             assert gang.options is not None, "all are defined"
-            stuck = len(gang.stuck)
-            if stuck and len(gang.children) - stuck < gang.options.min:
-                return f"{stuck} pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
+            if gang.stuck and len(gang.children) - len(gang.stuck) < gang.options.min:
+                return f"pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
         return ""
 
     # --- what happens to pods ------------------------------------------------------------------------
@@ -145,8 +155,12 @@ class GangCache:
             concerns = moved or not pending or not self.placeable(pod)
         else:
             concerns = pending and not _is_alike(before, pod)
-        if concerns or comes_bound or defined:
+        if defined:
+            self._options_changed(gang)
+        elif concerns or comes_bound:
             self.wake(gang.group)
+        elif before is None:
+            self._problem(gang.group)
         self._changed(gang)
 
     def _put(self, gang: Gang, pod: Pod, assigned: bool) -> bool:
@@ -208,7 +222,7 @@ class GangCache:
             self._define(gang, options)
             gang.created = _seconds(new.metadata.creation_timestamp) or gang.created
             if options != before:
-                self.wake(gang.group)
+                self._options_changed(gang)
             self._changed(gang)
         elif old is not None and old.id in self.gangs:
             self._pod_group_gone(self.gangs[old.id])
@@ -224,7 +238,8 @@ class GangCache:
             self._regroup(gang, (gang.id,))
         if not gang.children:
             self._drop(gang)
-        self.wake(gang.group)
+        elif gang.options is not None:
+            self._options_changed(gang)
         self._changed(gang)
 
     # --- gangs and groups ----------------------------------------------------------------------------
@@ -291,7 +306,7 @@ class GangCache:
         if self.round is not None and self.round.group is group:
             self.round.woken = True
             return
-        if group.represented or not group.gangs or self.why_not(group):
+        if self._problem(group) or group.represented or not group.gangs:
             return
         for pod in list(group.pending()):
             if self.placeable(pod):
@@ -299,17 +314,51 @@ class GangCache:
                 if group.represented:
                     return
 
+    def _problem(self, group: GangGroup) -> str:
+        """Why the group may not be tried, "" if it may. If that is another reason than before, its pods show it."""
+        problem = self.why_not(group)
+        if problem != group.problem:
+            group.problem = problem
+            if problem:
+                self._activate([pod for pod in group.pending() if self.placeable(pod)])
+        return problem
+
+    def _options_changed(self, gang: Gang) -> None:
+        if gang.group.satisfied:
+            self._let_go(gang.group)
+        self.wake(gang.group)
+
     def end_round(self, placed: bool) -> None:
-        """The round is over. What happened to the group meanwhile, and pods that are left, have it tried again."""
+        """The round is over. What happened to the group meanwhile, and pods that are left, have it tried again.
+
+        If a member had no place, and there may be enough without it, the others are tried without it.
+        """
         around, self.round = self.round, None
         if around is None:
             return
         group = around.group
+        if around.trigger is not None and not placed and self._can_do_without(around):
+            around.woken = True
+        else:
+            group.demoted.clear()
         if around.woken and group.satisfied:
             self._let_go(group)
         left = (gang for gang in group.gangs.values() if gang.pending and not gang.goes_on_alone)
         if around.woken or (placed and next(left, None) is not None):
             self.wake(group)
+
+    def _can_do_without(self, around: Round) -> bool:
+        group, trigger = around.group, around.trigger
+        if trigger is None or around.rejection_message or around.refused_plan is not None or not group.has_surplus:
+            return False
+        if trigger.shape in group.demoted_shapes():
+            return False  # the others have been tried
+        group.demoted.add(trigger.uid)
+        demoted = group.demoted_shapes()
+        return all(
+            sum(self.placeable(pod) and pod.shape not in demoted for pod in gang.pending.values()) >= gang.missing
+            for gang in group.gangs.values()
+        )
 
     def _changed(self, gang: Gang) -> None:
         gang.group.changed()
@@ -334,6 +383,7 @@ class GangCache:
                 group.representative,
                 tuple(sorted(group.binding_members)),
                 group.at_rest,
+                tuple(sorted(group.demoted)),
             )
 
     def restore_state(self, state: list[GangRecord]) -> None:
@@ -349,9 +399,12 @@ class GangCache:
             group.satisfied = record.satisfied
             group.representative, group.at_rest = record.representative, record.at_rest
             group.binding_members = frozenset(record.binding_members)
+            group.demoted = set(record.demoted)
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
+        for group in self._groups.values():
+            group.problem = self.why_not(group)
 
 
 def _group_key(gang_ids: tuple[str, ...], gang_id: str) -> Hashable:

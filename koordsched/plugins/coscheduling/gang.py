@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.plugins.coscheduling.kinds import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
 from koordsched.plugins.coscheduling.options import FROM_POD, FROM_POD_GROUP, GangOptions
 
@@ -77,6 +78,8 @@ class Gang:
             if each is not where:
                 each.pop(uid, None)
         where[uid] = pod
+        if where is not self.pending and self.group.representative == uid:
+            self.group.representative = ""
         if where is self.pending and is_stuck(pod):
             self.stuck.add(uid)
         elif self.stuck:
@@ -91,6 +94,7 @@ class Gang:
         for each in (self.children, self.pending, self.waiting, self.bound):
             each.pop(uid, None)
         self.stuck.discard(uid)
+        self.group.demoted.discard(uid)
 
 
 def is_stuck(pod: Pod) -> bool:
@@ -105,18 +109,22 @@ class GangGroup:
     not name itself has a group of its own, which waits for those it names and is no part of theirs. `satisfied`: a pod
     of one of them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`:
     it waits for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids
-    of the pods that were placed together and are being bound. `order`: the pending members in the order in which they
-    are placed, and `told` what those that were not tried show, both None after something changed.
+    of the pods that were placed together and are being bound. `problem`: why it may not be tried, "" if it may, as
+    pods in the queue have been told. `demoted`: uids of members that had no place, where others may do without them;
+    they and those like them are tried last. `order`: the pending members in the order in which they are placed, and
+    `told` what those that were not tried show, both None after something changed.
     """
 
     __slots__ = (
         "at_rest",
         "binding_members",
+        "demoted",
         "gang_ids",
         "gangs",
         "id",
         "named",
         "order",
+        "problem",
         "representative",
         "satisfied",
         "told",
@@ -132,6 +140,8 @@ class GangGroup:
         self.representative = ""
         self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
+        self.problem = ""
+        self.demoted: set[str] = set()
         self.order: Sequence[Pod] | None = None
         self.told: tuple[int, str] | None = None
 
@@ -163,6 +173,16 @@ class GangGroup:
     def waiting(self) -> list[Pod]:
         """The placed pods of all gangs."""
         return [pod for gang in self.gangs.values() for pod in gang.waiting.values()]
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether more pods wait than are needed."""
+        return any(len(gang.pending) > gang.missing for gang in self.gangs.values())
+
+    def demoted_shapes(self) -> set[PodShape]:
+        """The shapes of the members that are tried last."""
+        children = (gang.children for gang in self.gangs.values())
+        return {pods[uid].shape for pods in children for uid in self.demoted if uid in pods}
 
     def end_binding(self) -> None:
         """Those that were placed together are bound, or have lost their places, if none waits any more."""

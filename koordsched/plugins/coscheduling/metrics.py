@@ -38,7 +38,7 @@ SUCCEEDED, FAILED = "gang is already succeed", "all pending pods is already been
 
 
 class AttemptTimes:
-    """Measures how long attempts to place groups of gangs take."""
+    """Measures how long attempts to place groups of gangs, and job preemption, take."""
 
     def __init__(self, cache: GangCache, metrics: MetricRegistry, monotonic: Callable[[], float]) -> None:
         self._durations = metrics.histograms(
@@ -47,17 +47,32 @@ class AttemptTimes:
             ("reason", "job_size"),
             CYCLE_BUCKETS,
         )
+        self._preemptions = metrics.histograms(
+            "scheduler_job_preemption_duration_seconds",
+            "Duration of the search for room for a job by preemption, by result.",
+            ("result",),
+            CYCLE_BUCKETS,
+        )
         self._monotonic = monotonic
         self._began = 0.0
+        self._preemption_began = 0.0
+        cache.on_preemption(self._preempting)
         cache.on_round(self._changed)
 
     def _changed(self, old: Round | None, new: Round | None) -> None:
-        if old is not None:
+        if old is not None and old.decided:
             reason = SUCCEEDED if old.placed() else FAILED
             took = self._monotonic() - self._began
             self._durations.labels(reason, job_size(len(old.attempted))).observe(took)
         if new is not None:
             self._began = self._monotonic()
+
+    def _preempting(self, result: str) -> None:
+        now = self._monotonic()
+        if result:
+            self._preemptions.labels(result).observe(now - self._preemption_began)
+        else:
+            self._preemption_began = now
 
 
 def observe_gangs(plugin: Coscheduling, metrics: MetricRegistry) -> None:

@@ -8,14 +8,17 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Handle
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
 from koordsched.plugins.coscheduling.topology.complaints import GatheringComplaints
+from koordsched.plugins.coscheduling.topology.explanation import explained
 from koordsched.plugins.coscheduling.topology.gathering import Gathering, MalformedGathering, gathering_of
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
+from koordsched.plugins.coscheduling.topology.picture import TopologyPicture
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, NetworkTopology
 from koordsched.plugins.coscheduling.topology.solver import solve
 from koordsched.plugins.coscheduling.topology.tree import Amounts
@@ -26,11 +29,12 @@ NO_PENDING = "no pending pods"
 class TopologyPlans:
     """Plans for the gangs of one profile."""
 
-    def __init__(self, name: str, handle: Handle, topology: NetworkTopology, *, aware: bool) -> None:
-        """`name`: of the plugin; `aware`: whether jobs are planned at all."""
+    def __init__(self, name: str, handle: Handle, topology: NetworkTopology, args: CoschedulingArgs) -> None:
+        """`name`: of the plugin."""
         self._handle = handle
         self._topology = topology
-        self._aware = aware
+        self._aware = args.aware_network_topology
+        self._by_index = args.place_by_index
         self._offers = Offers(handle, frozenset({name}))
         self._gatherings: dict[str, Gathering | None] = {}
         self._complaints = GatheringComplaints(topology, handle.events)
@@ -57,6 +61,16 @@ class TopologyPlans:
                 self._gatherings[text] = None
         return self._gatherings[text]
 
+    def explained(self, gang: Gang) -> TopologyPicture | None:
+        """What the network has to offer the pending pods of the gang's group.
+
+        None if it does not ask to be gathered, if there is no tree or no such pod, or while a job is being placed.
+        """
+        gathering = self.gathering(gang)
+        if gathering is None or self._handle.cluster.in_transaction:
+            return None
+        return explained(self._handle, self._topology, self._offers, gathering, list(gang.group.pending()))
+
     @property
     def missing(self) -> bool:
         """Whether there is no tree."""
@@ -82,7 +96,9 @@ class TopologyPlans:
             text = refusal.message(tree, gathering, len(pods), counted.offers, counted.codes, rows, reasons)
             return Status(Code.UNSCHEDULABLE, (text,))
         names = self._handle.cluster.table.names
-        around.planned = {pods[at].uid: names[row] for at, row in assign(members, solution.rows)}
+        around.planned = {
+            pods[at].uid: names[row] for at, row in assign(members, solution.rows, by_index=self._by_index)
+        }
         return SUCCESS
 
     def refused_by(self, around: Round) -> frozenset[str]:
@@ -109,6 +125,6 @@ class TopologyPlans:
         if solution is None:
             return None, counted
         spread: dict[int, list[Pod]] = {}
-        for at, row in assign(members, solution.rows):
+        for at, row in assign(members, solution.rows, by_index=self._by_index):
             spread.setdefault(row, []).append(pods[at])
         return spread, counted

@@ -48,6 +48,7 @@ from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import waking
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
+from koordsched.plugins.coscheduling.topology.picture import TopologyPicture, lines
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
@@ -77,6 +78,7 @@ class Coscheduling(
     """
 
     name = "Coscheduling"
+    only_patches = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         self.args = args
@@ -84,7 +86,7 @@ class Coscheduling(
         self.cache = GangCache.shared(args, handle)
         self.topology = network_topology(handle.cluster, handle.features)
         self._selector = SelectorScore(self.topology)
-        self._plans = TopologyPlans(self.name, handle, self.topology, aware=args.aware_network_topology)
+        self._plans = TopologyPlans(self.name, handle, self.topology, args)
         self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
@@ -114,18 +116,10 @@ class Coscheduling(
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Of a group that is to be placed, one pod is let in for all (coscheduling spec 3.3)."""
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS
-        refusal = self._kept_out(pod, gang_id)
-        if refusal is not None:
-            return refusal
-        gang = self.cache.gangs[gang_id]
+        gang = self._goes_with_others(pod)
+        if gang is None or isinstance(gang, Status):
+            return gang or SUCCESS
         group = gang.group
-        if group.admits_singly(gang):
-            return SUCCESS
-        if problem := self.cache.why_not(group):
-            return _unresolvable(messages.basic_check(group, problem, gang, pod))
         around = self.cache.round
         if around is not None and around.group is group and pod.uid not in around.attempted:
             return Status(Code.WAIT, (messages.not_attempted(group),))
@@ -141,13 +135,21 @@ class Coscheduling(
         if gang is not None and not gang.group.admits_singly(gang):
             gang.group.representative, gang.group.at_rest = pod.uid, False
 
-    def _kept_out(self, pod: Pod, gang_id: str) -> Status | None:
+    def _goes_with_others(self, pod: Pod) -> Gang | Status | None:
+        """The gang of a pod that is placed with others, or why it must not be tried; None if it is placed alone."""
+        gang_id = self.cache.gang_id(pod)
+        if gang_id is None:
+            return None
         gang = self.cache.gangs.get(gang_id)
         if gang is None:
             return _unresolvable(messages.unknown(gang_id, pod))
         if gang.options is None:
             return _unresolvable(messages.undefined(gang, pod))
-        return None
+        if gang.group.admits_singly(gang):
+            return None
+        if problem := self.cache.why_not(gang.group):
+            return _unresolvable(messages.basic_check(gang.group, problem, gang, pod))
+        return gang
 
     # --- a group as a job ----------------------------------------------------------------------------
 
@@ -169,7 +171,7 @@ class Coscheduling(
         self._plans.complain(gang, pod)
         if not self._goes_together(gang):
             return None
-        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod))
+        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod), self._preemption.waits_for_victims)
         return self.cache.round
 
     def _goes_together(self, gang: Gang) -> bool:
@@ -183,24 +185,37 @@ class Coscheduling(
     def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
-        The first comes first if it could be one of those that are left when there are enough.
+        Where some may be left when there are enough, the first comes first, and those come last that had no place.
         """
         if group.order is None:
             members = [pod for pod in group.pending() if self.cache.placeable(pod)]
             group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
-        if any(len(gang.pending) > gang.missing for gang in group.gangs.values()):
-            return sorted(group.order, key=lambda pod: pod is not first)
+        if group.has_surplus:
+            demoted = group.demoted_shapes()
+            return sorted(group.order, key=lambda pod: (pod.shape in demoted, pod is not first))
         return group.order
 
     def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
-        gang = self.cache.of(job.first)
-        if gang is not None and any(True for _ in placed):
+        gang, stays = self.cache.of(job.first), next(iter(placed), None) is not None
+        if gang is not None and stays:
             gang.group.changed()
         waits = next(iter(resting), None)
+        if self.cache.round is not None:
+            self.cache.round.decided = stays or waits is not None
         if gang is not None and waits is not None and not gang.group.representative and len(gang.children) > 1:
             gang.group.representative, gang.group.at_rest = waits.uid, True
-        self.cache.end_round(placed=next(iter(placed), None) is not None)
+        self.cache.end_round(placed=stays)
+
+    def explain_job(self, job: Job) -> list[str]:
+        """What the network has to offer a gang that asks to be gathered."""
+        gang = self.cache.of(job.first)
+        shown = self._plans.explained(gang) if gang is not None else None
+        return lines(shown) if shown is not None else []
+
+    def network_of(self, gang: Gang) -> TopologyPicture | None:
+        """The same as a struct."""
+        return self._plans.explained(gang)
 
     def _round_of(self, pod: Pod) -> Round | None:
         around, gang = self.cache.round, self.cache.of(pod)
@@ -213,18 +228,9 @@ class Coscheduling(
         around = self.cache.round
         if around is not None and not around.failed_message and pod.uid in around.attempted:
             return SUCCESS  # the group was looked at when the round began
-        gang_id = self.cache.gang_id(pod)
-        if gang_id is None:
-            return SUCCESS
-        refusal = self._kept_out(pod, gang_id)
-        if refusal is not None:
-            return refusal
-        gang = self.cache.gangs[gang_id]
-        group = gang.group
-        if group.admits_singly(gang):
-            return SUCCESS
-        if problem := self.cache.why_not(group):
-            return _unresolvable(messages.basic_check(group, problem, gang, pod))
+        gang = self._goes_with_others(pod)
+        if gang is None or isinstance(gang, Status):
+            return gang or SUCCESS
         around = self._round_of(pod)
         if around is not None and around.failed_message:
             return _unresolvable(around.failed_message)

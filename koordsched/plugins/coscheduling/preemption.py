@@ -34,6 +34,8 @@ NO_NODES = "no nodes available"
 NO_VICTIMS = "no potential victims"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _PREFIX = "preemption: "
+SUCCESSFUL, NO_ROOM = "preempt success", "no room for the job"
+"""Results in metrics, besides those above."""
 
 
 def spares(pod: Pod) -> bool:
@@ -114,11 +116,13 @@ class JobPreemption:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (_PREFIX + text,)))
         members = around.pending() if around is not None else [pod]
         job = _Job(cycle, members, codes, around, gathering)
+        self._cache.preempting("")
         try:
             self._check(job)
             rooms = self._rooms(job)
         except _Refused as refused:
             message = str(refused)
+            self._cache.preempting(NO_ROOM if refused.final else message)
             if around is not None:
                 around.preempted_by, around.preemption_message = pod, message
                 if refused.final:
@@ -126,6 +130,7 @@ class JobPreemption:
             cleared = {each.uid: "" for each in members} if refused.final else {}
             status = Status(Code.UNSCHEDULABLE, (_PREFIX + message,))
             return PostFilterResult(status, "" if refused.final else None, nominations=cleared)
+        self._cache.preempting(SUCCESSFUL)
         return self._success(job, rooms)
 
     def _success(self, job: _Job, rooms: Sequence[_Room]) -> PostFilterResult:
@@ -167,9 +172,17 @@ class JobPreemption:
             return False
         if pod.uid == job.trigger.uid and self._handle.reasons[int(job.codes[row])].code is Code.UNRESOLVABLE:
             return False
+        return self._are_leaving(row, job.trigger.priority)
+
+    def waits_for_victims(self, pod: Pod) -> bool:
+        """Whether pods of lower priority are leaving the node that a pod is promised."""
+        row = self._cluster.table.row_of.get(self._handle.nominations.node_of(pod.uid) or pod.nominated_node)
+        return row is not None and self._are_leaving(row, pod.priority)
+
+    def _are_leaving(self, row: int, priority: int) -> bool:
         return any(
             (other.preempted or self._handle.evictions.evicting(other.uid))
-            and other.priority < job.trigger.priority
+            and other.priority < priority
             and not spares(other)
             for other in self._cluster.pods_on(row).values()
         )

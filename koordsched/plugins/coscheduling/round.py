@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.jobs import Job
@@ -19,14 +19,20 @@ class Round(Job):
     `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
     `planned`: uid -> the node that a member must go to; `refused_plan`: how many members each node takes, if there is
     no plan. `woken`: something happened meanwhile for which the group would be tried.
+    `decided`: at its end, that it was no explanation.
     """
 
-    def __init__(self, group: GangGroup, first: Pod, members: Sequence[Pod]) -> None:
-        """`members`: in the order in which they are placed; `first`, which is in the queue for all, is one of them."""
+    def __init__(
+        self, group: GangGroup, first: Pod, members: Sequence[Pod], waits_for_victims: Callable[[Pod], bool]
+    ) -> None:
+        """`members`: in the order in which they are placed; `first`, which is in the queue for all, is one of them.
+        `waits_for_victims`: whether pods are leaving the node that a member is promised.
+        """
         self.group = group
         self.name = group.id
         self.first = first
         self.members = members
+        self._waits_for_victims = waits_for_victims
         self.attempted: set[str] = set()
         self.trigger: Pod | None = None
         self.failed_message = ""
@@ -35,6 +41,7 @@ class Round(Job):
         self.rejection_message = ""
         self.planned: Mapping[str, str] = {}
         self.refused_plan: Counted | None = None
+        self.decided = False
         self.woken = False
 
     def placed(self) -> list[Pod]:
@@ -48,6 +55,10 @@ class Round(Job):
         pod = self.members[len(self.attempted)]
         self.attempted.add(pod.uid)
         return pod
+
+    def renounced(self) -> Sequence[Pod]:
+        """See Job. All of them, or none while one still waits for its room: they need their places together."""
+        return () if any(map(self._waits_for_victims, self.members)) else self.members
 
     def untried(self) -> Sequence[Pod]:
         """See Job."""

@@ -29,6 +29,7 @@ from koordsched.framework.interface import (
     ShapeScore,
 )
 from koordsched.framework.reservations import Reserved, ScoresReserved, as_reserved, confined
+from koordsched.framework.serving import Kinds, ServesSeveral
 from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.framework.topologyhints import UNDECIDED, Amounts
 from koordsched.plugins.deviceshare.adapters import DevicePluginAdapters
@@ -42,6 +43,7 @@ from koordsched.plugins.deviceshare.hints import DeviceHintProvider
 from koordsched.plugins.deviceshare.nodescores import NodeScores
 from koordsched.plugins.deviceshare.reasons import NO_TEMPLATE, Refusal
 from koordsched.plugins.deviceshare.reserved import NO_SHARE, ReservedDevices, Share
+from koordsched.plugins.deviceshare.serving import Serving
 from koordsched.plugins.deviceshare.templates import Templates
 from koordsched.plugins.deviceshare.templatesource import TEMPLATES_CHANGED, TemplateSource
 from koordsched.plugins.shared.devices import kinds
@@ -57,10 +59,11 @@ DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 """The feature gate with which allocations are written for vendors' own device plugins."""
 
 
-class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved):
+class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, ExplainsNodes, ScoresReserved, ServesSeveral):
     """Gives pods GPUs, or parts of them, NICs and FPGAs."""
 
     name = "DeviceShare"
+    only_patches = True
     normalization = Normalization.MAX
 
     def __init__(self, args: DeviceShareArgs | None, handle: Handle) -> None:
@@ -85,6 +88,7 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
             frozenset((model.vendor, model.model) for model in args.gpu_share_unsupported_models),
             improved=improved,
         )
+        self._serving = Serving(self.compiled, self._allocating, self._feasibility, self.templates)
         self._scores = NodeScores(columns, score)
         self._reserved = ReservedDevices(columns)
         self._aligns = not args.disable_device_numa_topology_alignment
@@ -274,6 +278,12 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
         with confined(self._handle.reserved_allocations, row, reserved):
             affinities = self._affinities(shape, self.table, slice(row, row + 1))
         return max(0, affinities.item(0)) if affinities is not None else 0
+
+    # --- several pods ------------------------------------------------------------------------------
+
+    def served(self, before: Kinds, shape: PodShape, rows: RowArray, most: int) -> tuple[Amounts, Codes]:
+        """See ServesSeveral."""
+        return self._serving.served(before, shape, rows, most)
 
     # --- explanations ------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 * `args` the plugin's arguments; `kinds` the custom resource NodeMetric, labels and annotations.
 * `measurements` reads a report, `thresholds` what a node may use at most, `estimation` what a pod is expected to use,
   `placementtimes` when it was placed; `contribution` is what it adds to a measurement that cannot contain it.
-* `loads` keeps this in step with the cluster, one per cluster state and set of arguments, in `columns`.
+* `nodeload` is what is known of a node, `reckoning` makes of it what counts; `loads` keeps this in step with the
+  cluster, one per cluster state and set of arguments, in `columns`.
 * `plugin` filters and scores by the columns.
 * `explanation` has the numbers behind verdicts and scores.
 * `reportstates` counts nodes by the state of their reports, for `metrics`.

@@ -12,8 +12,10 @@ from koordsched.config.duration import Duration
 from koordsched.plugins.loadaware import reportstates
 from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, room_for
 from koordsched.plugins.loadaware.estimation import Estimate, Vector
-from koordsched.plugins.loadaware.loads import Loads, NodeLoad, Sums
+from koordsched.plugins.loadaware.loads import Loads
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic
+from koordsched.plugins.loadaware.nodeload import NodeLoad
+from koordsched.plugins.loadaware.reckoning import Sums
 
 
 class _Basis(NamedTuple):

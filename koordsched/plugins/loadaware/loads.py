@@ -6,7 +6,7 @@ the report comes, so estimates do not change with time; a report that expires ch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import gt
 from typing import NamedTuple
 
@@ -22,63 +22,18 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.loadaware import kinds, reportstates
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
-from koordsched.plugins.loadaware.columns import CHECKED, EXPIRED, PASSES, LoadColumns, View
+from koordsched.plugins.loadaware.columns import LoadColumns
 from koordsched.plugins.loadaware.contribution import NOTHING, Contribution, contribution
 from koordsched.plugins.loadaware.estimation import Estimator, Vector
 from koordsched.plugins.loadaware.measurements import Measurement, Statistic, read_vector
+from koordsched.plugins.loadaware.nodeload import NodeLoad
 from koordsched.plugins.loadaware.placementtimes import PlacementTimes, placement_times
-from koordsched.plugins.loadaware.thresholds import ThresholdReader, Thresholds
+from koordsched.plugins.loadaware.reckoning import Reckoning, Sums
+from koordsched.plugins.loadaware.thresholds import ThresholdReader
 from koordsched.plugins.shared.priorityclass import LABELS
 
 LOAD_EASED = ClusterEvent(EventResource("nodemetrics.v1alpha1.slo.koordinator.sh"), ActionType.UPDATE, "NodeLoadEased")
 """Announced when pods may fit that the load of a node refused; comes with an `Easing`."""
-
-
-class NodeLoad:
-    """What is known of one node. `added`: what pods add to the measured usage, by uid, as far as it counts."""
-
-    __slots__ = (
-        "added",
-        "counts_all",
-        "given",
-        "latest",
-        "measurement",
-        "name",
-        "problem",
-        "row",
-        "shown",
-        "thresholds",
-        "total",
-        "young",
-    )
-
-    def __init__(self, name: str, row: int, thresholds: Thresholds, total: Vector) -> None:
-        self.name = name
-        self.row = row
-        self.measurement: Measurement | None = None
-        self.added: dict[str, Contribution] = {}
-        self.counts_all = False
-        """Whether pods count in more ways than by what they add to the measured usage."""
-        self.young: dict[str, None] | None = None
-        """The uids of pods that may count beside the measurement, and of some that do not; None if not known."""
-        self.latest = 0.0
-        """No other pod was placed later."""
-        self.thresholds = thresholds
-        self.total = total
-        self.given: tuple[object, ...] = ()
-        """What of the node `thresholds` and `total` were read from."""
-        self.problem = ""
-        """What is wrong with the node's annotations."""
-        self.shown: tuple[Vector, tuple[View, View]] | None = None
-        """What the columns hold, None if it has to be read there."""
-
-    def meet(self, pod: Pod, times: PlacementTimes | None) -> None:
-        """A pod came to the node, or has changed there."""
-        if self.young is None or pod.uid in self.young:
-            return
-        is_old = times is not None and 0 < times.placed <= self.latest
-        if not is_old or self.measurement is None or not self.measurement.reports(pod.key):
-            self.young[pod.uid] = None
 
 
 class Easing(NamedTuple):
@@ -99,15 +54,6 @@ class LoadState(msgspec.Struct, frozen=True):
     deadlines: list[tuple[int, float]]
 
 
-class Sums(NamedTuple):
-    """Sums over the pods of a node, by resource."""
-
-    node_delta: Vector
-    prod_delta: Vector
-    prod_usage: Vector
-    estimated: Vector
-
-
 class Loads:
     """One for all plugins with the same arguments. `resources`: names, in the order of all vectors."""
 
@@ -117,13 +63,13 @@ class Loads:
         self._args = args
         self.resources = resources_of(args)
         self._nothing: Vector = (0,) * len(self.resources)
-        self._no_sums = Sums(self._nothing, self._nothing, self._nothing, self._nothing)
         self.estimator = Estimator(args, self.resources)
         self._thresholds = ThresholdReader(args, self.resources)
         self.scored: Statistic | None = None
         if args.aggregated is not None and args.aggregated.score_aggregation_type:
             self.scored = Statistic(args.aggregated.score_aggregation_type, args.aggregated.score_aggregated_duration)
         self.states = reportstates.ReportStates()
+        self._reckoning = Reckoning(args, len(self.resources), self.scored, self.states)
         self._by_name: dict[str, NodeLoad] = {}
         self._by_row: dict[int, NodeLoad] = {}
         self._load_of: dict[str, NodeLoad] = {}
@@ -178,7 +124,7 @@ class Loads:
 
     def sums(self, load: NodeLoad) -> Sums:
         """What the pods of a node add up to, computed again."""
-        sums = self._sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
+        sums = self._reckoning.sums(load, [self.contribution_of(load, pod) for pod in self.pods_on(load)])
         if load.measurement is not None:
             load.measurement.settle()
         return sums
@@ -191,7 +137,7 @@ class Loads:
 
     def counted(self, load: NodeLoad) -> Sums:
         """What the pods of a node add to what decides about it."""
-        return self._sums(load, load.added.values())
+        return self._reckoning.sums(load, load.added.values())
 
     def age(self, load: NodeLoad) -> int | None:
         """Seconds since the newest report was made; None if it has no time, or there is none."""
@@ -270,7 +216,7 @@ class Loads:
             self.refresh(before)
         if load is None or load.measurement is None or load.row < 0 or self._is_measured(load, pod):
             return
-        if self._counted(load, self.contribution_of(load, pod)) != load.added.get(pod.uid, NOTHING):
+        if self._reckoning.counted(load, self.contribution_of(load, pod)) != load.added.get(pod.uid, NOTHING):
             self.refresh(load)
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
@@ -316,19 +262,19 @@ class Loads:
     def _work_out(self, load: NodeLoad) -> None:
         before = load.shown
         rooms = self.columns.both_rooms(load.row)
-        load.counts_all = load.measurement is not None and self._counts_all(load)
+        load.counts_all = load.measurement is not None and self._reckoning.counts_all(load)
         if load.measurement is None:
-            added, sums = {}, self._no_sums
+            added, sums = {}, self._reckoning.no_sums
         elif load.counts_all:
             added = {pod.uid: self.contribution_of(load, pod) for pod in self.pods_on(load)}
-            sums = self._sums(load, added.values())
+            sums = self._reckoning.sums(load, added.values())
         else:
             added = self._not_measured(load, load.measurement)
-            sums = self._sums(load, added.values())
+            sums = self._reckoning.sums(load, added.values())
         self._replace_added(load, added)
-        view = self._view(load, sums, prod=False)
+        view = self._reckoning.view(load, sums, prod=False)
         sees_prod = any(load.thresholds.prod) or self._args.score_according_prod_usage
-        load.shown = load.total, (view, self._view(load, sums, prod=True) if sees_prod else view)
+        load.shown = load.total, (view, self._reckoning.view(load, sums, prod=True) if sees_prod else view)
         if load.shown == before:
             return
         self.columns.write(load.row, *load.shown)
@@ -395,76 +341,6 @@ class Loads:
         for uid in added:
             self._load_of[uid] = load
 
-    def _sums(self, load: NodeLoad, added: Collection[Contribution]) -> Sums:
-        includes_sys = self._args.prod_usage_include_sys and load.measurement is not None
-        if not added and not includes_sys:
-            return self._no_sums
-        sums = [list(self._nothing) for _ in Sums._fields]
-        if includes_sys and load.measurement is not None:
-            sums[Sums._fields.index("prod_usage")] = list(load.measurement.system_usage())
-        for each in added:
-            for total, part in zip(sums, each, strict=True):
-                if part is not None:
-                    for i, amount in enumerate(part):
-                        total[i] += amount
-        return Sums(*map(tuple, sums))
-
-    def _view(self, load: NodeLoad, sums: Sums, *, prod: bool) -> View:
-        """Loadaware spec 3.3 and 3.4: which usage counts, and whether it does."""
-        thresholds, measurement = load.thresholds, load.measurement
-        by_prod = prod and any(thresholds.prod)
-        limits = thresholds.prod if by_prod else thresholds.plain
-        aggregated = thresholds.statistic is not None and not by_prod
-        if measurement is None:
-            return View(PASSES, self._nothing, limits, aggregated, None)
-        expired = self.states.of(load.name) == reportstates.EXPIRED
-        used = scored = self._nothing
-        if measurement.usage is not None:
-            of_prod = _total(sums.prod_usage, sums.prod_delta)
-            used = of_prod if by_prod else self._usage(measurement, sums, thresholds.statistic)
-            scores_prod = prod and self._args.score_according_prod_usage
-            scored = of_prod if scores_prod else self._usage(measurement, sums, self.scored)
-        gate = CHECKED if measurement.usage is not None else PASSES
-        if expired and self._args.filter_expired_node_metrics:
-            gate = PASSES if self._args.enable_schedule_when_node_metrics_expired else EXPIRED
-        if not any(limits):
-            gate = PASSES
-        is_scored = measurement.usage is not None and not expired
-        return View(gate, used, limits, aggregated, scored if is_scored else None)
-
-    @staticmethod
-    def _usage(measurement: Measurement, sums: Sums, statistic: Statistic | None) -> Vector:
-        assert measurement.usage is not None, "asked where there is one"
-        measured: Vector | None = measurement.usage
-        if statistic is not None:
-            measured = measurement.statistic(statistic)
-            if measured is None and statistic.duration:
-                return sums.estimated
-        return _total(measured if measured is not None else measurement.usage, sums.node_delta)
-
-    def _counts_all(self, load: NodeLoad) -> bool:
-        return (
-            any(load.thresholds.prod)
-            or self._args.score_according_prod_usage
-            or self._sums_estimates(load, load.thresholds.statistic)
-            or self._sums_estimates(load, self.scored)
-        )
-
-    @staticmethod
-    def _sums_estimates(load: NodeLoad, statistic: Statistic | None) -> bool:
-        return (
-            statistic is not None
-            and statistic.duration != 0
-            and load.measurement is not None
-            and load.measurement.statistic(statistic) is None
-        )
-
-    def _counted(self, load: NodeLoad, added: Contribution) -> Contribution:
-        """What of a contribution makes a difference on this node."""
-        if load.counts_all:
-            return added
-        return Contribution(added.node_delta) if added.node_delta is not None else NOTHING
-
     # --- what journals record --------------------------------------------------------------------------
 
     state_type = LoadState
@@ -498,10 +374,6 @@ def _read_quantities(text: str) -> Quantities:
     for quantity in quantities.values():
         parse(quantity)
     return quantities
-
-
-def _total(a: Vector, b: Vector) -> Vector:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def resources_of(args: LoadAwareSchedulingArgs) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ A broken machine looks empty and attracts every retry. `DECLARATION`, at the end
 
 * `args` the plugin's arguments; `record` the annotation of nodes that the state is kept in.
 * `signs` reads failures from a pod's status that may be the node's; `evidence` counts them, by node and workload.
+* `probes` are pods that are tried; `zones` says how many nodes of a zone may be restricted.
 * `breakers` decides; `plugin` is the plugin; `controller` writes the annotations while the scheduler leads.
 * `reports` has the pages of the HTTP server and the command `koordsched breaker nodes`.
 """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,41 +24,22 @@ from koordsched.framework.handle import NORMAL, WARNING, Handle
 from koordsched.framework.timers import Timer, due_of
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
 from koordsched.plugins.nodecircuitbreaker.evidence import Case, Evidence, Key
-from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION, MOST_OPENINGS, Record, record_of
+from koordsched.plugins.nodecircuitbreaker.probes import Probes
+from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION, CLOSED, MOST_OPENINGS, Record, record_of, state_of
 from koordsched.plugins.nodecircuitbreaker.sightings import Sighting, sighting
-from koordsched.plugins.nodecircuitbreaker.signs import IMAGE, SANDBOX, Report, Sign, reader
-from koordsched.plugins.nodecircuitbreaker.state import BreakerState, ProbeState
+from koordsched.plugins.nodecircuitbreaker.signs import IMAGE, SANDBOX, Report, Sign, reader, with_tag
+from koordsched.plugins.nodecircuitbreaker.state import BreakerState
+from koordsched.plugins.nodecircuitbreaker.zones import Zones
 from koordsched.plugins.shared.moments import moment, moment_text
 from koordsched.plugins.shared.workloads import Workload
 
-ZONE = "topology.kubernetes.io/zone"
-
 PASSABLE = ClusterEvent(EventResource("circuitbreakers.koordsched.io"), ActionType.UPDATE, "CircuitBreakerPassable")
 """Announced when a node lets pods pass again; comes with the name of the node."""
-
-CLOSED, OPEN, HALF_OPEN, PROBED = range(4)
-"""Values of the column: PROBED is half-open with a probe under way."""
 
 _GONE_KEPT = 1000
 """Pods that failed and went before they were looked at; a standby never looks."""
 
 _ECHOES_KEPT = 16
-
-
-@dataclass(slots=True)
-class Probe:
-    """A pod that is tried on a half-open node. `healthy_since`: monotonic seconds; None while it does not run."""
-
-    row: int
-    timer: Timer | None
-    healthy_since: float | None = None
-    probation: Timer | None = None
-
-    def stop(self) -> None:
-        """Nothing is waited for any more."""
-        for timer in (self.timer, self.probation):
-            if timer is not None:
-                timer.cancel()
 
 
 class Breakers:
@@ -84,7 +64,8 @@ class Breakers:
         """By row, the annotation that the node bears."""
         self._echoes: dict[int, deque[str]] = {}
         """By row, annotations that we wanted written and have not seen yet."""
-        self._probes: dict[str, Probe] = {}
+        self._probes = Probes(args, handle.clock, handle.timers, self._close, self.end_probe)
+        self._zones = Zones(table, args.max_open_percentage)
         self._failing: dict[str, Sighting] = {}
         """By uid, pods to be looked at."""
         self._gone: deque[tuple[Sighting, float]] = deque(maxlen=_GONE_KEPT)
@@ -164,7 +145,7 @@ class Breakers:
         for pod, seen in pods:
             self._read(pod, seen, now, wall)
         for uid in [uid for uid in self._probes if uid not in self.cluster.assigned]:
-            self._probe_gone(uid, now)
+            self._probes.gone(uid, now)
         self._judge(now, wall)
         if self._next_end is not None:
             self._next_end.cancel()
@@ -181,7 +162,7 @@ class Breakers:
             if signs:
                 self._probe_failed(uid, f"its probe {pod.key} failed: {signs[0].reason}", now, wall)
                 return
-            self._probe_runs(uid, probe, pod, now)
+            self._probes.runs(uid, probe, pod, now)
         else:
             for sign in signs:
                 at = seen if sign.finished is None else now - max(wall - sign.finished, 0.0)
@@ -202,7 +183,7 @@ class Breakers:
         """The signs that may tell of the node: an image that no other node has tells nothing."""
         for sign in report.signs:
             if sign.kind == IMAGE:
-                image = self._table.images.by_name.get(_with_tag(sign.image))
+                image = self._table.images.by_name.get(with_tag(sign.image))
                 if image is None or not image.rows - {row}:
                     continue
             yield sign
@@ -238,16 +219,16 @@ class Breakers:
         suspects, self._suspects = self._suspects, {}
         # A node that is cordoned gets no pod anyway, so no probe either: it must not keep others from being refused.
         cordoned = self._table.unschedulable.data
-        restricted = Counter(self._zone(row) for row in self.records if not cordoned.item(row))
+        restricted = Counter(self._zones.of(row) for row in self.records if not cordoned.item(row))
         for node in suspects:
             row = self._table.row_of.get(node, -1)
             case = self.evidence.case(node)
             if row < 0 or row in self.records or not self._suffices(case):
                 self.held.pop(node, None)
                 continue
-            zone = self._zone(row)
-            what = _summary(case, self.args.window)
-            if restricted[zone] >= self._most_in(zone):
+            zone = self._zones.of(row)
+            what = case.summary(self.args.window)
+            if restricted[zone] >= self._zones.most_in(zone):
                 self._hold(row, what, zone)
                 continue
             self.held.pop(node, None)
@@ -272,19 +253,6 @@ class Breakers:
                     self._close(row, f"{workload} fails on other nodes as well", forgive=False)
             elif node in self.held:
                 self._suspects[node] = None
-
-    def _zone(self, row: int) -> str | None:
-        column = self._table.label_column(ZONE)
-        number: int = column.ids.data.item(row)
-        return column.values[number]
-
-    def _most_in(self, zone: str | None) -> int:
-        """How many nodes of a zone may be restricted: a share of it; one at least, unless it is the only node."""
-        table, column = self._table, self._table.label_column(ZONE)
-        number = column.index.get(zone, -1)
-        of_zone = column.ids.data[: table.size] == number
-        size = int(np.count_nonzero(of_zone & table.alive.data[: table.size]))
-        return max(size * self.args.max_open_percentage // 100, 1 if size > 1 else 0)
 
     # --- transitions -----------------------------------------------------------------------------------
 
@@ -345,7 +313,7 @@ class Breakers:
     def _set(self, row: int, record: Record | None) -> None:
         before = self.records.pop(row, None)
         if before is not None and before.probe and (record is None or record.probe != before.probe):
-            self._forget_probe(before.probe)
+            self._probes.forget(before.probe)
         self._cool_downs.clear(row)
         state = state_of(record)
         if record is not None:
@@ -365,15 +333,20 @@ class Breakers:
 
     # --- probes ----------------------------------------------------------------------------------------
 
+    def admits(self, row: int) -> bool:
+        """Whether the breaker lets a pod on the row."""
+        record = self.records.get(row)
+        return record is None or not (record.is_open or record.probe)
+
     def begin_probe(self, pod: Pod, row: int) -> bool:
         """A pod is placed on the row; False if the breaker does not let it."""
+        if not self.admits(row):
+            return False
         record = self.records.get(row)
         if record is None:
             return True
-        if record.is_open or record.probe:
-            return False
         self._put(row, replace(record, probe=pod.uid))
-        self._remember_probe(pod.uid, row)
+        self._probes.remember(pod.uid, row)
         return True
 
     def end_probe(self, uid: str) -> None:
@@ -383,57 +356,15 @@ class Breakers:
             return
         record = self.records.get(probe.row)
         if record is None or record.probe != uid:
-            self._forget_probe(uid)
+            self._probes.forget(uid)
             return
         self._put(probe.row, replace(record, probe=""))
         self._announce(probe.row)
 
-    def _remember_probe(self, uid: str, row: int) -> None:
-        self._probes[uid] = Probe(row, self._probe_timer(uid))
-
-    def _probe_timer(self, uid: str) -> Timer:
-        when = self._clock.monotonic() + self.args.probe_timeout.seconds
-        return self._timers.at(when, partial(self._probe_overdue, uid))
-
-    def _forget_probe(self, uid: str) -> None:
-        probe = self._probes.pop(uid, None)
-        if probe is not None:
-            probe.stop()
-
-    def _probe_runs(self, uid: str, probe: Probe, pod: Sighting, now: float) -> None:
-        """Nothing speaks against the probe; once it has run for long enough, nothing speaks against the node."""
-        report = pod.report
-        if not pod.start_time or (report is not None and not report.running):
-            if probe.healthy_since is not None:
-                probe.healthy_since = None
-                probe.stop()
-                probe.timer = self._probe_timer(uid)
-        elif probe.healthy_since is None:
-            probe.healthy_since = now
-            probe.probation = self._timers.at(
-                now + self.args.probation.seconds, partial(self._probation_over, uid, now)
-            )
-
-    def _probation_over(self, uid: str, healthy_since: float) -> None:
-        probe = self._probes.get(uid)
-        if probe is not None and probe.healthy_since == healthy_since:
-            self._close(probe.row, "its probe runs")
-
-    def _probe_overdue(self, uid: str) -> None:
-        probe = self._probes.get(uid)
-        if probe is not None and probe.healthy_since is None:
-            self.end_probe(uid)
-
-    def _probe_gone(self, uid: str, now: float) -> None:
-        """One that ran for longer than a crash takes has told enough."""
-        probe = self._probes[uid]
-        if probe.healthy_since is not None and now - probe.healthy_since > self.args.quick_crash.seconds:
-            self._close(probe.row, "its probe ran")
-        else:
-            self.end_probe(uid)
-
     def _probe_failed(self, uid: str, why: str, now: float, wall: float) -> None:
-        row = self._probes[uid].row
+        probe = self._probes.get(uid)
+        assert probe is not None, "it failed as a probe"
+        row = probe.row
         openings = min(self.records[row].openings + 1, MOST_OPENINGS)
         self._open(row, why, openings, now, wall)
 
@@ -496,7 +427,7 @@ class Breakers:
             self._announce(row)
             return
         if record.probe not in self._probes:
-            self._remember_probe(record.probe, row)
+            self._probes.remember(record.probe, row)
         pod = self.cluster.assigned.get(record.probe)
         if pod is not None:
             self._failing[pod.uid] = sighting(pod, self._report.of(pod))
@@ -505,7 +436,7 @@ class Breakers:
     def _node_removed(self, row: int) -> None:
         record = self.records.pop(row, None)
         if record is not None and record.probe:
-            self._forget_probe(record.probe)
+            self._probes.forget(record.probe)
         self._shown.pop(row, None)
         self._echoes.pop(row, None)
         # Its name is gone from the table: what is held is looked at by name.
@@ -526,10 +457,7 @@ class Breakers:
             self.held,
             self.evidence.recorded_state(),
             {row: tuple(texts) for row, texts in self._echoes.items()},
-            tuple(
-                ProbeState(uid, probe.row, probe.healthy_since, due_of(probe.timer), due_of(probe.probation))
-                for uid, probe in self._probes.items()
-            ),
+            self._probes.recorded_state(),
             tuple(self._failing.values()),
             tuple(self._gone),
             {uid: timer.due for uid, timer in self._starting.items()},
@@ -541,8 +469,6 @@ class Breakers:
 
     def restore_state(self, state: BreakerState) -> None:
         """See `framework.pluginstates.Keeper`."""
-        for probe in self._probes.values():
-            probe.stop()
         for timer in (self._next_look, self._next_end, *self._starting.values()):
             if timer is not None:
                 timer.cancel()
@@ -552,7 +478,7 @@ class Breakers:
         self.records, self.held = dict(state.records), dict(state.held)
         self.evidence.restore_state(state.evidence)
         self._echoes = {row: deque(texts, _ECHOES_KEPT) for row, texts in state.echoes.items()}
-        self._probes = {each.uid: self._restored_probe(each) for each in state.probes}
+        self._probes.restore_state(state.probes)
         self._failing = {each.uid: each for each in state.failing}
         self._gone = deque(state.gone, _GONE_KEPT)
         again = self._timers.restore
@@ -561,31 +487,3 @@ class Breakers:
         self._next_look = again(state.look, self._look) if state.look is not None else None
         self._next_end = again(state.next_end, self._look) if state.next_end is not None else None
         self._cool_downs.restore(state.cool_downs)
-
-    def _restored_probe(self, state: ProbeState) -> Probe:
-        uid, since = state.uid, state.healthy_since
-        probe = Probe(state.row, None, since)
-        if state.timer is not None:
-            probe.timer = self._timers.restore(state.timer, partial(self._probe_overdue, uid))
-        if state.probation is not None and since is not None:
-            probe.probation = self._timers.restore(state.probation, partial(self._probation_over, uid, since))
-        return probe
-
-
-def state_of(record: Record | None) -> int:
-    """The value of the column for a breaker; None for one that is closed."""
-    if record is None:
-        return CLOSED
-    return OPEN if record.is_open else PROBED if record.probe else HALF_OPEN
-
-
-def _with_tag(name: str) -> str:
-    """As nodes report it, if the name has neither tag nor digest; a colon before the last slash is a port."""
-    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
-
-
-def _summary(case: Case, window: object) -> str:
-    named = ", ".join(map(str, case.workloads[:3]))
-    more = f" and {len(case.workloads) - 3} more" if len(case.workloads) > 3 else ""
-    reasons = ", ".join(case.reasons[:3])
-    return f"{case.failures} failures of {len(case.workloads)} workloads within {window} ({reasons}): {named}{more}"

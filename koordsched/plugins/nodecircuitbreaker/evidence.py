@@ -45,6 +45,13 @@ class Case(NamedTuple):
     workloads: tuple[Workload, ...]
     reasons: tuple[str, ...]
 
+    def summary(self, window: object) -> str:
+        """What users read."""
+        named = ", ".join(map(str, self.workloads[:3]))
+        more = f" and {len(self.workloads) - 3} more" if len(self.workloads) > 3 else ""
+        reasons = ", ".join(self.reasons[:3])
+        return f"{self.failures} failures of {len(self.workloads)} workloads within {window} ({reasons}): {named}{more}"
+
 
 class Evidence:
     """Which workloads failed on which nodes, for `window` seconds each. A workload that failed on more than

@@ -15,7 +15,8 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, Reserve, ShapeFilter
 from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
-from koordsched.plugins.nodecircuitbreaker.breakers import OPEN, PASSABLE, PROBED, Breakers
+from koordsched.plugins.nodecircuitbreaker.breakers import PASSABLE, Breakers
+from koordsched.plugins.nodecircuitbreaker.record import OPEN, PROBED
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 IS_OPEN = "node(s) had an open circuit breaker"
@@ -50,7 +51,9 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """On a half-open node the pod is the probe, unless it never starts: a virtual one."""
-        if not pod.virtual and not _passes(pod.shape) and not self.breakers.begin_probe(pod, row):
+        if _passes(pod.shape):
+            return SUCCESS
+        if not (self.breakers.admits(row) if pod.virtual else self.breakers.begin_probe(pod, row)):
             # The state changed while an extender was asked. The pod is tried again at once, because other nodes may
             # fit.
             self._handle.activate((pod,))

@@ -17,6 +17,9 @@ ANNOTATION = "koordsched.io/circuit-breaker"
 MOST_OPENINGS = 64
 """More make no difference to the cool-down."""
 
+CLOSED, OPEN, HALF_OPEN, PROBED = range(4)
+"""Breakers in a column: PROBED is half-open with a probe under way."""
+
 
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A breaker that is not closed. `since`, `until`: RFC 3339; `until` is the end of the cool-down of an open one.
@@ -51,3 +54,10 @@ def record_of(text: str) -> Record:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return msgspec.structs.replace(found, openings=min(max(found.openings, 1), MOST_OPENINGS))
+
+
+def state_of(record: Record | None) -> int:
+    """The value of the column for a breaker; None for one that is closed."""
+    if record is None:
+        return CLOSED
+    return OPEN if record.is_open else PROBED if record.probe else HALF_OPEN

@@ -121,3 +121,8 @@ def _end(ended: ContainerStateTerminated, name: str, restarts: int, quick_crash:
     if started is None or not 0.0 <= finished - started <= quick_crash:
         return None
     return Sign(CRASH, ended.reason or "Error", name, restarts, finished=finished)
+
+
+def with_tag(name: str) -> str:
+    """As nodes report it, if the name has neither tag nor digest; a colon before the last slash is a port."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name

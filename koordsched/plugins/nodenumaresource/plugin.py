@@ -73,6 +73,7 @@ class NodeNUMAResource(ShapePreFilter, ShapeFilter, ShapeScore, Reserve, PreBind
     """Gives pods exclusive CPUs, and aligns what they use to NUMA nodes."""
 
     name = "NodeNUMAResource"
+    only_patches = True
     changed = NUMA_CHANGED
 
     def __init__(self, args: NodeNUMAResourceArgs | None, handle: Handle) -> None:

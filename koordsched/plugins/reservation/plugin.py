@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from koordsched.api.meta import ObjectMeta
-from koordsched.cluster.builtinkinds import PODS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
@@ -35,8 +33,9 @@ from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, HeldRe
 from koordsched.plugins.reservation.annotations import Allocated, allocated_text
 from koordsched.plugins.reservation.args import ReservationArgs
 from koordsched.plugins.reservation.cache import ReservationCache
+from koordsched.plugins.reservation.choosing import Choosing
 from koordsched.plugins.reservation.explanation import Explaining
-from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
+from koordsched.plugins.reservation.fitting import Fitting, utilization
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.kinds import (
     DISABLE_PREEMPTIBLE,
@@ -49,7 +48,7 @@ from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.messages import event_text, reasons
 from koordsched.plugins.reservation.operating import is_operating
 from koordsched.plugins.reservation.preallocation import NO_POD, PreAllocatable, PreAllocation
-from koordsched.plugins.reservation.preallocation import NONE_MEETS as NO_POD_MEETS
+from koordsched.plugins.reservation.takeover import TakeOver
 from koordsched.plugins.reservation.waking import Waking
 from koordsched.plugins.shared.preemption.evaluator import Evaluator
 from koordsched.queue.hints import HintRegistration
@@ -57,7 +56,6 @@ from koordsched.queue.hints import HintRegistration
 NO_RESERVATION = "node(s) no reservations match reservation affinity"
 OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
-NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 _FEW = 8
 _PREFERRED = 1000
@@ -79,6 +77,7 @@ class Reservation(
     """Keeps reserved room for owners, and gives it to them."""
 
     name = "Reservation"
+    only_patches = True
 
     def __init__(self, args: ReservationArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
@@ -95,11 +94,15 @@ class Reservation(
         self.matching = Matching(
             cluster,
             self.cache,
-            self._choose,
+            lambda cycle, row, infos, matched: self._choosing.choose(cycle, row, infos, matched),
             plugin=self.name,
             omit_node_labels="OmitNodeLabelsForReservation" in features,
         )
         self.fitting = Fitting(cluster.table, args.ignores, skips_single="SkipReservationFitsNode" in features)
+        self._choosing = Choosing(
+            self.name, self.fitting, lambda pod: self.matching.terms(pod).affinity, handle.reserved_allocations
+        )
+        self._take_over = TakeOver(cluster, handle.writes, self.cache.allocated)
         self._pre_allocation = PreAllocation(
             cluster, self.cache, self.matching, self.fitting, args.pre_allocation_config, handle.reserved_allocations
         )
@@ -202,9 +205,9 @@ class Reservation(
         usable, infos = matched.usable, matched.by_row[row]
         status = None
         with matched.as_filtered(row):
-            chosen = self._choose(cycle, row, infos, matched)
+            chosen = self._choosing.choose(cycle, row, infos, matched)
             if chosen is None:
-                status = self._status_on(cycle, pod, row, infos, infos, matched, required=matched.required)
+                status = self._choosing.why_not(cycle, pod, row, infos, infos, matched, required=matched.required)
         if matched.required and len(infos) == 1:
             chosen = infos[0]
         usable.chosen[row] = chosen
@@ -218,7 +221,7 @@ class Reservation(
     def _filter_row(
         self, cycle: CycleState, pod: Pod, row: int, infos: list[ReservationInfo], matched: MatchedReservations
     ) -> int:
-        status = self._status_on(cycle, pod, row, infos, infos, matched, required=matched.required)
+        status = self._choosing.why_not(cycle, pod, row, infos, infos, matched, required=matched.required)
         return PASS if status is None else self._code(cycle, status)
 
     def _code(self, cycle: CycleState, status: Status) -> int:
@@ -229,100 +232,6 @@ class Reservation(
 
     def _held(self, status: Status) -> HeldReason:
         return self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
-
-    def _status_on(
-        self,
-        cycle: CycleState,
-        pod: Pod,
-        row: int,
-        tried: Sequence[ReservationInfo],
-        infos: Sequence[ReservationInfo],
-        matched: MatchedReservations,
-        *,
-        required: bool,
-    ) -> Status | None:
-        """Why the pod has no room on a row with Reservations, None if it has; `tried`: those that may serve it."""
-        affinity = self.matching.terms(pod).affinity
-        named = affinity.name if affinity is not None else ""
-        by_node: dict[str, None] = {}
-        by_reservation: list[str] = []
-        refused: Status | None = None
-        for info in tried:
-            if not matched.required and not shares_resources(pod, info):
-                continue
-            if named and info.name != named:
-                continue
-            fit = self.fitting.into(pod, row, info, infos, detailed=bool(named))
-            by_node.update(dict.fromkeys(fit.node))
-            by_reservation.extend(fit.reservation)
-            if not fit.ok:
-                continue
-            status = self._allocates(cycle, pod, row, info, matched)
-            if status is None:
-                return None
-            refused = refused or Status(status.code, (), status.plugin)
-            by_reservation.extend(f"{PREFIX}{text}" for text in status.reasons)
-        if required:
-            texts = (*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation)
-            plugin = refused.plugin if refused is not None and len(by_reservation) == len(texts) else self.name
-            return Status(Code.UNSCHEDULABLE, texts or (NONE_MEETS,), plugin)
-        missing = sorted(by_node) or self.fitting.on_node(pod, row, infos)
-        if missing:
-            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in missing))
-        return self._allocates(cycle, pod, row, None, matched)
-
-    def _allocates(
-        self, cycle: CycleState, pod: Pod, row: int, info: ReservationInfo | None, matched: MatchedReservations
-    ) -> Status | None:
-        """The refusal of the first plugin that could not give the pod what it asks for if it used the Reservation, or
-        none (None)."""
-        asked = [plugin for plugin in self._handle.reserved_allocations if plugin.concerns(pod.shape, row)]
-        reserved = matched.reserved(info) if info is not None else None
-        if not asked or (info is not None and reserved is None):
-            return None
-        with matched.alone(row, reserved):
-            for plugin in asked:
-                status = plugin.allocates_from(cycle, pod, row, reserved)
-                if not status.ok:
-                    return Status(status.code, status.reasons, plugin.name)
-        return None
-
-    # --- which one ---------------------------------------------------------------------------------
-
-    def _choose(
-        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
-    ) -> ReservationInfo | None:
-        """The one that the pod of the cycle would use on a row; None: it goes there without."""
-        pod = cycle.pod
-        fitting = [
-            info
-            for info in infos
-            if not (info.once and info.owners)
-            and self._status_on(cycle, pod, row, (info,), infos, matched, required=True) is None
-        ]
-        if len(fitting) < 2:
-            return fitting[0] if fitting else None
-        ordered = [info for info in fitting if info.terms.order is not None]
-        if ordered:
-            return min(ordered, key=lambda info: (info.terms.order or 0, info.key))
-        scores = self._scores_of(cycle, row, fitting, matched)
-        return min(fitting, key=lambda info: (-scores[info.uid], info.key))
-
-    def _scores_of(
-        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
-    ) -> dict[str, int]:
-        """By uid, the sum of what this plugin and those with allocations give each."""
-        totals = {info.uid: utilization(cycle.pod, info) for info in infos}
-        for plugin in self._handle.reserved_allocations:
-            raw: dict[str, int] = {}
-            for info in infos:
-                if (reserved := matched.reserved(info)) is not None:
-                    with matched.alone(row, reserved):
-                        raw[info.uid] = plugin.score_reserved(cycle, cycle.pod, row, reserved)
-            highest = max(raw.values(), default=0)
-            for uid, score in raw.items():
-                totals[uid] += 100 * score // highest if highest else 0
-        return totals
 
     # --- score -------------------------------------------------------------------------------------
 
@@ -394,7 +303,7 @@ class Reservation(
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
         """The pod uses the Reservation from now on."""
         if pod.virtual:
-            return self._take_pods(cycle, row)
+            return self._take_over.take(cycle, row, _taking(cycle))
         matched = _matched(cycle)
         if matched is None or matched.ignored:
             return SUCCESS
@@ -408,35 +317,16 @@ class Reservation(
         self._cluster.allocate(pod, self.cache.allocated, used)
         return SUCCESS
 
-    def _take_pods(self, cycle: CycleState, row: int) -> Status:
-        """The Reservation takes running pods over, which use it from now on."""
-        taking = _taking(cycle)
-        if taking is None:
-            return SUCCESS
-        taken = taking.selected.get(row, [])
-        if not taken and taking.required:
-            return Status(Code.UNSCHEDULABLE, (NO_POD_MEETS,))
-        used = Allocated(taking.info.name, taking.info.uid)
-        for pod in taken:
-            if self._cluster.assigned.get(pod.uid) is not None:
-                self._cluster.allocate(self._cluster.assigned[pod.uid], self.cache.allocated, used)
-        if taken:
-            cycle.state[self.name, "taken"] = [pod.uid for pod in taken]
-        return SUCCESS
-
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Gives back what Reserve took."""
-        for uid in cycle.state.pop((self.name, "taken"), ()):
-            taken = self._cluster.assigned.get(uid)
-            if taken is not None and self.cache.allocated.of(taken) is not None:
-                self._cluster.allocate(taken, self.cache.allocated, None)
+        self._take_over.give_back(cycle)
         if cycle.state.pop(self.name, None) is not None and self.cache.allocated.of(pod) is not None:
             self._cluster.allocate(pod, self.cache.allocated, None)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP for pods that use none, and do not say so."""
         if pod.virtual:
-            return SUCCESS if (self.name, "taken") in cycle.state else SKIP
+            return SUCCESS if self._take_over.took(cycle) else SKIP
         shown = pod.wire is not None and RESERVATION_ALLOCATED in pod.wire.metadata.annotations
         return SUCCESS if self.name in cycle.state or shown else SKIP
 
@@ -446,23 +336,9 @@ class Reservation(
         A Reservation that takes running pods over has these annotated.
         """
         if pod.virtual:
-            return await self._annotate_taken(cycle)
+            return await self._take_over.annotate(cycle)
         used: Allocated | None = cycle.state.get(self.name)
         cycle.patch.annotate(RESERVATION_ALLOCATED, allocated_text(*used) if used is not None else None)
-        return SUCCESS
-
-    async def _annotate_taken(self, cycle: CycleState) -> Status:
-        for uid in cycle.state[self.name, "taken"]:
-            taken = self._cluster.assigned.get(uid)
-            used = self.cache.allocated.of(taken) if taken is not None else None
-            if taken is None or used is None:
-                return Status(Code.ERROR, (f'pod "{uid}" not found',))
-            meta = ObjectMeta(name=taken.name, namespace=taken.namespace, uid=taken.uid)
-            annotations = {RESERVATION_ALLOCATED: allocated_text(*used)}
-            try:
-                await self._handle.writes.merge(PODS, meta, {"metadata": {"annotations": annotations}})
-            except WriteFailed as error:
-                return Status(Code.ERROR, (str(error),))
         return SUCCESS
 
     async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
@@ -525,7 +401,7 @@ class Reservation(
         if matched is None or row not in matched.by_row:
             return None
         with matched.as_filtered(row):
-            return self._status_on(cycle, cycle.pod, row, (info,), matched.by_row[row], matched, required=True)
+            return self._choosing.why_not(cycle, cycle.pod, row, (info,), matched.by_row[row], matched, required=True)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """See `waking`."""

@@ -156,7 +156,9 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
     # --- reserve and bind --------------------------------------------------------------------------
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
-        """Assumes the volumes of the node for the pod's claims."""
+        """Assumes the volumes of the node for the pod's claims; not for virtual pods, which get none bound."""
+        if pod.virtual:
+            return SUCCESS
         state = self._state(cycle, pod)
         if state is not None and not state.claims.all_bound:
             state.assumed_volumes = self._books.reservations.make(self._placing(state), row, self._table.names[row])

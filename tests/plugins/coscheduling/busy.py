@@ -58,7 +58,7 @@ class Busy(Gangs):
             self._one(f"{name}-{self.serial}-{number}", name, cpu=cpus[number], priority=priority, **more)
 
     def _one(self, name, gang, **more):
-        if self.draw.random() < 0.1:
+        if self.draw.random() < 0.1 and not more.get("node"):
             more["gates"] = ("wait",)
         if self.draw.random() < 0.05:
             more["scheduler"] = "other"

@@ -40,9 +40,15 @@ class Gangs(GangCluster):
             spec["schedulingGates"] = [{"name": gate} for gate in gates]
         if node:
             spec["nodeName"] = node
-        self.insert(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec | more, "status": {"phase": "Pending"}}
-        )
+        thing = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": spec | more,
+            "status": {"phase": "Pending"},
+        }
+        self.registry.strategy(self.resource("Pod")).defaults(thing)
+        self.insert(thing)
 
     def pods(self, *names, **more):
         """Puts several alike in."""
@@ -106,6 +112,15 @@ class Gangs(GangCluster):
         status = self.get("Pod", name, namespace).get("status", {})
         found = [each for each in status.get("conditions", ()) if each["type"] == "PodScheduled"]
         return found[0].get("message", "") if found else ""
+
+    def notice(self, name):
+        """What a pod shows that waits without having been refused, "" for nothing."""
+        found = [
+            each
+            for each in self.get("Pod", name).get("status", {}).get("conditions", ())
+            if each["type"] == "koordsched.io/Waiting" and each["status"] == "True"
+        ]
+        return found[0]["message"] if found else ""
 
     def nominated(self, name):
         """The node that a pod is nominated to, "" if to none."""

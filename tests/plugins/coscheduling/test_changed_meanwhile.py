@@ -62,20 +62,6 @@ def test_a_pod_that_completes_another_gang_by_its_annotation_has_it_tried():
     playing(scenario)
 
 
-def test_the_gang_that_a_pod_leaves_is_tried_without_it():
-    async def scenario(cluster, running):
-        cluster.group(2, "a")
-        cluster.pod("m-1", "a", cpu="20")
-        cluster.pods("m-2", "m-3", gang="a")
-        await settle(running)
-        assert cluster.bound() == []
-        cluster.change("m-1", {LABEL: "b"})
-        await settle(running)
-        assert cluster.bound() == ["m-2", "m-3"]
-
-    playing(scenario)
-
-
 def test_an_annotation_that_defines_the_gang_later_has_it_tried():
     async def scenario(cluster, running):
         cluster.pods("m-1", "m-2", by={})
@@ -275,13 +261,15 @@ def test_a_representative_that_is_being_deleted_hands_over():
 
     async def scenario(cluster, running):
         cluster.group(2)
-        cluster.pods("m-1", finalizers=["example.com/wait"], cpu="20")
-        cluster.pods("m-2", "m-3")
+        cluster.pods("m-1", finalizers=["example.com/wait"], cpu="5")
+        cluster.pods("m-2", "m-3", cpu="5")
         await settle(running)
         assert cluster.bound() == []
         cluster.remove("Pod", "m-1")
         await settle(running, 1)
         assert cluster.get("Pod", "m-1") is not None
+        cluster.node("n2", "8")
+        await settle(running, 1)
         assert cluster.bound() == ["m-2", "m-3"]
         cluster.finish("m-1")
 

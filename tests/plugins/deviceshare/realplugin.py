@@ -52,8 +52,9 @@ def resolved(text, gates):
 class Written:
     """Takes what plugins write."""
 
-    async def patch(self, kind, thing, changes):
+    async def patch(self, kind, thing, changes, *, subresource=""):
         """The object with the annotations."""
+        assert not subresource, "annotations are no part of a status"
         metadata = {"name": thing.metadata.name, "annotations": {**thing.metadata.annotations}}
         metadata["annotations"] |= changes["metadata"]["annotations"]
         return convert({"metadata": metadata}, kind.type)

@@ -83,3 +83,20 @@ def test_the_same_victims(seed):
             assert sorted(REAL.victims(objects, pod, state.args)) == sorted(expected), (
                 f"{pod['metadata']['name']} {name}"
             )
+
+
+@pytest.mark.parametrize("seed", quick_first(range(1000, 1300), 16))
+def test_the_same_verdicts_with_improved_allocation(seed):
+    """Which of several places together is taken is not the model's to say: it looks whether there is any."""
+    state = random_state(seed)
+    args = {**state.args, "improvedAllocation": True}
+    for pod in state.pending:
+        name = pod["metadata"]["name"]
+        expected = NAIVE.decide(state.objects, pod, args, gates=state.gates)
+        ours = REAL.decide(state.objects, pod, args, gates=state.gates)
+        same_status(ours.early, expected.early, name)
+        for node, said in expected.verdicts.items():
+            where = f"{name} on {node}"
+            same_status(ours.verdicts[node], said, where)
+            if said.passed:
+                same_status(ours.place(node).said, expected.place(node).said, where)

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from koordsched.engine.plan import Plan
 from koordsched.engine.transaction import Transaction
+from tests.engine.plans import Plan
 from tests.engine.state import everything
 from tests.plugins.deviceshare.machines import g8, pod
 from tests.plugins.deviceshare.world import World

@@ -394,6 +394,29 @@ def test_verdicts_and_reports():
     assert machine.place("p4", "b")
 
 
+def test_what_never_starts_is_refused_too_but_tries_nothing():
+    machine = Machine()
+    plugin = plugin_on(machine)
+    machine.node("open", written='{"state":"open","since":"2030-01-01T00:00:00Z","until":"2030-01-01T01:00:00Z"}')
+    machine.node("half-open", written='{"state":"half-open"}')
+    machine.node("closed")
+    row_of = machine.cluster.table.row_of
+    virtual = machine.cluster.pods.build(convert(pod("kept"), core.Pod), virtual="reservation kept")
+    cycle = CycleState(virtual)
+    # It was let pass a moment ago, before an extender was asked.
+    refused = plugin.reserve(cycle, virtual, row_of["open"])
+    assert (refused.code, refused.reasons) == (Code.UNSCHEDULABLE, (IS_OPEN,))
+    assert machine.activated == [virtual]
+    for name in ("half-open", "closed"):
+        assert plugin.reserve(cycle, virtual, row_of[name]).ok
+    plugin.unreserve(cycle, virtual, row_of["half-open"])
+    assert machine.place("probe", "half-open")
+    refused = plugin.reserve(cycle, virtual, row_of["half-open"])
+    assert (refused.code, refused.reasons) == (Code.UNSCHEDULABLE, (IS_PROBED,))
+    plugin.unreserve(cycle, virtual, row_of["half-open"])
+    assert machine.breakers.records[row_of["half-open"]].probe == "uid-default-probe"
+
+
 ARGS = [
     ("window", "0s", 'window: Invalid value: "0s": must be at least 1 second'),
     ("failures", 0, "failures: Invalid value: 0: must be greater than zero"),

@@ -6,7 +6,7 @@ from functools import cached_property
 import pytest
 
 from koordsched.plugins.deviceshare.reserved import ReservedDevices, Share
-from koordsched.plugins.reservation import cache, info, matching, plugin
+from koordsched.plugins.reservation import cache, choosing, info, matching
 from koordsched.plugins.reservation.controller import expiry, status
 from tests.depth import quick_first
 from tests.plugins.reservation.realdevices import DeviceComparison
@@ -79,7 +79,7 @@ def counts_what_owners_ask_for(self):
         pytest.param(
             info.ReservationInfo, "allocated", cached_property(counts_what_owners_ask_for), marks=pytest.mark.slow
         ),
-        (plugin, "shares_resources", lambda pod, info: True),
+        (choosing, "shares_resources", lambda pod, info: True),
         (matching.Matching, "_is_exact", lambda self, pod, terms, info: True),
         (status, "use_of", lambda reservation, owners, names, requests_of: status.Use({}, ())),
         (expiry, "deadline", lambda reservation: math.inf),
@@ -106,7 +106,7 @@ share = ReservedDevices.share
     [
         (ReservedDevices, "share", confines_nothing),
         (info.ReservationInfo, "_facts_left", lambda self, facts: self.full_facts),
-        (plugin.Reservation, "_allocates", lambda self, cycle, pod, row, info, matched: None),
+        (choosing.Choosing, "_allocates", lambda self, cycle, pod, row, info, matched: None),
     ],
 )
 def test_planted_bugs_with_gpus_are_noticed(owner, name, planted, monkeypatch):

@@ -3,7 +3,7 @@
 Each is a small change of the code under test, of a kind that a hurried hand could make.
 """
 
-from tests.simulation.mutations import breakers, clients, devices, features, numa, reservations, scheduling
+from tests.simulation.mutations import breakers, clients, devices, features, gangs, numa, reservations, scheduling
 from tests.simulation.mutations.registry import MUTATIONS, WORLDS, mutated
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "clients",
     "devices",
     "features",
+    "gangs",
     "mutated",
     "numa",
     "reservations",

@@ -3,6 +3,8 @@
 from koordsched.framework.status import SKIP, SUCCESS
 from koordsched.plugins.nodecircuitbreaker.breakers import Breakers
 from koordsched.plugins.nodecircuitbreaker.plugin import NodeCircuitBreaker
+from koordsched.plugins.nodecircuitbreaker.probes import Probes
+from koordsched.plugins.nodecircuitbreaker.zones import Zones
 from koordsched.plugins.workloadquarantine import falls
 from koordsched.plugins.workloadquarantine.plugin import WorkloadQuarantine
 from koordsched.plugins.workloadquarantine.quarantines import Quarantines
@@ -21,7 +23,7 @@ def breakers_of_others_ignored(original):
     return lambda self, row, node, text: None
 
 
-@mutation(Breakers, "_most_in")
+@mutation(Zones, "most_in")
 def any_share_of_nodes_may_be_refused(original):
     return lambda self, zone: 1000
 
@@ -36,7 +38,7 @@ def nodes_that_let_pods_pass_again_not_told(original):
     return lambda self, row: None
 
 
-@mutation(Breakers, "_probe_runs")
+@mutation(Probes, "runs")
 def probes_that_run_prove_nothing(original):
     return lambda self, uid, probe, pod, now: None
 

@@ -1,9 +1,11 @@
 """Defects of DeviceShare and of what is known of the devices of nodes."""
 
 from koordsched.framework.status import SKIP, SUCCESS
-from koordsched.plugins.deviceshare import allocator, gpus
+from koordsched.plugins.deviceshare import adapters, allocator, gpus, supply
 from koordsched.plugins.deviceshare.allocating import Allocating
+from koordsched.plugins.deviceshare.feasibility import Feasibility
 from koordsched.plugins.deviceshare.plugin import DeviceShare
+from koordsched.plugins.deviceshare.templates import Templates
 from koordsched.plugins.shared.devices import allocation, reading
 from koordsched.plugins.shared.devices.columns import DeviceColumns
 from koordsched.plugins.shared.devices.nodes import DeviceNodes
@@ -104,6 +106,21 @@ def memory_and_share_not_completed(original):
     return lambda self, amounts, minor, row: None
 
 
+@mutation(supply, "consistent", world="devices")
+def memory_of_gpus_compared_apart_from_its_share(original):
+    return lambda left, total: left
+
+
+@mutation(Feasibility, "_ruled_out", world="devices")
+def isolation_ignored(original):
+    return lambda self, devices, inventory: None
+
+
+@mutation(Templates, "of", world="devices")
+def templates_not_named(original):
+    return lambda self, vendor, model, amounts: [""] if original(self, vendor, model, amounts) else []
+
+
 # --- what is written ---------------------------------------------------------------------------------
 
 
@@ -118,6 +135,11 @@ def annotation_of_devices_left_out(original):
 @mutation(DeviceShare, "pre_bind_pre_flight")
 def devices_of_an_earlier_attempt_left(original):
     return lambda self, cycle, pod, node: SUCCESS if self.name in cycle.state else SKIP
+
+
+@mutation(adapters, "_minors", world="devices")
+def device_plugins_given_other_minors(original):
+    return lambda gpus, prefix="": original(gpus[:1], prefix)
 
 
 # --- what wakes pods ---------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Defects of Reservation: who uses what, how it ends, and who is told."""
 
-from koordsched.plugins.reservation.controller.workqueue import WorkQueue
-
 from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.framework.status import SKIP, SUCCESS
 from koordsched.plugins.reservation import cache
@@ -15,6 +13,7 @@ from koordsched.plugins.reservation.owners import Owners
 from koordsched.plugins.reservation.plugin import Reservation
 from koordsched.plugins.reservation.waking import Waking
 from koordsched.plugins.reservation.writer import ReservationWriter
+from koordsched.plugins.shared.workqueue import WorkQueue
 from koordsched.queue.hints import QueueingHint
 from koordsched.queue.queue import SchedulingQueue
 from tests.simulation.mutations.registry import mutation
@@ -64,9 +63,13 @@ def open_to_all_pods(original):
     return lambda self, pod: True
 
 
-@mutation(ReservationInfo, "unschedulable", world=WORLD)
+@mutation(ReservationInfo, "say", world=WORLD)
 def closed_reservations_used(original):
-    return property(lambda self: False)
+    def say(self, reservation, terms):
+        original(self, reservation, terms)
+        self.unschedulable = False
+
+    return say
 
 
 # --- what they hold ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from koordsched.plugins.coscheduling.cache import GangCache
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import POD_GROUP
 from koordsched.plugins.coscheduling.plugin import Coscheduling
+from koordsched.plugins.coscheduling.topology.picture import TopologyPicture
 from koordsched.plugins.shared.moments import moment_text
 
 _AT_ONCE = 200
@@ -53,7 +54,8 @@ class GangReport(msgspec.Struct, rename="camel"):
     """One gang, the others that are placed with it, and its members.
 
     `waits_for`: seconds that members with a node wait for the others. `satisfied`: a pod of the group was bound, from
-    when on others follow one by one if the match policy says so.
+    when on others follow one by one if the match policy says so. `network`: what the network has to offer the pending
+    members of a gang that asks to be gathered.
     """
 
     gang: GangLine
@@ -63,6 +65,7 @@ class GangReport(msgspec.Struct, rename="camel"):
     waits_for: float
     satisfied: bool
     topology_spec: str = ""
+    network: TopologyPicture | None = None
 
 
 class Overview(msgspec.Struct, rename="camel"):
@@ -103,6 +106,7 @@ def report_on(plugin: Coscheduling, name: str) -> GangReport:
         waits_for=options.waiting_time if options is not None else 0.0,
         satisfied=gang.group.satisfied,
         topology_spec=options.topology_spec if options is not None else "",
+        network=plugin.network_of(gang) if not cache.why_not(gang.group) else None,
     )
 
 

@@ -10,6 +10,7 @@ from koordsched.framework.declaration import Detail, View
 from koordsched.framework.display import Line, Table
 from koordsched.plugins.coscheduling.reports.pages import ALL, ONE
 from koordsched.plugins.coscheduling.reports.report import GangLine, GangReport, Overview, overview, report_on
+from koordsched.plugins.coscheduling.topology.picture import lines
 
 
 def overview_tables(shown: Overview) -> Iterator[Line | Table]:
@@ -39,6 +40,10 @@ def tables(shown: GangReport) -> Iterator[Line | Table]:
         yield _table(shown.others)
     yield Line("")
     yield Table(("MEMBER", "STATE", "NODE"), [(each.pod, each.state, each.node or "-") for each in shown.members])
+    if shown.network is not None:
+        yield Line("")
+        yield Line("What the network has to offer the pending members:")
+        yield from (Line(f"  {text}") for text in lines(shown.network))
     reasons = Counter(each.reason for each in shown.members if each.reason)
     for reason, count in sorted(reasons.items(), key=lambda item: (item[1], item[0])):
         yield Line("")

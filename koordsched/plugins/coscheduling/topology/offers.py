@@ -4,6 +4,9 @@ All nodes are tried in lockstep: the first member is judged on every row, then i
 the second member is judged on these, and so on. So the loop is over the members that a node takes, whatever the number
 of nodes. Members that nothing tells apart share one cycle. Where a filter needs a what-if for every row (volumes), rows
 are tried one by one, with the same results.
+
+What plugins give out as single things (devices) is no sum: these plugins say themselves how many members a row serves
+(`framework.serving`), except where members may use Reservations.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
-from koordsched.framework.filtering import PreFiltered
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState
+from koordsched.framework.serving import ServesSeveral
 from koordsched.framework.status import NO_NODE, PASS, Code, Codes
+from koordsched.framework.verdicts import PreFiltered
 from koordsched.plugins.coscheduling.topology.alike import Alike
 from koordsched.plugins.coscheduling.topology.tree import Amounts
 from koordsched.plugins.coscheduling.topology.trial import Added, Trial
@@ -77,6 +81,7 @@ class Offers:
         end = at
         if not len(rows):
             return end, rows
+        before = counted.offers[rows]
         alike = [True]
 
         def is_alike(number: int) -> bool:
@@ -104,8 +109,32 @@ class Offers:
                     took_all.append(row)
                     end = at + number
         left = np.sort(np.concatenate((left, np.array(took_all, dtype=np.intp))))
+        left = self._served(cycle, added, rows, counted.offers[rows] - before, left, counted)
         added.add(pods[at], end - at)
         return end, left
+
+    def _served(
+        self, cycle: CycleState, added: Added, rows: RowArray, taken: Amounts, left: RowArray, counted: Counted
+    ) -> RowArray:
+        """Lowers what rows offer to what they can serve. `taken`: int64[rows], how many members like that of the cycle
+        the filters let in; returns those of `left` that can serve all.
+        """
+        before = [(pod.shape, number) for pod, number in added.kinds]
+        for plugin in self._handle.reserved_allocations:
+            most = int(taken.max())
+            if not most or not isinstance(plugin, ServesSeveral):
+                continue
+            numbers, codes = plugin.served(before, cycle.pod.shape, rows, most)
+            short = np.flatnonzero(numbers < taken)
+            if cycle.reservations is not None:
+                usable = [bool(cycle.reservations.on(row)) for row in rows[short].tolist()]
+                short = short[~np.array(usable, dtype=np.bool_)]
+            counted.offers[rows[short]] -= taken[short] - numbers[short]
+            counted.codes[rows[short]] = codes[short]
+            taken = taken.copy()
+            taken[short] = numbers[short]
+            left = np.setdiff1d(left, rows[short])
+        return left
 
     def _candidates(self, pre: PreFiltered, rows: RowArray, counted: Counted) -> RowArray:
         """Those that PreFilter left."""

@@ -12,7 +12,8 @@ from typing import Any
 from koordsched.api.quantity import format_bytes, format_nano
 from koordsched.framework.declaration import Page
 from koordsched.plugins.loadaware.estimation import Vector
-from koordsched.plugins.loadaware.loads import Loads, NodeLoad
+from koordsched.plugins.loadaware.loads import Loads
+from koordsched.plugins.loadaware.nodeload import NodeLoad
 from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
 from koordsched.plugins.loadaware.reports.report import Report, reporting
 

@@ -8,7 +8,8 @@ from itertools import islice
 import msgspec
 
 from koordsched.plugins.loadaware.columns import PLAIN, PROD
-from koordsched.plugins.loadaware.loads import Loads, NodeLoad
+from koordsched.plugins.loadaware.loads import Loads
+from koordsched.plugins.loadaware.nodeload import NodeLoad
 from koordsched.plugins.loadaware.plugin import LoadAwareScheduling
 
 _NODES_AT_ONCE = 200

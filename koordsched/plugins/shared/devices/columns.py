@@ -170,14 +170,38 @@ class DeviceColumns(ColumnAccountant):
         given = self.allocation.of(pod)
         if given and not self.table.hypothetical:
             self.holders.data[row] += sign
-        if given and (functions := self._added(given).functions):
-            taken = self._taken.setdefault(row, Counter())
-            for function in functions:
-                taken[function] += sign
-                if not taken[function]:
-                    del taken[function]
-            self.functions.data[row] = self._number_of(tuple(sorted(taken)))
+        if given:
+            self._take_functions(row, self._added(given).functions, sign)
         return changed
+
+    def _take_functions(self, row: int, functions: Taken, sign: int) -> None:
+        if not functions:
+            return
+        taken = self._taken.setdefault(row, Counter())
+        for function in functions:
+            taken[function] += sign
+            if not taken[function]:
+                del taken[function]
+        self.functions.data[row] = self._number_of(tuple(sorted(taken)))
+
+    @contextmanager
+    def giving(self, row: int) -> Iterator[Callable[[Allocation], None]]:
+        """Inside, the row reads as if all were in use that the function is called with."""
+        done: list[_Added] = []
+
+        def give(given: Allocation) -> None:
+            added = self._added(given)
+            add_amounts(self._columns, row, added.amounts)
+            self._take_functions(row, added.functions, 1)
+            done.append(added)
+
+        try:
+            yield give
+        finally:
+            while done:
+                added = done.pop()
+                add_amounts(self._columns, row, added.amounts, -1)
+                self._take_functions(row, added.functions, -1)
 
     def _number_of(self, taken: Taken) -> int:
         if not taken:

@@ -7,6 +7,7 @@ import pytest
 
 from koordsched.cluster import nodetable
 from koordsched.framework.interface import CycleState
+from koordsched.framework.serving import ServesSeveral
 from koordsched.framework.status import PASS
 from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Offers
@@ -24,19 +25,29 @@ def columns_of_large_tables(request, monkeypatch):
 
 
 def naive(cluster, profile, pods, row):
-    """(number, reason why not more): each member is judged with those before it assumed on the node."""
+    """(number, reason why not more): each member is judged with those before it assumed on the node.
+
+    They hold their devices, too, unless they may use a Reservation there.
+    """
     assumed = []
+    serving = [plugin for plugin in profile.reserve_plugins if isinstance(plugin, ServesSeveral)]
     try:
         for member in pods:
-            verdicts = profile.filtering.filter(CycleState(member), all_nodes=True)
+            cycle = CycleState(member)
+            verdicts = profile.filtering.filter(cycle, all_nodes=True)
             code = int(verdicts.codes[row])
             if code != PASS:
                 return len(assumed), profile.handle.reasons[code]
             cluster.assume(member, row)
-            assumed.append(member)
+            assumed.append((member, cycle))
+            if cycle.reservations is None or not cycle.reservations.on(row):
+                for plugin in serving:
+                    assert plugin.reserve(cycle, member, row).ok
         return len(assumed), None
     finally:
-        for member in reversed(assumed):
+        for member, cycle in reversed(assumed):
+            for plugin in serving:
+                plugin.unreserve(cycle, member, row)
             cluster.forget(member)
 
 

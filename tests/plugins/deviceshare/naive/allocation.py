@@ -3,6 +3,8 @@
 An allocation is {device type: [{minor, resources, vfs: [entry], template}]}.
 """
 
+from itertools import combinations
+
 from tests.plugins.deviceshare.naive.amounts import fits, is_zero, less, without
 from tests.plugins.deviceshare.naive.books import MODEL, VENDOR, node_table
 from tests.plugins.deviceshare.naive.partitions import by_partition
@@ -21,12 +23,13 @@ class Allocator:
     """One pod on one node.
 
     `mask`: the NUMA nodes whose devices may be taken, None for all. `scorer`: None where all devices are equally good.
-    `reserving`: whether devices that are looked at late are looked at, too.
+    `reserving`: whether devices that are looked at late are looked at, too. `improved`: as the argument
+    improvedAllocation has it (docs/devices.md).
     """
 
-    def __init__(self, asked, books, labels, mask=None, scorer=None, reserving=False):
+    def __init__(self, asked, books, labels, mask=None, scorer=None, reserving=False, improved=False):
         self.asked, self.books, self.labels = asked, books, labels
-        self.mask, self.scorer = mask, scorer
+        self.mask, self.scorer, self.improved = mask, scorer, improved
         self.each, self.count = {}, {}
         late = asked.primary and asked.gpus and not asked.gpus.shared and books.well_planned and not reserving
         for kind in asked.requests:
@@ -46,7 +49,7 @@ class Allocator:
         view = self.view(returned or {}, required or {})
         found = {}
         if len(self.each) > 1 and self.asked.joint:
-            found = self.jointly(view)
+            found = self.jointly_somewhere(view) if self.improved else self.jointly(view)
         for kind in self.each:
             if kind not in found:
                 taken = self.take(view, kind, self.count[kind])
@@ -78,7 +81,12 @@ class Allocator:
             topology = entry.get("topology")
             if not topology or (topology["nodeID"] != -1 and topology["nodeID"] not in self.mask):
                 return False
-        selector = self.asked.hint(kind).get("selector")
+        hint = self.asked.hint(kind)
+        if self.improved and hint.get("exclusivePolicy") == "PCIeLevel":
+            pcie = (entry.get("topology") or {}).get("pcieID")
+            if pcie is None or pcie in {self.books.pcie(kind, minor) for minor in self.books.used.get(kind, ())}:
+                return False
+        selector = hint.get("selector")
         return selector is None or selected(selector, entry)
 
     def left(self, kind, returned, required):
@@ -90,6 +98,9 @@ class Allocator:
             if not is_zero(rest):
                 back[minor] = rest
         free |= back
+        if self.improved and kind == "gpu":
+            total = self.books.total.get(kind, {})
+            free = {minor: consistent(amounts, total.get(minor, {})) for minor, amounts in free.items()}
         if not required:
             return free
         return {
@@ -112,6 +123,46 @@ class Allocator:
         if self.asked.same_pcie and any(self.pcies(kind, found.get(kind, ())) != wanted for kind in others):
             raise Refused(U, "node(s) Device Joint-Allocate rules violation")
         return found
+
+    def jointly_somewhere(self, view):
+        """The same, with other devices left out in turn if the first choice does not do."""
+        try:
+            return self.jointly(view)
+        except Refused as refused:
+            if not self.asked.same_pcie:
+                raise
+            for narrow in self.narrowed(view):
+                try:
+                    return self.jointly(narrow)
+                except Refused:
+                    continue
+            raise refused from None
+
+    def narrowed(self, view):
+        """All sets of so many devices of the primary type, and of GPUs; and all sets of the others."""
+        choices = [View()]
+        for kind in self.asked.joint:
+            there = sorted(view.free.get(kind, ()))
+            count = max(1, self.count[kind])
+            exact = kind in ("gpu", self.asked.primary)
+            sets = [
+                chosen
+                for size in ([count] if exact else range(1, len(there) + 1))
+                for chosen in combinations(there, size)
+            ]
+            choices = [self.restricted(view, choice, kind, chosen) for choice in choices for chosen in sets]
+        return choices
+
+    @staticmethod
+    def restricted(view, chosen_before, kind, chosen):
+        """The view with no other devices of a type."""
+        narrow = View()
+        for name in ("total", "used", "free"):
+            amounts = {**getattr(view, name), **getattr(chosen_before, name)}
+            if kind in amounts:
+                amounts[kind] = {minor: each for minor, each in amounts[kind].items() if minor in chosen}
+            setattr(narrow, name, amounts)
+        return narrow
 
     def pcies(self, kind, taken):
         return {self.books.pcie(kind, each["minor"]) for each in taken} - {None}
@@ -237,6 +288,15 @@ class Allocator:
             return 0
         left = view.free["gpu"][minor]
         return self.scorer.rated(self.asked.gpus.each, left, self.books.total["gpu"][minor])
+
+
+def consistent(free, total):
+    """What is left of a GPU: no more memory than its share says, and the other way round."""
+    size = total.get(MEMORY, 0)
+    if not size or not {MEMORY, RATIO} <= set(free):
+        return free
+    ratio, memory = free[RATIO], free[MEMORY]
+    return {**free, RATIO: min(ratio, memory * 100 // size), MEMORY: min(memory, ratio * size // 100)}
 
 
 def complete(allocation, books, node):

@@ -7,7 +7,7 @@ from tests.plugins.deviceshare.naive.adapters import adapted
 from tests.plugins.deviceshare.naive.allocation import Allocator, complete
 from tests.plugins.deviceshare.naive.amounts import added
 from tests.plugins.deviceshare.naive.books import MODEL, VENDOR, key_of
-from tests.plugins.deviceshare.naive.request import ALLOCATED, ERROR, NPU_CORE, UAU, Refused, asked_of
+from tests.plugins.deviceshare.naive.request import ALLOCATED, ERROR, NPU_CORE, UAU, Refused, U, asked_of
 from tests.plugins.deviceshare.naive.scoring import Scorer
 from tests.plugins.nodenumaresource.naive import SKIP, Verdict
 
@@ -21,6 +21,7 @@ class Naive:
         args = args or {}
         self.world = world
         self.scorer = Scorer(args.get("scoringStrategy"))
+        self.improved = bool(args.get("improvedAllocation"))
         self.unaligned = bool(args.get("disableDeviceNUMATopologyAlignment"))
         templates = args.get("gpuSharedResourceTemplatesConfig")
         self.matched = [NPU_CORE] if templates is None else templates.get("matchedResources") or []
@@ -54,7 +55,7 @@ class Naive:
         if asked.gpus and asked.gpus.shared:
             provider = (asked.pod["metadata"].get("labels") or {}).get(ISOLATION)
             if provider and provider != labels.get(ISOLATION):
-                raise Refused(ERROR, "GPUIsolationProviderHAMICore not found on the node")
+                raise Refused(U if self.improved else ERROR, "GPUIsolationProviderHAMICore not found on the node")
             vendor, model = labels.get(VENDOR, ""), labels.get(MODEL, "")
             if (vendor, model) in self.unsupported:
                 raise Refused(UAU, f'model "{model}" of vendor "{vendor}" does not support GPU Share')
@@ -72,7 +73,7 @@ class Naive:
         return self.world.nodes[name]["metadata"].get("labels") or {}
 
     def allocator(self, asked, name, mask=None, **more):
-        return Allocator(asked, self.world.books[name], self.labels(name), mask, **more)
+        return Allocator(asked, self.world.books[name], self.labels(name), mask, improved=self.improved, **more)
 
     def given_back(self, name, pods):
         """{device type: {minor: amounts}} that the pods on a node hold."""

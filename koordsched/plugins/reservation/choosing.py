@@ -1,0 +1,126 @@
+"""Which of the Reservations of a row a pod would use, and why it has no room there (reservation spec 3.5, 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from koordsched.cluster.pod import Pod
+from koordsched.framework.interface import CycleState
+from koordsched.framework.reservations import ReservedAllocation
+from koordsched.framework.status import Code, Status
+from koordsched.plugins.reservation.affinity import ReservationAffinity
+from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
+from koordsched.plugins.reservation.info import ReservationInfo
+from koordsched.plugins.reservation.matched import MatchedReservations
+
+NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
+
+
+class Choosing:
+    """`affinity_of`: what a pod says in its annotation reservation-affinity; `allocations`: the plugins that give out
+    single things, such as CPUs."""
+
+    def __init__(
+        self,
+        plugin: str,
+        fitting: Fitting,
+        affinity_of: Callable[[Pod], ReservationAffinity | None],
+        allocations: Sequence[ReservedAllocation],
+    ) -> None:
+        """`plugin`: the name of ours."""
+        self._plugin = plugin
+        self._fitting = fitting
+        self._affinity_of = affinity_of
+        self._allocations = allocations
+
+    def why_not(
+        self,
+        cycle: CycleState,
+        pod: Pod,
+        row: int,
+        tried: Sequence[ReservationInfo],
+        infos: Sequence[ReservationInfo],
+        matched: MatchedReservations,
+        *,
+        required: bool,
+    ) -> Status | None:
+        """Why the pod has no room on a row with Reservations, None if it has; `tried`: those that may serve it."""
+        affinity = self._affinity_of(pod)
+        named = affinity.name if affinity is not None else ""
+        by_node: dict[str, None] = {}
+        by_reservation: list[str] = []
+        refused: Status | None = None
+        for info in tried:
+            if not matched.required and not shares_resources(pod, info):
+                continue
+            if named and info.name != named:
+                continue
+            fit = self._fitting.into(pod, row, info, infos, detailed=bool(named))
+            by_node.update(dict.fromkeys(fit.node))
+            by_reservation.extend(fit.reservation)
+            if not fit.ok:
+                continue
+            status = self._allocates(cycle, pod, row, info, matched)
+            if status is None:
+                return None
+            refused = refused or Status(status.code, (), status.plugin)
+            by_reservation.extend(f"{PREFIX}{text}" for text in status.reasons)
+        if required:
+            texts = (*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation)
+            plugin = refused.plugin if refused is not None and len(by_reservation) == len(texts) else self._plugin
+            return Status(Code.UNSCHEDULABLE, texts or (NONE_MEETS,), plugin)
+        missing = sorted(by_node) or self._fitting.on_node(pod, row, infos)
+        if missing:
+            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in missing))
+        return self._allocates(cycle, pod, row, None, matched)
+
+    def _allocates(
+        self, cycle: CycleState, pod: Pod, row: int, info: ReservationInfo | None, matched: MatchedReservations
+    ) -> Status | None:
+        """The refusal of the first plugin that could not give the pod what it asks for if it used the Reservation, or
+        none (None)."""
+        asked = [plugin for plugin in self._allocations if plugin.concerns(pod.shape, row)]
+        reserved = matched.reserved(info) if info is not None else None
+        if not asked or (info is not None and reserved is None):
+            return None
+        with matched.alone(row, reserved):
+            for plugin in asked:
+                status = plugin.allocates_from(cycle, pod, row, reserved)
+                if not status.ok:
+                    return Status(status.code, status.reasons, plugin.name)
+        return None
+
+    def choose(
+        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
+    ) -> ReservationInfo | None:
+        """The one that the pod of the cycle would use on a row; None: it goes there without."""
+        pod = cycle.pod
+        fitting = [
+            info
+            for info in infos
+            if not (info.once and info.owners)
+            and self.why_not(cycle, pod, row, (info,), infos, matched, required=True) is None
+        ]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        ordered = [info for info in fitting if info.terms.order is not None]
+        if ordered:
+            return min(ordered, key=lambda info: (info.terms.order or 0, info.key))
+        scores = self._scores_of(cycle, row, fitting, matched)
+        return min(fitting, key=lambda info: (-scores[info.uid], info.key))
+
+    def _scores_of(
+        self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
+    ) -> dict[str, int]:
+        """By uid, the sum of what this plugin and those with allocations give each."""
+        totals = {info.uid: utilization(cycle.pod, info) for info in infos}
+        for plugin in self._allocations:
+            raw: dict[str, int] = {}
+            for info in infos:
+                if (reserved := matched.reserved(info)) is not None:
+                    with matched.alone(row, reserved):
+                        raw[info.uid] = plugin.score_reserved(cycle, cycle.pod, row, reserved)
+            highest = max(raw.values(), default=0)
+            for uid, score in raw.items():
+                totals[uid] += 100 * score // highest if highest else 0
+        return totals

@@ -1,0 +1,63 @@
+"""What members of a gang are promised, and read, while the gang waits."""
+
+import asyncio
+
+import pytest
+
+from tests.plugins.coscheduling.running import GANG, GangCluster, scheduling
+from tests.virtualtime import run
+
+
+def pod(cluster, name):
+    return cluster.get("Pod", name)
+
+
+def put(cluster, name, cpu, priority=0, nominated="", gang=None):
+    annotations = {GANG + "name": gang, GANG + "min-available": "2"} if gang else {}
+    cluster.insert(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "priority": priority,
+                "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+            },
+            "status": {"phase": "Pending", **({"nominatedNodeName": nominated} if nominated else {})},
+        }
+    )
+
+
+def test_a_gang_that_has_no_place_keeps_no_promise_for_one_member():
+    async def main():
+        cluster = GangCluster(nodes=("n1",), cpu="4")
+        put(cluster, "m-1", "1", priority=10, nominated="n1", gang="g")
+        put(cluster, "m-2", "5", priority=10, gang="g")
+        put(cluster, "other", "4")
+        async with scheduling(cluster, leads=False):
+            await asyncio.sleep(15)
+        assert not pod(cluster, "m-1")["status"].get("nominatedNodeName")
+        assert pod(cluster, "other")["spec"].get("nodeName") == "n1"
+
+    run(main())
+
+
+def waiting_condition(cluster, name):
+    conditions = pod(cluster, name)["status"].get("conditions") or []
+    return next((each["status"] for each in conditions if each["type"] == "koordsched.io/Waiting"), None)
+
+
+@pytest.mark.parametrize("room", ["4", "1"])
+def test_members_no_longer_read_that_others_are_lacking(room):
+    async def main():
+        cluster = GangCluster(nodes=("n1",), cpu=room)
+        put(cluster, "m-1", "1", gang="g")
+        async with scheduling(cluster, leads=False):
+            await asyncio.sleep(8)
+            assert waiting_condition(cluster, "m-1") == "True"
+            put(cluster, "m-2", "1", gang="g")
+            await asyncio.sleep(8)
+        assert waiting_condition(cluster, "m-1") == "False"
+
+    run(main())
