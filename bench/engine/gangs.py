@@ -142,13 +142,12 @@ class GangCluster:
 
     def together(self, keys: list[str]) -> tuple[float, float]:
         """CPU seconds of planning the gang, and of taking it back."""
-        plugin = self.profile.job_plugin
-        assert plugin is not None, "enabled"
         transaction = Transaction(self.cluster, self.offline.nominator)
         with _timed() as planned:
-            job = plugin.begin_job(self.offline.pending[keys[0]])
-            assert job is not None, "it is a gang"
-            JobPlan(self.offline.profiles, self.cluster, transaction, self._rng).place(plugin, job)
+            begun = self.profile.begin_job(self.offline.pending[keys[0]])
+            assert begun is not None, "it is a gang"
+            plugin, job = begun
+            JobPlan(self.offline.profiles, self.cluster, transaction, self._rng).place(job)
         with _timed() as taken_back, transaction:
             pass
         plugin.end_job(job, (), ())

@@ -157,6 +157,12 @@ class PodResourceClaim(Wire, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(Wire, frozen=True):
+    """The PodGroup (scheduling.k8s.io) whose pods are scheduled together."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True):
     """What the user asked for, as far as placement is concerned."""
 
@@ -178,6 +184,7 @@ class PodSpec(Wire, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     termination_grace_period_seconds: int | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodCondition(Wire, frozen=True):

@@ -31,6 +31,7 @@ from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.server import ApiServer
 from koordsched.fakecluster.store import Store
 from koordsched.fakecluster.tls import self_signed
+from koordsched.fakecluster.workloadapi import serve_workload_api
 
 _RV_EPOCH = 1735689600
 """2025-01-01: resourceVersions start at the seconds since then, times the most that one second can assign."""
@@ -55,6 +56,7 @@ class Options:
     load_reports: bool
     topology_reports: bool
     device_reports: bool
+    workload_api: bool
     cpu_usage: float
     memory_usage: float
     usage_traces: Path | None
@@ -159,6 +161,9 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     help=f"Release of Kubernetes to emulate, from 1.{OLDEST}: its APIs, fields and features.",
 )
 @click.option(
+    "--workload-api", is_flag=True, help="Serve scheduling.k8s.io/v1alpha2: PodGroups and Workloads of Kubernetes."
+)
+@click.option(
     "--omit",
     metavar="RESOURCE",
     multiple=True,
@@ -245,6 +250,8 @@ def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Regist
     first = max(1, int((clock.now() - _RV_EPOCH) * _RV_PER_SECOND))
     registry = new_cluster(clock, rng, loop_call_later, Store(first_rv=first), _webhooks(options))
     registry.be_like(options.kubernetes_version)
+    if options.workload_api:
+        serve_workload_api(registry)
     if options.load is not None:
         try:
             snapshot.load(registry, options.load)

@@ -182,6 +182,26 @@ class StatusFact(PodFact[T]):
         return self.read(core.Pod(status=convert(orjson.loads(text), core.PodStatus)))
 
 
+class SpecFact(StatusFact[str]):
+    """A text of the spec, which the shape does not have. No status says it; `in_spec` is the opposite of `read`."""
+
+    __slots__ = ("in_spec",)
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        read: Callable[[core.Pod], str | None],
+        in_spec: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        super().__init__(name, index, read, lambda value: {})
+        self.text = str
+        self.in_spec = in_spec
+
+    def _read(self, text: str) -> str | None:
+        return text
+
+
 class ReferencesFact(StatusFact[References]):
     """The owner references of pods that have more than that to their controller. No status says them."""
 
@@ -278,6 +298,18 @@ class PodFacts:
             self._facts.append(fact)
             self._of_status.append(fact)
 
+    def declare_spec(
+        self, name: str, read: Callable[[core.Pod], str | None], shown: Callable[[str], Mapping[str, Any]]
+    ) -> PodFact[str]:
+        """A plugin reads a text of the spec of pods that have a node, which is no part of their shape.
+
+        `read` gives None for pods without it; `shown` is the opposite: parts of a spec, as JSON values.
+        """
+        fact = SpecFact(name, len(self._facts), read, shown)
+        self._facts.append(fact)
+        self._of_status.append(fact)
+        return fact
+
     def _declare_status(
         self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]
     ) -> PodFact[T]:
@@ -307,6 +339,14 @@ class PodFacts:
             for key, shown in (fact.shown(value) if value is not None else {}).items():
                 status[key] = [*status.get(key, ()), *shown] if isinstance(shown, list) else shown
         return status
+
+    def spec(self, pod: Pod) -> dict[str, Any]:
+        """The facts of a pod that its spec says, as parts of a spec of JSON values."""
+        spec: dict[str, Any] = {}
+        for fact in self._of_status:
+            if isinstance(fact, SpecFact) and (value := fact.of(pod)) is not None:
+                spec.update(fact.in_spec(value))
+        return spec
 
     def __bool__(self) -> bool:
         return bool(self._facts)

@@ -111,6 +111,9 @@ class PodShapes:
         )
         found = self._shapes.get(key)
         if found is None:
+            if spec.scheduling_group is not None:
+                # Pods of several groups share a shape, and this spec.
+                spec = msgspec.structs.replace(spec, scheduling_group=None)
             demand = demand_of(spec, None, self.resource_names)
             found = self._shapes[key] = PodShape(key, spec, demand.requests, demand.scored, declared)
         return found

@@ -17,7 +17,7 @@ _EVERY_NODE = "every node is considered for every pod"
 
 def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] | None = None) -> list[str]:
     """One text per finding. `built` names the plugins that have code behind them; None = all in the catalog."""
-    found = [*_settings(resolved.source), *_gates(resolved.features)]
+    found = [*_settings(resolved.source), *_gates(resolved.features), *_gates_alone(resolved.features)]
     if built is not None:
         found += [
             f'plugin "{name}" is not implemented and will be ignored (profiles: {", ".join(profiles)})'
@@ -50,6 +50,22 @@ def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
             yield f"profiles[{i}].percentageOfNodesToScore: {value} has no effect: {_EVERY_NODE}"
     for unknown in unknown_types(given.client_connection):
         yield f'clientConnection: content type "{unknown}" has no effect: only protobuf and JSON are supported'
+
+
+_NEEDED_GATES = {
+    "GangScheduling": ("GenericWorkload",),
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload", "GangScheduling"),
+}
+"""What a gate has no effect without."""
+
+
+def _gates_alone(features: Collection[str]) -> Iterator[str]:
+    for gate, needed in _NEEDED_GATES.items():
+        missing = [name for name in needed if name not in features]
+        if gate in features and missing:
+            yield f"feature gate {gate}=true has no effect without {' and '.join(f'{name}=true' for name in missing)}"
+    if "WorkloadAwarePreemption" in features:
+        yield "feature gate WorkloadAwarePreemption=true has no effect: DefaultPreemption makes room pod by pod"
 
 
 def unimplemented(resolved: Resolved, built: Collection[str]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
+from koordsched.framework.jobs import GroupJob
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import NO_NODE, PASS
 from koordsched.queue.nominator import Nominator
@@ -64,25 +65,27 @@ class JobExplanation(msgspec.Struct, rename="camel"):
 
 def explain_job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -> JobExplanation | None:
     """Plans the job of the pod, and takes it back; None if it has none, or while another is being placed."""
-    plugin = profile.job_plugin
-    if plugin is None or cluster.in_transaction or not gated_by(profile, pod).ok:
+    if not profile.job_plugins or cluster.in_transaction or not gated_by(profile, pod).ok:
         return None
-    job = plugin.begin_job(pod)
-    if job is None:
+    begun = profile.begin_job(pod)
+    if begun is None:
         return None
+    plugin, job = begun
     try:
         with Transaction(cluster, jobs.nominator) as transaction:
             plan = JobPlan(jobs.profiles, cluster, transaction, Random(0))
-            plan.place(plugin, job)
+            plan.place(job)
+            # All members of a GroupJob are tried.
+            untried = [] if plan.complete or isinstance(job, GroupJob) else job.untried()
             found = JobExplanation(
                 job.name,
                 {cycle.pod.key: cycle.pod.node for cycle in plan.cycles},
                 plan.complete,
                 plan.refused.key if plan.refused is not None else "",
                 plan.message,
-                untried=[] if plan.complete else [each.key for each in job.untried()],
+                untried=[each.key for each in untried],
             )
-            keys = {each.uid: each.key for each in (*(cycle.pod for cycle in plan.cycles), *job.untried())}
+            keys = {each.uid: each.key for each in (*(cycle.pod for cycle in plan.cycles), *untried)}
             if plan.refused is not None:
                 keys[plan.refused.uid] = plan.refused.key
             if plan.outcome is not None:
@@ -92,7 +95,7 @@ def explain_job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -
         plugin.end_job(job, (), ())
     if plan.refused is not None:
         _explain_refused(found, cluster, plan, plan.refused, jobs)
-    found.notes = [] if found.complete else plugin.explain_job(job)
+    found.notes = [] if found.complete or isinstance(job, GroupJob) else plugin.explain_job(job)
     return found
 
 

@@ -6,19 +6,21 @@ benchmarks. The caller holds the transaction, and keeps what was planned or take
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import CycleState, PostFilterResult
-from koordsched.framework.jobs import Job, JobScheduling
+from koordsched.framework.jobs import GroupJob, Job
+from koordsched.framework.placements import Placement, none_fits, totals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
-from koordsched.framework.status import Code
+from koordsched.framework.status import Code, Status
 
 
 class JobPlan:
@@ -27,6 +29,7 @@ class JobPlan:
     `cycles`: those of the pods that have a place, in order, and `feasible`: how many nodes each of them could go to.
     `complete`: whether there are enough. If not, `refused` is the pod that has no place, None if all have one, and
     `message` why; `outcome` what its PostFilter plugins would do.
+    `refusals`: by `namespace/name`, why members of a GroupJob get no node.
     """
 
     def __init__(
@@ -42,11 +45,16 @@ class JobPlan:
         self.refused: Pod | None = None
         self.message = ""
         self.outcome: PostFilterResult | None = None
+        self.refusals: dict[str, str] = {}
+        self._candidates: RowArray | None = None
 
-    def place(self, plugin: JobScheduling, job: Job) -> bool:
+    def place(self, job: Job | GroupJob) -> bool:
         """Places the pods of a job that has begun, one after the other, until there are enough; False otherwise."""
+        return self._place_group(job) if isinstance(job, GroupJob) else self._place_all(job)
+
+    def _place_all(self, job: Job) -> bool:
         while (pod := job.next()) is not None:
-            message = self._place(plugin, pod)
+            message = self._place(pod)
             if message:
                 self.refused, self.message = pod, message
                 job.fail(pod, message)
@@ -57,9 +65,80 @@ class JobPlan:
         self.message = job.rejection()
         return False
 
-    def _place(self, plugin: JobScheduling, pod: Pod) -> str:
-        profile = self._profiles[pod.shape.scheduler_name]
-        attempt = Attempt(profile, self._cluster, pod)
+    def _place_group(self, job: GroupJob) -> bool:
+        """All members are tried. Where others would have to be evicted, nothing is placed."""
+        self.message = job.refusal(job.members)
+        if self.message:
+            self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
+            return False
+        profile = self._profiles[job.first.shape.scheduler_name]
+        placements = profile.placements(job)
+        if isinstance(placements, Status):
+            self.message = placements.message
+            self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
+            return False
+        return self._try_all(job) if placements is None else self._try_placements(job, profile, placements)
+
+    def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> bool:
+        """Tries all members on each placement, and again on the best."""
+        before, fitting, scores = self._transaction.checkpoint(), list[Placement](), list[list[int]]()
+        for placement in placements:
+            self._candidates = placement.rows
+            if self._try_all(job):
+                fitting.append(placement)
+                rows = placement.rows
+                scores.append([plugin.score_placement(job, rows) for plugin, _ in profile.placement_scorers])
+            self._transaction.rollback(before)
+        if fitting:
+            found = totals(profile.placement_scorers, scores)
+            best = self._rng.choice([number for number, score in enumerate(found) if score == max(found)])
+            self._candidates = fitting[best].rows
+            return self._try_all(job)
+        self._candidates = placements[0].rows
+        self._try_all(job)
+        self.message = none_fits(len(placements), job.unschedulable()[0])
+        return False
+
+    def _try_all(self, job: GroupJob) -> bool:
+        self.cycles, self.feasible, self.refusals, self.refused, self.message = [], [], {}, None, ""
+        enough = False
+        preempting: PostFilterResult | None = None
+        for pod in job.members:
+            self.outcome, self.complete = None, False
+            message = self._place(pod)
+            if message:
+                self.refusals[pod.key] = message
+                self.refused, self.message = self.refused or pod, self.message or message
+                if self._make_room(pod):
+                    preempting = preempting or self.outcome
+            enough |= self.complete
+        self.outcome, self.complete = preempting, enough and preempting is None
+        if not self.complete:
+            text = job.waiting_on_preemption() if enough else job.unschedulable()[1]
+            self.refusals.update((cycle.pod.key, text) for cycle in self.cycles)
+            self.message = self.message or text
+        return self.complete
+
+    def _make_room(self, pod: Pod) -> bool:
+        """Tries a member on the node that is nominated for it, as if its victims were gone."""
+        outcome = self.outcome
+        if outcome is None or not outcome.nominated_node:
+            return False
+        for victim in outcome.victims:
+            if victim.row >= 0:
+                self._transaction.evict(victim)
+        attempt = self._attempt(pod)
+        feasible = attempt.filter().feasible
+        self._settle(attempt, self._cluster.table.row_of[outcome.nominated_node], feasible)
+        return True
+
+    def _attempt(self, pod: Pod) -> Attempt:
+        attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
+        attempt.cycle.candidates = self._candidates
+        return attempt
+
+    def _place(self, pod: Pod) -> str:
+        attempt = self._attempt(pod)
         if not attempt.has_nodes:
             return attempt.message()
         verdicts = attempt.filter()
@@ -73,12 +152,17 @@ class JobPlan:
             row = attempt.choose(self._rng).row
         except ScoringFailed as failed:
             return str(failed)
+        return self._settle(attempt, row, verdicts.feasible)
+
+    def _settle(self, attempt: Attempt, row: int, feasible: int) -> str:
+        """Assume, Reserve, Permit."""
+        profile, pod = attempt.profile, attempt.pod
         status = self._transaction.place(attempt.cycle, profile, row)
         if status.ok:
             status, waits = profile.run_permit(attempt.cycle, pod, row)
             if status.ok or status.code is Code.WAIT:
                 self.cycles.append(attempt.cycle)
-                self.feasible.append(verdicts.feasible)
-                self.complete = plugin.name not in waits
+                self.feasible.append(feasible)
+                self.complete = profile.job_plugin_names.isdisjoint(waits)
                 return ""
         return one_node_error(status) if status.code.rejects else status.message

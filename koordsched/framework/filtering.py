@@ -37,6 +37,9 @@ from koordsched.framework.plan import Chains, ShapePlan
 from koordsched.framework.status import NO_NODE, PASS, Code, Codes, ReasonTable, Status
 from koordsched.framework.verdicts import PreFiltered, Verdicts
 
+ELSEWHERE = "node(s) are not in the placement of the pod group"
+"""Why a node is no candidate."""
+
 
 class Filtering:
     """Runs PreFilter and Filter of one profile."""
@@ -243,6 +246,8 @@ class Filtering:
         pod = cycle.pod
         if not all_nodes and (cycle.preferred_nodes or pod.nominated_node):
             rows = self._rows(pre, (*cycle.preferred_nodes, pod.nominated_node))
+            if cycle.candidates is not None:
+                rows = rows[np.isin(rows, cycle.candidates)]
             verdicts = self._among(cycle, plan, pre, np.unique(rows), overlaid)
             if verdicts.feasible > 1:
                 first = rows[verdicts.codes[rows] == PASS][:1]
@@ -251,9 +256,14 @@ class Filtering:
                 verdicts.alone = True
                 return verdicts
         if pre.names is not None:
-            return self._among(cycle, plan, pre, np.sort(self._rows(pre, pre.names)), overlaid)
+            rows = np.sort(self._rows(pre, pre.names))
+            if cycle.candidates is not None:
+                rows = rows[np.isin(rows, cycle.candidates)]
+            return self._among(cycle, plan, pre, rows, overlaid)
         if overlaid is None:
             overlaid = self._evaluations.of(pod.shape, cycle.timed)
+        if cycle.candidates is not None:
+            return self._among(cycle, plan, pre, cycle.candidates, overlaid)
         return self._everywhere(cycle, plan, pre, overlaid)
 
     def _rows(self, pre: PreFiltered, names: Iterable[str]) -> RowArray:
@@ -291,6 +301,8 @@ class Filtering:
         """Only these rows are candidates; the others get the absent status of core spec 3.6, step 5."""
         table = self._cluster.table
         absent = NO_NODE
+        if cycle.candidates is not None:
+            absent = self._reasons.intern("", Code.UNRESOLVABLE, ELSEWHERE)
         if pre.named_by:
             absent = self._reasons.intern(
                 "", Code.UNRESOLVABLE, f"node(s) didn't satisfy plugin(s) [{' '.join(pre.named_by)}]"

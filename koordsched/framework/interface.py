@@ -78,7 +78,7 @@ class CycleState:
     pod itself tells plugins, by the name of the plugin (JSON values). `numa_affinity`: in Reserve, the bit set of the
     NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice. `reservations`: those
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
-    other pods may be looked at.
+    other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
     """
 
     pod: Pod
@@ -92,6 +92,7 @@ class CycleState:
     numa_affinity: int | None = None
     reservations: UsableReservations | None = None
     may_be_suspended: bool = False
+    candidates: RowArray | None = None
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None

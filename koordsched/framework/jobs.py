@@ -4,12 +4,17 @@ A plugin says which pods go together (`JobScheduling`). The scheduling cycle tak
 places all in one transaction: each member by the same steps as any pod, up to Permit. While the plugin's Permit says
 WAIT, the next member is placed; once it says SUCCESS, all members stay where they are. If one has no place, everything
 is taken back.
+
+A `GroupJob` is tried to its end, whichever members have no place: those that have one stay if there are enough.
+Its members leave the queue together, and those that get no place return through back-off.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import ClassVar
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.interface import Permit
@@ -50,22 +55,69 @@ class Job(ABC):
         return self.untried()
 
 
+class Ending(StrEnum):
+    """How an attempt at a GroupJob ended; the values are metric labels."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING_ON_PREEMPTION = "waiting_on_preemption"
+    ERROR = "error"
+
+
+class GroupJob(ABC):
+    """One attempt to place the pods of a group, all of which are tried.
+
+    `name`: what logs call it; `first`: the member taken from the queue; `members`: all without a node, `first`
+    included, of which those take part that are in the queue.
+    """
+
+    name: str
+    first: Pod
+    members: Sequence[Pod]
+
+    @abstractmethod
+    def refusal(self, members: Sequence[Pod]) -> str:
+        """Why it is an error to try these members, in the order in which they would be tried; "" if it is none."""
+
+    @abstractmethod
+    def unschedulable(self) -> tuple[str, str]:
+        """There are not enough: what the group reads, and what members read that had a place."""
+
+    @abstractmethod
+    def waiting_on_preemption(self) -> str:
+        """There would be enough once pods are evicted: what the group reads, and members that have a place."""
+
+    @abstractmethod
+    def erroneous(self, error: str) -> str:
+        """A member met an error, which ends the attempt: what the group and all other members read."""
+
+    @abstractmethod
+    def ended(self, ending: Ending, message: str) -> None:
+        """How the attempt ended. Explanations do not say it."""
+
+
 class JobScheduling(Permit):
-    """Has some pods placed together. Its Permit says when there are enough."""
+    """Has some pods placed together. Its Permit says when there are enough.
+
+    Of several in one profile, a job needs the SUCCESS of each: those of `group_jobs` are asked first for a job.
+    """
+
+    group_jobs: ClassVar[bool] = False
+    """Whether its jobs are GroupJobs."""
 
     @abstractmethod
     def taken_up(self, pod: Pod) -> None:
         """The pod left the queue, and an attempt at it begins."""
 
     @abstractmethod
-    def begin_job(self, pod: Pod) -> Job | None:
+    def begin_job(self, pod: Pod) -> Job | GroupJob | None:
         """The job to attempt with this pod; None if the pod is placed by itself. `end_job` follows.
 
         Explanations ask, too: without `taken_up`, and with no pods at the end.
         """
 
     @abstractmethod
-    def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
+    def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """The attempt is decided; changes that waited for that follow. `placed`: the members that stay where they are;
         `resting`: those that return to the queue, to wait for events on behalf of all.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ from koordsched.framework.interface import (
     ShapePreFilter,
     ShapeScore,
 )
-from koordsched.framework.jobs import JobScheduling
+from koordsched.framework.jobs import GroupJob, Job, JobScheduling
+from koordsched.framework.placements import Placement, PlacementGenerate, PlacementScore
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
 
@@ -61,6 +62,7 @@ class ProfileSpec:
     points: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, int]
     args: Mapping[str, Any] = field(default_factory=dict)
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
 
 
 class Profile:
@@ -104,8 +106,14 @@ class Profile:
                     f'{spec.name}: {point} plugin "{named[0]}" is not implemented, and nothing else {purpose}'
                 )
         self.post_bind_plugins = self._at(spec, "postBind", PostBind)
-        jobs = (plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling))
-        self.job_plugin: JobScheduling | None = next(jobs, None)
+        jobs = [plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling)]
+        self.job_plugins: tuple[JobScheduling, ...] = tuple(sorted(jobs, key=lambda plugin: not plugin.group_jobs))
+        self.job_plugin_names = frozenset(plugin.name for plugin in jobs)
+        self.placement_generators = self._at(spec, "placementGenerate", PlacementGenerate)
+        self.placement_scorers = tuple(
+            (plugin, spec.placement_weights.get(plugin.name, 1))
+            for plugin in self._at(spec, "placementScore", PlacementScore)
+        )
         self.chains = Chains(
             pre_filters=self._any_of(spec, "preFilter", (PreFilter, ShapePreFilter)),
             filters=self._any_of(spec, "filter", (PodFilter, ShapeFilter)),
@@ -182,6 +190,20 @@ class Profile:
         except StopIteration as end:
             result: PostFilterResult = end.value
             return result
+
+    def begin_job(self, pod: Pod) -> tuple[JobScheduling, Job | GroupJob] | None:
+        """The job to attempt with this pod, and its plugin; None if the pod is placed by itself."""
+        for plugin in self.job_plugins:
+            if (job := plugin.begin_job(pod)) is not None:
+                return plugin, job
+        return None
+
+    def placements(self, group: GroupJob) -> Sequence[Placement] | Status | None:
+        """The candidates of the first plugin that knows any; None if a group may be placed anywhere."""
+        for plugin in self.placement_generators:
+            if (found := plugin.placements(group)) is not None:
+                return found
+        return None
 
     # --- the steps after a node was chosen ---------------------------------------------------------
 

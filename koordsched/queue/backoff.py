@@ -56,7 +56,9 @@ class BackoffPolicy:
 
 
 class BackoffQueue(Generic[P]):
-    """Two orders by expiry: pods that were rejected, which may be popped early, and pods that met an error."""
+    """Two orders by expiry: pods that were rejected, which may be popped early, and pods that met an error, or are to
+    wait in any case.
+    """
 
     __slots__ = ("_failed", "_rejected", "_sort_key")
 
@@ -70,7 +72,7 @@ class BackoffQueue(Generic[P]):
         rejected, failed = [], []
         for queued in batch:
             queued.order = (queued.backoff_expiry, *self._sort_key(queued))
-            if queued.rejected_by:
+            if queued.rejected_by and not queued.waits_out:
                 queued.place = Place.BACKOFF
                 rejected.append(queued)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Generic, TypeAlias
 
 from koordsched.queue.item import P, QueuedPod
@@ -48,9 +48,9 @@ class Gate(Generic[P]):
                 _log.exception("a PreEnqueue plugin failed when pod %s was let in", queued.key)
         return None
 
-    def refuses(self, queued: QueuedPod[P], but_for: str) -> bool:
-        """Whether a plugin other than this one refuses the pod."""
-        return any(self._ask(plugin, queued) is not None for plugin in self._checks if plugin != but_for)
+    def refuses(self, queued: QueuedPod[P], but_for: Container[str]) -> bool:
+        """Whether a plugin other than these refuses the pod."""
+        return any(self._ask(plugin, queued) is not None for plugin in self._checks if plugin not in but_for)
 
     def _ask(self, plugin: str, queued: QueuedPod[P]) -> str | None:
         try:

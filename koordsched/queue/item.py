@@ -97,6 +97,8 @@ class QueuedPod(Generic[P]):
     #: The PreEnqueue plugin that keeps it out, "" if none.
     gating_plugin: str = ""
     gating_reason: str = ""
+    #: Whether its back-off is waited out, though it was rejected.
+    waits_out: bool = False
     #: Whether it left the unschedulable pods because it sat there too long; reset by the next failure.
     flushed: bool = False
     # Positions in the structures that hold it; written by those structures.

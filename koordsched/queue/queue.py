@@ -11,7 +11,7 @@ of the injected clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -195,12 +195,12 @@ class SchedulingQueue(Generic[P]):
             queued.initial_attempt_timestamp = self._clock()
         return self._start_attempt(queued)
 
-    def candidate(self, pod: P, plugin: str) -> P | None:
+    def candidate(self, pod: P, plugins: Container[str]) -> P | None:
         """The newest version of a pod that waits in a queue and may be tried; None if it is in no queue, or if a
-        PreEnqueue plugin other than this one keeps it out.
+        PreEnqueue plugin other than these keeps it out.
         """
         queued = self._queues.find(pod)
-        if queued is None or self._gates[queued.profile].refuses(queued, plugin):
+        if queued is None or self._gates[queued.profile].refuses(queued, plugins):
             return None
         return queued.pod
 
@@ -255,13 +255,15 @@ class SchedulingQueue(Generic[P]):
         *,
         pod: P | None = None,
         refusal: Refusal | None = None,
+        through_backoff: bool = False,
     ) -> Place:
         """The attempt failed: take the pod back and call `done` for it. Returns where it is now.
 
         `unschedulable_plugins` rejected it, `pending_plugins` (counted among them) wait for something of their own;
         none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
         `refusal`: the same for equivalent pods, if what refused the pod would refuse them: a new object after an
-        evaluation, that of `refusal_of_equivalent` if there was none.
+        evaluation, that of `refusal_of_equivalent` if there was none. `through_backoff`: it is tried again after its
+        back-off, which is waited out, and waits for no event.
         Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
         name already, that one is left alone.
         """
@@ -290,7 +292,8 @@ class SchedulingQueue(Generic[P]):
         queued.backoff_expiry = None
         queued.flushed = False
         self.counters.rejected(queued.profile, rejecting)
-        strategy = self._replay(queued, flight)
+        queued.waits_out = through_backoff
+        strategy = Strategy.AFTER_BACKOFF if through_backoff else self._replay(queued, flight)
         if flight is not None:
             # Of a pod that came anew after `done`, another attempt may be under way: this ends that one, too.
             flight.queued.place = Place.NOWHERE

@@ -23,6 +23,7 @@ def profile_spec(config: ProfileConfig) -> ProfileSpec:
         points=plugins.points(),
         weights=plugins.score_weights(),
         args=config.args,
+        placement_weights=dict(plugins.placement_score),
     )
 
 

@@ -25,6 +25,7 @@ from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.diagnosis import rejecting_plugins
 from koordsched.framework.interface import PostFilterResult
+from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, ScoringFailed, best_of
@@ -37,6 +38,7 @@ from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.evaluationcounts import EvaluationCounts
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
+from koordsched.scheduling.groupcycle import GroupAttempt
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.jobcycle import JobAttempt
 from koordsched.scheduling.placement import AssumedPod, NotPlaced, erroneous, refused_by, stays
@@ -97,15 +99,16 @@ class SchedulingCycle:
             return ()
         profile = self.profiles[pod.shape.scheduler_name]
         started = self.clock()
-        if profile.job_plugin is not None:
+        if profile.job_plugins:
             try:
-                profile.job_plugin.taken_up(pod)
-                job = profile.job_plugin.begin_job(pod)
+                for plugin in profile.job_plugins:
+                    plugin.taken_up(pod)
+                begun = profile.begin_job(pod)
             except Exception as error:
                 self.give_back(queued, profile, started, self.broken(pod, error))
                 return ()
-            if job is not None:
-                return await JobAttempt(self, queued, profile.job_plugin, job).run()
+            if begun is not None:
+                return await self._schedule_job(queued, *begun)
         consultation = self.consult(pod) if self.consult is not None else None
         known = self.queue.refusal_of_equivalent(queued) if consultation is None else None
         if known is not None and known.message is not None:
@@ -131,6 +134,13 @@ class SchedulingCycle:
             return (outcome,)
         self.give_back(queued, profile, started, outcome)
         return ()
+
+    async def _schedule_job(
+        self, queued: QueuedPod[Pod], plugin: JobScheduling, job: Job | GroupJob
+    ) -> Sequence[AssumedPod]:
+        if isinstance(job, GroupJob):
+            return await GroupAttempt(self, queued, plugin, job).run()
+        return await JobAttempt(self, queued, plugin, job).run()
 
     def begin(self, profile: Profile, pod: Pod) -> Attempt:
         """An attempt, perhaps a sampled one."""

@@ -28,7 +28,7 @@ class FailedAttempt:
 
     `plugins` rejected the pod (none: an error), `pending` of them wait for something that they started. `nominated`:
     the node to which it is nominated from now on, "" for none, None for no change. `refusal`: the same, if it holds for
-    the pod's equivalent pods.
+    the pod's equivalent pods. `through_backoff`: it waits for no event, but for the end of its back-off.
     """
 
     reason: str
@@ -37,6 +37,7 @@ class FailedAttempt:
     pending: frozenset[str] = NO_PLUGINS
     nominated: str | None = None
     refusal: Refusal | None = None
+    through_backoff: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +66,12 @@ class FailureHandler:
             self.queue.done(queued.pod.uid)
         else:
             self.queue.add_unschedulable_if_not_present(
-                queued, failed.plugins, failed.pending, pod=newest, refusal=failed.refusal
+                queued,
+                failed.plugins,
+                failed.pending,
+                pod=newest,
+                refusal=failed.refusal,
+                through_backoff=failed.through_backoff,
             )
             if failed.nominated is not None:
                 self._nominate(newest, failed.nominated)

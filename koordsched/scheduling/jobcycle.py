@@ -3,19 +3,15 @@
 The first member comes from the queue; the others stay where they wait until all are placed. If one has no place, it
 waits for the events that may help it, and so does one member of each other shape that was placed: every event that may
 help the job finds one of them. The others only show why.
-
-Between members the loop gets a turn whenever the job has had it for `PAUSE_AFTER`. Changes of the cluster wait
-meanwhile, as they do while extenders are asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt
@@ -27,34 +23,13 @@ from koordsched.framework.profile import Profile
 from koordsched.framework.status import Code, Status
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt
-from koordsched.scheduling.placement import AssumedPod, NotPlaced, refused_by, stays
+from koordsched.scheduling.memberplacing import MemberPlacing
+from koordsched.scheduling.placement import AssumedPod, NotPlaced
 
 if TYPE_CHECKING:
-    from koordsched.extender.consultation import ExtenderConsultation
     from koordsched.scheduling.cycle import SchedulingCycle
 
-_log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-PAUSE_AFTER = 0.02
-"""Seconds for which a job has the loop, at most; then watches and writes get their turn."""
-
 _NO_PODS: Sequence[Pod] = ()
-
-_LOOK_AFTER = 16
-"""Members between two looks at the clock."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Member:
-    """A member that was placed. `nominated`: the node it had been nominated to; `started`: seconds of the clock."""
-
-    attempt: Attempt
-    row: int
-    nominated: str
-    waits: dict[str, float]
-    started: float
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -74,20 +49,12 @@ class _Texts(NamedTuple):
     untried: str
 
 
-class JobAttempt:
+class JobAttempt(MemberPlacing):
     """One attempt to place a job, whose first member was taken from the queue."""
 
     def __init__(self, cycle: SchedulingCycle, queued: QueuedPod[Pod], plugin: JobScheduling, job: Job) -> None:
-        self._cycle = cycle
-        self._queued = queued
-        self._plugin = plugin
+        super().__init__(cycle, queued, plugin)
         self._job = job
-        self._members: list[_Member] = []
-        self._consultation: ExtenderConsultation | None = None
-        self._held = False
-        self._began = cycle.clock()
-        self._now = asyncio.get_running_loop().time
-        self._turn_began = self._now()
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members, all assumed; none if the job failed, which has been handled.
@@ -127,14 +94,6 @@ class JobAttempt:
     def _end(self, placed: Sequence[Pod], resting: Sequence[Pod]) -> None:
         self._ask(partial(self._plugin.end_job, self._job, placed, resting), None)
 
-    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """What the plugin says; a bug of it must not stop the scheduler."""
-        try:
-            return question()
-        except Exception:
-            _log.exception("the job %s of %s failed", self._job.name, self._plugin.name)
-            return otherwise
-
     # --- placing -------------------------------------------------------------------------------------
 
     async def _place_all(self) -> tuple[bool, tuple[Pod, NotPlaced] | None]:
@@ -147,9 +106,10 @@ class JobAttempt:
                     continue
                 outcome = await self._place(transaction, pod)
                 if isinstance(outcome, NotPlaced):
+                    self._ask(partial(job.fail, pod, outcome.failed.message), None)
                     return False, (pod, outcome)
                 self._members.append(outcome)
-                if self._plugin.name not in outcome.waits:
+                if not outcome.waits_for_job:
                     transaction.commit()
                     return True, None
                 await self._breathe()
@@ -161,67 +121,7 @@ class JobAttempt:
         """
         if member.uid == self._job.first.uid:
             return self._job.first
-        return self._cycle.queue.candidate(member, self._plugin.name)
-
-    async def _place(self, transaction: Transaction, pod: Pod) -> _Member | NotPlaced:
-        cycle = self._cycle
-        if self._members or pod.uid != self._job.first.uid:
-            cycle.recorder.member(pod)
-        started = cycle.clock()
-        if cycle.unreadable is not None and (hidden := cycle.unreadable(pod)) is not None:
-            self._ask(partial(self._job.fail, pod, hidden.message), None)
-            return NotPlaced(hidden)
-        consultation = self._consult(pod)
-        attempt = cycle.begin(cycle.profiles[pod.shape.scheduler_name], pod)
-        attempt.cycle.may_be_suspended = consultation is not None
-        nominated = cycle.queue.nominator.node_of(pod.uid)
-        before = transaction.checkpoint()
-        outcome: NotPlaced
-        try:
-            row = await cycle.decide(attempt, started, consultation, shared=False)
-            if isinstance(row, NotPlaced):
-                outcome = row
-            else:
-                status, waits = cycle.place(transaction, attempt, row)
-                if stays(status):
-                    return _Member(attempt, row, nominated, waits, started)
-                outcome = refused_by(status)
-            transaction.rollback(before)
-        except Exception as error:
-            transaction.rollback(before)
-            outcome = cycle.given_up(attempt, error)
-        self._ask(partial(self._job.fail, pod, outcome.failed.message), None)
-        return outcome
-
-    def _consult(self, pod: Pod) -> ExtenderConsultation | None:
-        found = self._cycle.consult(pod) if self._cycle.consult is not None else None
-        if found is not None:
-            self._consultation = found
-        return found
-
-    async def _breathe(self) -> None:
-        """Lets others have the loop, if this job has had it for long."""
-        if len(self._members) % _LOOK_AFTER:
-            return
-        recorder = self._cycle.recorder
-        if recorder.ask(lambda: self._now() - self._turn_began >= PAUSE_AFTER):
-            self._cycle.inbox.hold()
-            self._held = True
-            await recorder.let_in(partial(asyncio.sleep, 0))
-            self._turn_began = self._now()
-
-    async def _let_in(self) -> None:
-        """The job is decided: the changes that waited are applied."""
-        if self._consultation is not None:
-            await self._consultation.end()
-        elif self._held:
-            await self._cycle.recorder.let_in(self._cycle.inbox.release)
-
-    def _abandon(self) -> None:
-        if self._consultation is not None:
-            self._consultation.abandon()
-        else:
-            self._cycle.inbox.release_now()
+        return self._waiting(member)
 
     # --- all of it -----------------------------------------------------------------------------------
 
@@ -230,10 +130,7 @@ class JobAttempt:
         for member in self._members:
             queued = self._take_up(member.attempt.pod)
             assert queued is not None, "pods leave the queue by changes, which wait"
-            waits = {name: seconds for name, seconds in member.waits.items() if name != self._plugin.name}
-            assumed.append(
-                self._cycle.assumed(member.attempt, queued, member.row, member.nominated, waits, member.started)
-            )
+            assumed.append(self._assumed(member, queued))
         return assumed
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
@@ -259,7 +156,7 @@ class JobAttempt:
         untried = self._untried()
         if not untried:
             return ""
-        attempt = Attempt(self._cycle.profiles[untried[0].shape.scheduler_name], self._cycle.cluster, untried[0])
+        attempt = Attempt(self._profile_of(untried[0]), self._cycle.cluster, untried[0])
         if not attempt.has_nodes:
             return attempt.message()
         try:
@@ -298,8 +195,7 @@ class JobAttempt:
     def _return(self, returning: dict[str, _Returning], pod: Pod, not_placed: NotPlaced) -> None:
         queued = self._take_up(pod)
         if queued is not None:
-            profile = self._cycle.profiles[pod.shape.scheduler_name]
-            returning[pod.uid] = _Returning(queued, profile, self._began, not_placed)
+            returning[pod.uid] = _Returning(queued, self._profile_of(pod), self._began, not_placed)
 
     def _message_of_placed(self) -> str:
         text = self._ask(self._job.rejection, "")

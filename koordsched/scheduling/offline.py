@@ -24,7 +24,7 @@ from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, Handle, WriteFailed
-from koordsched.framework.jobs import Job, JobScheduling
+from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
 from koordsched.framework.scoring import ScoringFailed
@@ -256,9 +256,8 @@ class OfflineScheduler:
         gate = gated_by(attempt.profile, pod)
         if not gate.ok:
             return Scheduled(pod, message=gate.message)
-        plugin = attempt.profile.job_plugin
-        if plugin is not None and (job := plugin.begin_job(pod)) is not None:
-            return self._schedule_job(plugin, job, pod)
+        if (begun := attempt.profile.begin_job(pod)) is not None:
+            return self._schedule_job(*begun, pod)
         if not attempt.has_nodes:
             return Scheduled(pod, message=attempt.message())
         verdicts = attempt.filter()
@@ -275,16 +274,18 @@ class OfflineScheduler:
             return Scheduled(pod, message=message, refused_by_reserve=True)
         return Scheduled(pod, self.cluster.table.names[row], verdicts.feasible)
 
-    def _schedule_job(self, plugin: JobScheduling, job: Job, pod: Pod) -> Scheduled:
+    def _schedule_job(self, plugin: JobScheduling, job: Job | GroupJob, pod: Pod) -> Scheduled:
         """Places a job; what comes of its other pods is the answer when they are asked about."""
         with Transaction(self.cluster, self.nominator) as transaction:
             plan = JobPlan(self.profiles, self.cluster, transaction, self._rng)
-            if plan.place(plugin, job):
+            if plan.place(job):
                 transaction.commit()
         placed = [cycle.pod for cycle in plan.cycles] if plan.complete else []
         plugin.end_job(job, placed, ())
         if not plan.complete:
             return self._refuse_job(job, plan, pod)
+        for key, text in plan.refusals.items():
+            self._refused_with[key] = Scheduled(self.pending[key], message=text)
         for cycle, feasible in zip(plan.cycles, plan.feasible, strict=True):
             each = cycle.pod
             self.pending.pop(each.key, None)
@@ -295,7 +296,15 @@ class OfflineScheduler:
             profile.run_post_bind(cycle, each, each.node)
         return self._placed_with.pop(pod.key, None) or self.schedule(pod.key)
 
-    def _refuse_job(self, job: Job, plan: JobPlan, pod: Pod) -> Scheduled:
+    def _refuse_job(self, job: Job | GroupJob, plan: JobPlan, pod: Pod) -> Scheduled:
+        if isinstance(job, GroupJob):
+            explained = explain_job(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
+            self._refused_with |= {
+                key: Scheduled(self.pending[key], message=text, job=explained)
+                for key, text in plan.refusals.items()
+                if key != pod.key
+            }
+            return Scheduled(pod, message=plan.refusals.get(pod.key, plan.message), job=explained)
         rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
         messages = {cycle.pod.key: rejected for cycle in plan.cycles}
         nodes = self.cluster.table.count

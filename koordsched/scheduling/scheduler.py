@@ -205,7 +205,7 @@ class Scheduler:
         failures = self._failures = FailureHandler(self.queue, self._pending, self.reporter, self.decisions, recorder)
         self._extenders: Extenders | None = None
         self.consultations: ExtenderConsultations | None = None
-        jobs = any(profile.job_plugin is not None for profile in self.profiles.values())
+        jobs = any(profile.job_plugins for profile in self.profiles.values())
         inbox = Inbox() if resolved.extenders or jobs else None
         self._inbox = inbox if inbox is not None else Inbox()
         shown: ExtenderObjects | None = None

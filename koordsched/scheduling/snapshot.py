@@ -50,7 +50,9 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
         if pod.virtual:
             continue
         annotations = {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)}
-        yield pod_object(pod, names, annotations, cluster.pod_facts.status(pod))
+        shown = pod_object(pod, names, annotations, cluster.pod_facts.status(pod))
+        shown["spec"].update(cluster.pod_facts.spec(pod))
+        yield shown
 
 
 def node_object(node: core.Node, images: tuple[core.ContainerImage, ...], read: Container[str] = ()) -> dict[str, Any]:

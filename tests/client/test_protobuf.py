@@ -54,11 +54,13 @@ def both(kind):
 
 def test_what_comes_as_json_alone_is_what_custom_resource_definitions_add():
     assert {kind.plural for kind in WATCHED} - {kind.plural for kind in BUILT_IN} == {
+        "clusternetworktopologies",
         "devices",
         "elasticquotas",
         "elasticquotaprofiles",
         "nodemetrics",
         "noderesourcetopologies",
+        "podgroups",
         "reservations",
     }
 
@@ -86,7 +88,11 @@ def fields_set(value, found):
             fields_set(item, found)
 
 
-BEHIND_A_FEATURE_GATE = {("CSIDriverSpec", "prevent_pod_scheduling_if_missing")}
+BEHIND_A_FEATURE_GATE = {
+    ("CSIDriverSpec", "prevent_pod_scheduling_if_missing"),
+    ("PodSpec", "scheduling_group"),
+    ("PodSchedulingGroup", "pod_group_name"),
+}
 NOT_RECORDED = {("NodeSystemInfo", "boot_id"), ("NodeCondition", "last_transition_time")}
 """Compared below, by published field numbers alone."""
 
@@ -182,6 +188,16 @@ def test_states_of_containers_and_machines(kind):
     else:
         assert found.status.init_container_statuses[0].last_state.terminated.exit_code == 3
         assert found.status.container_statuses[1].state.terminated.finished_at == "2030-01-01T00:00:02Z"
+
+
+def test_the_group_of_a_pod():
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    body["spec"] = {"containers": [{"name": "c"}], "schedulingGroup": {"podGroupName": "g"}}
+    listed = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [body]}
+    from_json, from_protobuf = formats(PODS)
+    [item] = from_protobuf.page(encoded(orjson.dumps(listed))).items
+    assert from_protobuf.decode(item, None).spec == from_json.decode(orjson.dumps(body), None).spec
+    assert from_protobuf.decode(item, None).spec.scheduling_group.pod_group_name == "g"
 
 
 def test_classes_of_devices():

@@ -406,3 +406,27 @@ def test_which_encodings_are_asked_for(connection: dict[str, str], expected: str
 def test_the_flag_for_the_content_type() -> None:
     flags = Options(feature_gates=FeatureGates.parse([]), deprecated=Deprecated(kube_api_content_type=JSON))
     assert resolve(flags.configuration()).accept == JSON
+
+
+@pytest.mark.parametrize(
+    ("gates", "expected"),
+    [
+        ("GenericWorkload=true", []),
+        ("GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true", []),
+        ("GangScheduling=true", ["feature gate GangScheduling=true has no effect without GenericWorkload=true"]),
+        (
+            "TopologyAwareWorkloadScheduling=true",
+            [
+                "feature gate TopologyAwareWorkloadScheduling=true has no effect without GenericWorkload=true and "
+                "GangScheduling=true"
+            ],
+        ),
+        (
+            "WorkloadAwarePreemption=true",
+            ["feature gate WorkloadAwarePreemption=true has no effect: DefaultPreemption makes room pod by pod"],
+        ),
+    ],
+)
+def test_gates_without_effect_are_named(gates, expected) -> None:
+    resolved = resolve(load(document()), gates=FeatureGates.parse([gates]))
+    assert warnings(resolved, IN_TREE) == expected

@@ -30,7 +30,7 @@ from koordsched.framework.interface import (
     Reserve,
     Scores,
 )
-from koordsched.framework.jobs import Job, JobScheduling
+from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.coscheduling import messages
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
@@ -206,7 +206,7 @@ class Coscheduling(
                 surplus.append(pod)
         return enough + surplus
 
-    def end_job(self, job: Job, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
+    def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""
         gang, stays = self.cache.of(job.first), next(iter(placed), None) is not None
         if gang is not None and stays:

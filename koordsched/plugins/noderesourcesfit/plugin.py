@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from koordsched.api.core import Node
-from koordsched.cluster.changelog import Facet
+from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
@@ -16,7 +16,16 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeResourcesFitArgs, ScoringStrategy
 from koordsched.config.qualified_names import is_extended_resource
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import PreFilterResult, Scores, ShapeFilter, ShapePreFilter, ShapeScore
+from koordsched.framework.interface import (
+    MAX_SCORE,
+    PreFilterResult,
+    Scores,
+    ShapeFilter,
+    ShapePreFilter,
+    ShapeScore,
+)
+from koordsched.framework.jobs import GroupJob
+from koordsched.framework.placements import PlacementScore
 from koordsched.framework.status import PASS, SUCCESS, Codes, Status
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
@@ -34,7 +43,7 @@ class _Compiled:
         self.scored = scored
 
 
-class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
+class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
     """Refuses nodes without room for the pod's requests; scores by what would be left or used."""
 
     name = "NodeResourcesFit"
@@ -94,6 +103,20 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore):
         return self._strategy.score_rows(scored, table, rows)
 
     # --- queueing hints ----------------------------------------------------------------------------
+
+    def score_placement(self, group: GroupJob, rows: RowArray) -> int:
+        """MostAllocated of the rows as a whole."""
+        table, score, weights = self._table, 0, 0
+        for resource in self._resources:
+            index = table.resource_names.intern(resource.name)
+            table.ensure_resource(index)
+            offered = int(table.allocatable[index].data[rows].sum())
+            if offered <= 0:
+                continue
+            used = (table.requested_nonzero if index <= MEMORY else table.requested)[index].data[rows]
+            score += resource.weight * (min(int(used.sum()), offered) * MAX_SCORE // offered)
+            weights += resource.weight
+        return score // weights if weights else 0
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods that are deleted or request less, nodes that are added or offer more. Device classes are not among them:

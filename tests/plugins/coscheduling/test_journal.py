@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from koordsched.plugins import CONTROLLERS
-from koordsched.scheduling import jobcycle
+from koordsched.scheduling import memberplacing
 from tests.depth import quick_first
 from tests.journal.recording import Recorded, consider, repeat
 from tests.plugins.coscheduling.busy import Busy
@@ -71,8 +71,8 @@ SEEDS = quick_first([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_journal_is_replayed_equal(seed, preemption, pauses, monkeypatch):
     if pauses:
-        monkeypatch.setattr(jobcycle, "PAUSE_AFTER", -1.0)
-        monkeypatch.setattr(jobcycle, "_LOOK_AFTER", 1)
+        monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
+        monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
     recorded = run(living(seed, preemption))
     journal = recorded.journal
     assert journal.problems == []

@@ -1,0 +1,111 @@
+"""PodGroup: pods that are scheduled together, by Kubernetes' own API (coscheduling spec, Appendix A)."""
+
+from __future__ import annotations
+
+from koordsched.api.core import PodSpec
+from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.cluster.events import EventResource
+from koordsched.cluster.kinds import Kind, Need
+
+POD_GROUP_SCHEDULED = "PodGroupScheduled"
+
+POD = "Pod"
+POD_GROUP = "PodGroup"
+"""The disruption modes: what is evicted at once."""
+
+
+class BasicPolicy(Wire, frozen=True):
+    """Each pod may run without the others."""
+
+
+class GangPolicy(Wire, frozen=True):
+    """All or nothing. `min_count`: how many pods run at least, if any do."""
+
+    min_count: int = 0
+
+
+class SchedulingPolicy(Wire, frozen=True):
+    """One of both."""
+
+    basic: BasicPolicy | None = None
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """All pods run on nodes with the same value of a label."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Wire, frozen=True):
+    """Where the pods may run; at most one constraint."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(Wire, frozen=True):
+    """What is asked for, as far as the scheduler reads it."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: str | None = None
+    priority: int | None = None
+
+
+class Condition(Wire, frozen=True):
+    """A condition of an object; other than a pod's, it says of which generation it is."""
+
+    type: str = ""
+    status: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class PodGroupStatus(Wire, frozen=True):
+    """How far scheduling is."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(Wire, frozen=True):
+    """A group of pods."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def id(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def min_count(self) -> int:
+        """How many pods have to be placed at least; 0 where each may be by itself."""
+        gang = self.spec.scheduling_policy.gang
+        return max(gang.min_count, 0) if gang is not None else 0
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, if there is one."""
+        return next((condition for condition in self.status.conditions if condition.type == kind), None)
+
+
+def group_name(spec: PodSpec) -> str:
+    """The PodGroup that a pod names; "" for most pods."""
+    return spec.scheduling_group.pod_group_name if spec.scheduling_group is not None else ""
+
+
+def _is_member(spec: PodSpec) -> bool:
+    return bool(group_name(spec))
+
+
+POD_GROUPS = Kind(
+    "scheduling.k8s.io/v1alpha2",
+    "podgroups",
+    PodGroup,
+    EventResource("scheduling.k8s.io/PodGroup"),
+    verbs={"status": ("patch",)},
+    need=Need(("GangScheduling",), _is_member, "pods of PodGroups wait"),
+)

@@ -1,0 +1,80 @@
+"""Pod groups in simulate, in explanations and in snapshots."""
+
+from random import Random
+
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.offline import OfflineScheduler
+from koordsched.scheduling.snapshot import snapshot
+from tests.extraplugins import resolved_with
+from tests.plugins.gangscheduling.running import API, GATES
+from tests.plugins.gangscheduling.test_over_the_api import FEASIBLE
+from tests.plugins.harness import StoppedClock
+from tests.plugins.objects import container, node, pod
+
+CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+def group(minimum, name="g", **spec):
+    policy = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"schedulingPolicy": policy, **spec}}
+
+
+def member(name, cpu="1", **more):
+    made = pod(name, container(cpu=cpu), **more)
+    made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return made
+
+
+def offline(*objects):
+    resolved = resolved_with(CONFIG, (), GATES)
+    return OfflineScheduler(resolved, IN_TREE, objects, clock=StoppedClock(), rng=Random(1))
+
+
+def outcomes(scheduler, *names):
+    return {name: scheduler.schedule(f"default/{name}") for name in names}
+
+
+def test_members_are_placed_together():
+    found = outcomes(offline(node("n1", cpu="4"), group(2), member("a"), member("b"), member("c", "9")), "a", "b", "c")
+    assert (found["a"].node, found["b"].node, found["c"].node) == ("n1", "n1", "")
+    assert "1 Insufficient cpu" in found["c"].message
+
+
+def test_or_none_is():
+    found = outcomes(offline(node("n1", cpu="4"), group(2), member("a", "3"), member("b", "3")), "a", "b")
+    assert (found["a"].node, found["b"].node) == ("", "")
+    assert found["a"].message == FEASIBLE
+    assert "1 Insufficient cpu" in found["b"].message
+
+
+def test_gated_members_say_what_they_wait_for():
+    found = outcomes(offline(node("n1"), group(2), member("a")), "a")
+    assert found["a"].message == "waiting for minCount pods from a gang to appear in scheduling queue"
+
+
+def test_a_member_that_would_need_room_keeps_the_group_waiting():
+    low = pod("low", container(cpu="4"), on="n1", priority=1)
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), group(2), low]
+    objects += [member(name, "4", priority=10) for name in ("a", "b")]
+    found = outcomes(offline(*objects), "a", "b")
+    assert [found[name].node for name in ("a", "b")] == ["", ""]
+    assert found["a"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
+
+
+def test_an_explanation_shows_the_group():
+    explained = offline(node("n1", cpu="4"), group(2), member("a"), member("b")).explain("default/a")
+    assert explained.job is not None
+    assert (explained.job.complete, explained.job.nodes) == (True, {"default/a": "n1", "default/b": "n1"})
+
+
+def test_snapshots_keep_the_group_of_pods_on_nodes():
+    """Pods that are alike share a spec; groups differ."""
+    there = member("a", on="n1")
+    other = pod("z", container(cpu="1"), on="n1")
+    scheduler = offline(node("n1", cpu="4"), group(2), there, other, member("b"))
+    shown = {item["metadata"]["name"]: item for item in snapshot(scheduler.cluster, list(scheduler.pending.values()))}
+    assert shown["a"]["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+    assert "schedulingGroup" not in shown["z"]["spec"]
+    again = offline(*shown.values())
+    assert again.schedule("default/b").node == "n1"
