@@ -51,7 +51,13 @@ CONFIGURATION = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
         {
-            "plugins": {"multiPoint": {"enabled": [{"name": name} for name in OPTIONAL]}},
+            # Coscheduling orders the queue, too.
+            "plugins": {
+                "multiPoint": {
+                    "enabled": [{"name": name} for name in OPTIONAL],
+                    "disabled": [{"name": "PrioritySort"}],
+                }
+            },
             "pluginConfig": [{"name": "ElasticQuota", "args": {"monitorAllQuotas": True}}],
         }
     ],

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from koordsched.scheduling import jobcycle
+from koordsched.scheduling import memberplacing
 from tests.depth import quick_first
 from tests.plugins.coscheduling.busy import Busy
 from tests.plugins.coscheduling.placing import cache_of, configuration, scheduling
@@ -47,8 +47,8 @@ def in_order(running):
 @pytest.mark.parametrize("seed", quick_first(range(100, 130), 1))
 def test_nothing_is_lost(seed, preemption, pauses, monkeypatch):
     if pauses:
-        monkeypatch.setattr(jobcycle, "PAUSE_AFTER", -1.0)
-        monkeypatch.setattr(jobcycle, "_LOOK_AFTER", 1)
+        monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
+        monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
 
     async def work():
         cluster = Busy(seed)
