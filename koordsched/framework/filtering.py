@@ -94,7 +94,7 @@ class Filtering:
                 result.names = answer.node_names if result.names is None else result.names & answer.node_names
                 result.named_by.append(name)
                 if not result.names:
-                    result.status = self._nobody_left(result.named_by)
+                    result.status = self._no_node_left(result.named_by)
                     self._stopped_at(cycle, name)
                     return result
             elif answer.code is Code.SKIP:
@@ -120,7 +120,7 @@ class Filtering:
             pre.status = answer.of(finder.name, f'running FindOneNode plugin "{finder.name}"')
 
     @staticmethod
-    def _nobody_left(named_by: list[str]) -> Status:
+    def _no_node_left(named_by: list[str]) -> Status:
         if len(named_by) == 1:
             text = f"node(s) didn't satisfy plugin {named_by[0]}"
         else:

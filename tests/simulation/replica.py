@@ -245,7 +245,8 @@ class Process:
 
     def _watch_jobs(self, attempted, gangs):
         """Notes which pods are tried together, what is evicted for them, and which of them are not bound after all."""
-        scheduler, plugin = self.scheduler, self.scheduler.profiles[configuration.PROFILE].job_plugin
+        scheduler = self.scheduler
+        [plugin] = scheduler.profiles[configuration.PROFILE].job_plugins
         begin, evict = plugin.begin_job, scheduler.evictions.start
         undo, give_back = scheduler.binding.undo, scheduler.cycle.give_back
         victims = []
