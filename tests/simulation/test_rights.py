@@ -33,7 +33,7 @@ ELSEWHERE = {
 }
 """Rights that nothing in a simulation needs."""
 
-REVOKES = 67
+REVOKES = "67+quotas"
 """A seed in which pods are evicted because their quota uses too much, and Reservations are given devices and deleted
 when they are over."""
 

@@ -208,7 +208,7 @@ def test_filters_are_asked_about_preferred_nodes_only():
     offline, asked = asking(*NODES, filling("b"))
     offline.add(hinted("p", {**preferring("b", "d", "c"), "extensions": {"Asked": {"reuse": True}, "Other": 1}}))
     assert offline.schedule("default/p").node == "d"
-    assert asked.rows == [["d", "c"], ["d"]]
+    assert [sorted(rows) for rows in asked.rows] == [["c", "d"], ["d"]]
     assert asked.hints == [{"Asked": {"reuse": True}, "Other": 1}] * 2
     offline.add(hinted("q", preferring("d")))
     assert offline.schedule("default/q").node == "d"

@@ -153,7 +153,7 @@ def books_of(profiles):
 
 def from_scratch(cluster, resolved):
     """The books of what the API server holds."""
-    others = ("NodeMetric", "NodeResourceTopology", "Device", "Reservation")
+    others = ("NodeMetric", "NodeResourceTopology", "Device", "Reservation", "PodGroup", "ClusterNetworkTopology")
     served = [cluster.resource(kind, version) for version, kind in KINDS if kind not in others]
     objects = [thing for resource in served for thing in cluster.registry.list(resource)]
     return books_of(OfflineScheduler(resolved, IN_TREE, objects, clock=cluster.clock, rng=Random(1)).profiles)
