@@ -11,6 +11,7 @@ from koordsched.client.lanes import Lanes
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.messages import Request
+from koordsched.fakecluster.quantities import canonicalize
 from koordsched.fakecluster.server import ApiServer
 from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.scheduler import Scheduler
@@ -66,8 +67,8 @@ class Embedded:
         return self.registry.restore(resource, thing)
 
     def insert(self, thing):
-        """Puts an object in as it is, past admission, and tells everybody who watches. Pods get their defaults, as all
-        pods have them that a server stores.
+        """Puts an object in as it is, past admission, and tells all watches. Pods get their defaults and quantities in
+        canonical form, as all pods have them that a server stores.
         """
         thing = json.loads(json.dumps(thing))
         resource = self.registry.resource_for_kind(thing["apiVersion"], thing["kind"])
@@ -78,6 +79,10 @@ class Embedded:
         meta.setdefault("creationTimestamp", rfc3339(self.clock.wall()))
         if resource.kind == "Pod":
             self.registry.strategy(resource).defaults(thing)
+            for container in (*thing["spec"].get("initContainers", ()), *thing["spec"]["containers"]):
+                for quantities in container.get("resources", {}).values():
+                    if isinstance(quantities, dict):
+                        canonicalize(quantities, "")
         return self.registry._commit(resource, "ADDED", None, thing, dry_run=False)
 
     def resource(self, kind, api_version="v1"):
