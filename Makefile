@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# One more than two cores: tests that start processes mostly wait for them.
+WORKERS ?= 3
 ARGS ?=
 MINUTES ?= 30
 SLICE ?= 1/20

@@ -53,6 +53,7 @@ def namespace(kubectl, request):
     kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
+@pytest.mark.slow
 def test_rollout_history_and_undo(kubectl, namespace):
     kubectl("-n", namespace, "apply", "-f", "-", stdin=workload("Deployment", "web", 4))
     out = kubectl("-n", namespace, "rollout", "status", "deployment/web", "--timeout=30s")
@@ -83,6 +84,7 @@ def test_scale(kubectl, namespace, kind):
     kubectl("-n", namespace, "wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
 
 
+@pytest.mark.slow
 def test_rollout_of_stateful_and_daemon_sets(kubectl, namespace):
     kubectl("-n", namespace, "apply", "-f", "-", stdin=workload("StatefulSet", "db", 2))
     kubectl("-n", namespace, "apply", "-f", "-", stdin=workload("DaemonSet", "agent"))

@@ -79,6 +79,7 @@ async def test_a_leader_that_was_stopped_past_its_lease_writes_nothing_more(tmp_
         assert leader.proxy.writes_since(resumed) == []
 
 
+@pytest.mark.slow
 async def test_connections_that_break_under_load_lose_nothing(tmp_path):
     async with running(tmp_path, *SHORT_LEASE, per_second=40) as (cluster, replicas):
         for _ in range(5):

@@ -145,6 +145,7 @@ async def test_there_and_back_with_the_real_kube_scheduler(tmp_path):
     await there_and_back(tmp_path)
 
 
+@pytest.mark.slow
 async def test_koordsched_that_does_not_lead_can_be_taken_away_again(tmp_path, monkeypatch):
     monkeypatch.delenv(REAL, raising=False)
     async with site(tmp_path) as here:
@@ -156,6 +157,7 @@ async def test_koordsched_that_does_not_lead_can_be_taken_away_again(tmp_path, m
         assert here.leads == ["kube-scheduler"]
 
 
+@pytest.mark.slow
 async def test_side_by_side(tmp_path, monkeypatch):
     monkeypatch.delenv(REAL, raising=False)
     labels = {"app": "web"}

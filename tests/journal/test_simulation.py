@@ -89,7 +89,7 @@ GIVEN = [
 """Worlds whose nodes report CPUs and NUMA nodes, or devices, and the annotation that says what pods were given."""
 
 
-@pytest.mark.parametrize("worlds", quick_first(GIVEN, 2))
+@pytest.mark.parametrize("worlds", quick_first(GIVEN, 1))
 def test_what_pods_were_given_is_given_again(worlds, monkeypatch):
     annotation, seeds = worlds
     given = 0

@@ -22,7 +22,7 @@ def choose_seed():
 
 def seconds():
     """The time budget."""
-    return float(os.environ.get(SECONDS, 20.0 if depth.quick else 60.0))
+    return float(os.environ.get(SECONDS, 60.0))
 
 
 def seed_stream(name):

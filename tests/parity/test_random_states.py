@@ -114,6 +114,7 @@ def test_large_clusters(seed):
     play(seed, LARGE, attempts=2)
 
 
+@pytest.mark.slow
 def test_as_many_clusters_as_there_is_time_for():
     """KOORDSCHED_TEST_SECONDS of them, most of them small."""
     end = time.monotonic() + seconds()

@@ -10,12 +10,12 @@ import pytest
 from tests.depth import quick_first
 from tests.simulation import simulation
 
-SEEDS, QUICK, CHUNK = 300, 80, 5
+SEEDS, QUICK, CHUNK = 300, 40, 5
 RESERVED = 100
 """Seeds of worlds that have Reservations in any case."""
 GANGS = (31, 53, 85)
 """Worlds with gangs: restarts, groups that change, PodGroups that go."""
-SAME = [[1, 60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
+SAME = [[1], [60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
 
 
 @pytest.mark.parametrize("first", quick_first(range(0, SEEDS, CHUNK), QUICK // CHUNK))

@@ -334,7 +334,7 @@ def walk(seed, steps, **options):
 
 
 @pytest.mark.parametrize("improved", [False, True], ids=["default", "improved"])
-@pytest.mark.parametrize("first", quick_first(range(0, 24, 3), 2))
+@pytest.mark.parametrize("first", quick_first(range(0, 24, 3), 1))
 def test_after_every_step_as_a_rebuild(first, improved):
     walks = [walk(seed, 40, improved=improved, numa=bool(seed % 2)) for seed in range(first, first + 3)]
     assert sum(each.placed for each in walks) > 1

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 from koordsched.scheduling.offline import BadObject
+from tests.depth import quick_first
 from tests.plugins.loadaware.objects import (
     AFTER_INITIALIZED,
     AFTER_SCHEDULED,
@@ -184,24 +185,24 @@ def test_negative_and_unreadable_amounts_count_as_nothing():
     assert World(node(), metric(of_node=("1e30", "1Gi"), at=NOW)).refusal(pod("p")) == CPU
 
 
-def test_more_than_numbers_hold():
+@pytest.mark.parametrize("reported", quick_first([False, True], 1))
+def test_more_than_numbers_hold(reported):
     """Thousands of pods of absurd size on one node: it is full, and the others are as before."""
     many = [pod(f"p{i}", limits={"cpu": "1e30", "memory": "10Ei"}, on="n", placed=NOW) for i in range(1500)]
-    reports = [measured(each["metadata"]["name"], "1e30", "10Ei") for each in many]
-    for pods in (reports, []):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            world = World(node(), node("m"), metric("m", ("1", "1Gi"), at=NOW), args=EVERYTHING)
-            world.put(metric(of_node=("1", "1Gi"), at=NOW, pods=pods))
-            for each in many:
-                world.put(each)
-            assert world.score(pod("new", {"cpu": "1"})) == 0
-            assert world.refusals(pod("new", {"cpu": "1"})) == {"n": CPU, "m": None}
-            world.assume(pod("last", limits={"cpu": "1e30", "memory": "10Ei"}), "n")
-            world.put(metric(of_node=("1", "1Gi"), at=NOW + 1, pods=pods))
-            for each in many:
-                world.remove(each)
-            assert world.refusals(pod("new", {"cpu": "1"}))["m"] is None
+    pods = [measured(each["metadata"]["name"], "1e30", "10Ei") for each in many] if reported else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        world = World(node(), node("m"), metric("m", ("1", "1Gi"), at=NOW), args=EVERYTHING)
+        world.put(metric(of_node=("1", "1Gi"), at=NOW, pods=pods))
+        for each in many:
+            world.put(each)
+        assert world.score(pod("new", {"cpu": "1"})) == 0
+        assert world.refusals(pod("new", {"cpu": "1"})) == {"n": CPU, "m": None}
+        world.assume(pod("last", limits={"cpu": "1e30", "memory": "10Ei"}), "n")
+        world.put(metric(of_node=("1", "1Gi"), at=NOW + 1, pods=pods))
+        for each in many:
+            world.remove(each)
+        assert world.refusals(pod("new", {"cpu": "1"}))["m"] is None
 
 
 def test_many_absurd_pods_placed_one_after_the_other():
