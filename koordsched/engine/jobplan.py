@@ -17,7 +17,7 @@ from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.jobs import GroupJob, Job
-from koordsched.framework.placements import Placement, none_fits, totals
+from koordsched.framework.placements import Placement, highest, none_fits, totals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import Code, Status
@@ -90,8 +90,7 @@ class JobPlan:
                 scores.append([plugin.score_placement(job, rows) for plugin, _ in profile.placement_scorers])
             self._transaction.rollback(before)
         if fitting:
-            found = totals(profile.placement_scorers, scores)
-            best = self._rng.choice([number for number, score in enumerate(found) if score == max(found)])
+            best = self._rng.choice(highest(totals(profile.placement_scorers, scores)))
             self._candidates = fitting[best].rows
             return self._try_all(job)
         self._candidates = placements[0].rows

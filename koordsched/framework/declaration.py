@@ -51,6 +51,20 @@ class Page:
     answer: Callable[[Any, Mapping[str, str]], Any]
 
 
+def report_pages(
+    path: str,
+    overview: Callable[[Any], Any],
+    report: Callable[[Any, str], Any],
+) -> tuple[Page, Page]:
+    """The page of all things, and at `path/{name}` the page of one. `overview(plugin)`, `report(plugin, name)`: what
+    is to be shown, as for a page.
+    """
+    return (
+        Page(path, lambda plugin, parameters: overview(plugin)),
+        Page(f"{path}/{{name}}", lambda plugin, parameters: report(plugin, parameters["name"])),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Detail:
     """What a view shows of one thing, which an argument of its command names.

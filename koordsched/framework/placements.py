@@ -57,3 +57,9 @@ def totals(scorers: Sequence[tuple[PlacementScore, int]], raw: Sequence[Sequence
         for number, score in enumerate(plugin.normalize_placements([scores[at] for scores in raw])):
             found[number] += weight * score
     return found
+
+
+def highest(scores: Sequence[int]) -> list[int]:
+    """The numbers of the placements with the highest score."""
+    most = max(scores)
+    return [number for number, score in enumerate(scores) if score == most]

@@ -20,7 +20,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.wire import MAX_MESSAGE, clipped
 from koordsched.framework.jobs import Ending, GroupJob, JobScheduling
-from koordsched.framework.placements import Placement, none_fits, totals
+from koordsched.framework.placements import Placement, highest, none_fits, totals
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt
@@ -165,20 +165,17 @@ class GroupAttempt(MemberPlacing):
                 scores.append([plugin.score_placement(self._job, placement.rows) for plugin, _ in scorers])
             transaction.rollback(before)
         if fitting:
-            best = self._best(totals(profile.placement_scorers, scores))
+            best = self._one_of(highest(totals(profile.placement_scorers, scores)))
             self._candidates = fitting[best].rows
             return await self._try_all(transaction, taken)
         assert first is not None, "there is a placement"
         message, self._members, self._outcomes = first
         return Ending.UNSCHEDULABLE, none_fits(len(placements), message)
 
-    def _best(self, scores: Sequence[int]) -> int:
-        """One of the highest."""
-        most = max(scores)
-        highest = [number for number, score in enumerate(scores) if score == most]
-        if len(highest) == 1:
-            return highest[0]
-        return self._cycle.recorder.ask(lambda: self._cycle.rng.choice(highest))
+    def _one_of(self, best: Sequence[int]) -> int:
+        if len(best) == 1:
+            return best[0]
+        return self._cycle.recorder.ask(lambda: self._cycle.rng.choice(best))
 
     # --- the outcome -----------------------------------------------------------------------------------
 

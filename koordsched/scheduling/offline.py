@@ -249,10 +249,10 @@ class OfflineScheduler:
         """
         if (placed := self._placed_with.pop(key, None)) is not None:
             return placed
-        attempt = self.attempt(key)
-        pod = attempt.pod
         if (refused := self._refused_with.pop(key, None)) is not None:
             return refused
+        attempt = self.attempt(key)
+        pod = attempt.pod
         gate = gated_by(attempt.profile, pod)
         if not gate.ok:
             return Scheduled(pod, message=gate.message)
@@ -297,21 +297,7 @@ class OfflineScheduler:
         return self._placed_with.pop(pod.key, None) or self.schedule(pod.key)
 
     def _refuse_job(self, job: Job | GroupJob, plan: JobPlan, pod: Pod) -> Scheduled:
-        if isinstance(job, GroupJob):
-            explained = explain_job(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
-            self._refused_with |= {
-                key: Scheduled(self.pending[key], message=text, job=explained)
-                for key, text in plan.refusals.items()
-                if key != pod.key
-            }
-            return Scheduled(pod, message=plan.refusals.get(pod.key, plan.message), job=explained)
-        rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
-        messages = {cycle.pod.key: rejected for cycle in plan.cycles}
-        nodes = self.cluster.table.count
-        untried = f"0/{nodes} nodes are available: {job.rejection()}."
-        messages.update((each.key, untried) for each in job.untried())
-        if plan.refused is not None:
-            messages[plan.refused.key] = plan.message
+        messages = plan.refusals if isinstance(job, GroupJob) else self._refusals(job, plan)
         explained = explain_job(self.profiles[pod.shape.scheduler_name], self.cluster, pod, self.jobs)
         self._refused_with |= {
             key: Scheduled(self.pending[key], message=text, job=explained)
@@ -319,6 +305,16 @@ class OfflineScheduler:
             if key != pod.key
         }
         return Scheduled(pod, message=messages.get(pod.key, plan.message), job=explained)
+
+    def _refusals(self, job: Job, plan: JobPlan) -> dict[str, str]:
+        """By `namespace/name`, what members of a job read that has no place."""
+        rejected = one_node_error(Status(Code.UNSCHEDULABLE, (job.rejection(),)))
+        messages = {cycle.pod.key: rejected for cycle in plan.cycles}
+        untried = f"0/{self.cluster.table.count} nodes are available: {job.rejection()}."
+        messages.update((each.key, untried) for each in job.untried())
+        if plan.refused is not None:
+            messages[plan.refused.key] = plan.message
+        return messages
 
     def queue_order(self) -> list[str]:
         """The pending pods in the order the scheduler would try them: by priority, then as given."""

@@ -120,6 +120,20 @@ def repeat(records, limit=None, plugins=IN_TREE, catalog=CATALOG):
     return run(work())
 
 
+def replayed_from_each_segment(journal):
+    """The schedulers of replays that begin at the segments, one after the other, each of which agrees with the life."""
+    assert journal.problems == []
+    for segment in range(len(journal.segments)):
+        repetition, replay = repeat(journal.records(segment))
+        assert repetition.divergence is None, segment
+        yield replay.replayed.scheduler
+
+
+def places(scheduler):
+    """Pod -> node."""
+    return {pod.key: pod.node for pod in scheduler.cluster.assigned.values()}
+
+
 def consider(records, resolved=None, limit=None, plugins=IN_TREE, catalog=CATALOG):
     """What a configuration, or the recorded one, would have decided."""
 

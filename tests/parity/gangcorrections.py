@@ -67,7 +67,7 @@ def refused(name, reason, preemption, quota, nodes):
 
 
 def job_that_never_fits(members, reason, preemption, quota, nodes):
-    """Nobody is evicted for a gang that would not fit without them."""
+    """No pod is evicted for a gang that would not fit even without that pod."""
     texts = {
         name: (
             refused_for("works/job", reason, f"0/{nodes} nodes are available: {preemption}.", nodes),

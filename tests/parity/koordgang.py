@@ -164,7 +164,7 @@ class GangReplay(KoordReplay):
         return {}
 
     def _end_differences(self, names):
-        """How many are bound, who went for it, and that nobody else did."""
+        """How many members are bound, which pods were evicted for it, and that no others were."""
         expected, pods, found = self.record["expected"], self.pods[self.END], []
         bound = dict.fromkeys(expected["boundCount"], 0)
         for pod in pods.values():

@@ -1,4 +1,4 @@
-"""The end of a run with Reservations: what they say, whom they let wait, and what every replica believes of them."""
+"""The end of a run with Reservations: their status, the pods that wait for them, and what replicas know of them."""
 
 from tests.plugins.reservation.naive.cluster import Cluster, allocated_to
 from tests.plugins.reservation.naive.controller import synchronised

@@ -23,7 +23,9 @@ GANG_NAME = _GANG + "name"
 MIN_AVAILABLE = _GANG + "min-available"
 WAITING_TIME = _GANG + "waiting-time"
 NETWORK_TOPOLOGY_INDEX = _GANG + "network-topology-index"
+"""An int that orders the pods of a job."""
 NETWORK_TOPOLOGY_SELECTOR = _SCHEDULING + "network-topology-selector"
+"""Pods with the same value are placed near each other."""
 
 # Annotations of pods and PodGroups.
 TOTAL_NUMBER = _GANG + "total-number"
@@ -32,6 +34,7 @@ GROUPS = _GANG + "groups"
 MATCH_POLICY = _GANG + "match-policy"
 MATCH_POLICY_ALIAS = _POD_GROUP + "/match-policy"
 NETWORK_TOPOLOGY_SPEC = _GANG + "network-topology-spec"
+"""How the job is to be gathered."""
 
 # Annotations that PreBind writes.
 BIND_GANG_GROUP_ID = "internal." + _SCHEDULING + "bind-gang-group-id"

@@ -13,7 +13,7 @@ from koordsched.plugins.coscheduling.reports.report import (
     PENDING,
     PLACED,
     UNDEFINED,
-    overview,
+    state_of,
 )
 from koordsched.plugins.coscheduling.round import Round
 
@@ -101,8 +101,8 @@ def observe_gangs(plugin: Coscheduling, metrics: MetricRegistry) -> None:
 
 def _states(plugin: Coscheduling) -> dict[str, int]:
     found = dict.fromkeys((UNDEFINED, INCOMPLETE, PENDING, PLACED, BOUND), 0)
-    for line in overview(plugin).gangs:
-        found[line.state] += 1
+    for gang in plugin.cache.gangs.values():
+        found[state_of(gang, plugin.cache)] += 1
     return found
 
 

@@ -23,7 +23,6 @@ from koordsched.plugins.coscheduling.kinds import (
     MATCH_POLICY_ALIAS,
     MIN_AVAILABLE,
     MODE,
-    NETWORK_TOPOLOGY_INDEX,
     NETWORK_TOPOLOGY_SPEC,
     NON_STRICT,
     POD_GROUP,
@@ -102,12 +101,6 @@ def from_pod_group(group: PodGroup, args: CoschedulingArgs) -> GangOptions:
     seconds = group.spec.schedule_timeout_seconds
     timeout = Duration.of(seconds) if seconds is not None and seconds > 0 else None
     return _options(group.id, group.spec.min_member, timeout, group.metadata.annotations, args, FROM_POD_GROUP)
-
-
-def topology_index(annotations: Mapping[str, str]) -> int | None:
-    """The place of a pod among those of its job; None if it has none, or an illegal one."""
-    index = parse_integer(annotations.get(NETWORK_TOPOLOGY_INDEX, ""))
-    return index if index is not None and index >= 0 else None
 
 
 def _options(

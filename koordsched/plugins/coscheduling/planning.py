@@ -10,7 +10,6 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.gang import Gang
-from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology import refusal
 from koordsched.plugins.coscheduling.topology.complaints import GatheringComplaints
@@ -19,9 +18,10 @@ from koordsched.plugins.coscheduling.topology.gathering import Gathering, Malfor
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Counted, Offers
 from koordsched.plugins.coscheduling.topology.picture import TopologyPicture
+from koordsched.plugins.coscheduling.topology.selected import selector_of
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, NetworkTopology
 from koordsched.plugins.coscheduling.topology.solver import solve
-from koordsched.plugins.coscheduling.topology.tree import Amounts
+from koordsched.plugins.coscheduling.topology.tree import Amounts, Tree
 
 NO_PENDING = "no pending pods"
 
@@ -86,19 +86,14 @@ class TopologyPlans:
         tree = self._topology.tree()
         if tree is None:
             return Status(Code.UNSCHEDULABLE, (NO_TOPOLOGY,))
-        members = [member_of(pod) for pod in pods]
-        existing = self._existing(around.members[0])
-        counted = self._offers.count([pods[at] for at in in_order(members)], rows)
-        solution = solve(tree, gathering, len(pods), counted.offers, existing)
-        if solution is None:
+        assigned, counted = self._assigned(tree, gathering, pods, rows, around.members[0])
+        if assigned is None:
             reasons = self._handle.reasons
             around.refused_plan = counted
             text = refusal.message(tree, gathering, len(pods), counted.offers, counted.codes, rows, reasons)
             return Status(Code.UNSCHEDULABLE, (text,))
         names = self._handle.cluster.table.names
-        around.planned = {
-            pods[at].uid: names[row] for at, row in assign(members, solution.rows, by_index=self._by_index)
-        }
+        around.planned = {pod.uid: names[row] for pod, row in assigned}
         return SUCCESS
 
     def refused_by(self, around: Round) -> frozenset[str]:
@@ -109,22 +104,36 @@ class TopologyPlans:
         found = {reasons[code].plugin for code, _ in reasons.counted(around.refused_plan.codes)}
         return frozenset(found - {""})
 
-    def _existing(self, first: Pod) -> Amounts | None:
-        """int64[rows]: the pods on each row that have the selector of the first member; None without one."""
-        return self._topology.existing(first.shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, ""))
-
     def spread(
         self, gathering: Gathering, pods: Sequence[Pod], rows: RowArray, scores: Amounts
     ) -> tuple[dict[int, list[Pod]] | None, Counted]:
         """Row -> the members that go there; None if they have no place together. `scores`: int64[rows of the table]."""
-        tree = self._topology.tree()
+        assigned, counted = self._assigned(self._topology.tree(), gathering, pods, rows, pods[0], scores)
+        if assigned is None:
+            return None, counted
+        spread: dict[int, list[Pod]] = {}
+        for pod, row in assigned:
+            spread.setdefault(row, []).append(pod)
+        return spread, counted
+
+    def _assigned(
+        self,
+        tree: Tree | None,
+        gathering: Gathering,
+        pods: Sequence[Pod],
+        rows: RowArray,
+        first: Pod,
+        scores: Amounts | None = None,
+    ) -> tuple[list[tuple[Pod, int]] | None, Counted]:
+        """The members with their rows, None if they have no place together, and what there is room for.
+
+        `first`: the member whose selector counts.
+        """
         members = [member_of(pod) for pod in pods]
-        existing = self._existing(pods[0])
+        existing = self._topology.existing(selector_of(first.shape))
         counted = self._offers.count([pods[at] for at in in_order(members)], rows)
         solution = solve(tree, gathering, len(pods), counted.offers, existing, scores) if tree is not None else None
         if solution is None:
             return None, counted
-        spread: dict[int, list[Pod]] = {}
-        for at, row in assign(members, solution.rows, by_index=self._by_index):
-            spread.setdefault(row, []).append(pods[at])
-        return spread, counted
+        places = assign(members, solution.rows, by_index=self._by_index)
+        return [(pods[at], row) for at, row in places], counted

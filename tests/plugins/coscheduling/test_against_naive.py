@@ -31,7 +31,7 @@ def drawn(seed):
     names = list(gangs)
     while names:
         together = tuple(sorted(names.pop() for _ in range(min(len(names), draw.choice((1, 1, 2))))))
-        extra = ("nobody",) if draw.random() < 0.1 else ()
+        extra = ("absent",) if draw.random() < 0.1 else ()
         node = f"n{len(room)}"
         room[node] = draw.randint(2, 10)
         for name in together:

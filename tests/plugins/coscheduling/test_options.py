@@ -7,7 +7,8 @@ from koordsched.config.duration import Duration
 from koordsched.plugins.coscheduling import options
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.kinds import PodGroup, PodGroupSpec
-from koordsched.plugins.coscheduling.options import GangOptions, Membership, membership, topology_index
+from koordsched.plugins.coscheduling.options import GangOptions, Membership, membership
+from koordsched.plugins.coscheduling.topology.members import index_of
 
 ARGS = CoschedulingArgs()
 GANG = "gang.scheduling.koordinator.sh/"
@@ -221,8 +222,8 @@ def test_without_a_timeout_a_pod_group_has_the_default(seconds):
 
 @pytest.mark.parametrize("text, index", [("0", 0), ("7", 7), ("-1", None), ("x", None), ("", None), (HUGE, None)])
 def test_topology_index(text, index):
-    assert topology_index(annotated(network_topology_index=text)) == index
+    assert index_of(annotated(network_topology_index=text)) == index
 
 
 def test_topology_index_is_optional():
-    assert topology_index({}) is None
+    assert index_of({}) is None

@@ -5,26 +5,31 @@ import pytest
 
 from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.planning import TopologyPlans
 from koordsched.plugins.coscheduling.topology.gathering import Gathering
-from koordsched.plugins.coscheduling.topology.kinds import INDEX, SELECTOR
 from koordsched.plugins.coscheduling.topology.service import network_topology
 from tests.plugins.coscheduling.topology.objects import SPINES_AND_BLOCKS, T8, labelled, topology
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, pod
 
 
-@pytest.mark.parametrize(("selector", "nodes"), [("", ["node-1", "node-8"]), ("x", ["node-4", "node-5"])])
-def test_plans_for_preemption_mind_the_selector(selector, nodes):
+def eight_nodes():
+    """(a scheduler that knows T8, its handle, and the network)."""
     offline = scheduler([])
-    handle = offline.profiles["default-scheduler"].handle
     found = network_topology(offline.cluster, (NETWORK_TOPOLOGY_MANAGER,))
     for name, place in T8.items():
         offline.add(labelled(name, place))
     offline.add(topology(*SPINES_AND_BLOCKS))
+    return offline, offline.profiles["default-scheduler"].handle, found
+
+
+@pytest.mark.parametrize(("selector", "nodes"), [("", ["node-1", "node-8"]), ("x", ["node-4", "node-5"])])
+def test_plans_for_preemption_mind_the_selector(selector, nodes):
+    offline, handle, found = eight_nodes()
 
     def with_selector(made):
-        made["metadata"]["annotations"] = {SELECTOR: selector} if selector else {}
+        made["metadata"]["annotations"] = {NETWORK_TOPOLOGY_SELECTOR: selector} if selector else {}
         return offline.add(made)
 
     with_selector(pod("there", container(cpu="0"), on="node-5"))
@@ -40,16 +45,11 @@ def test_plans_for_preemption_mind_the_selector(selector, nodes):
     [(False, {"node-1": ["m0"], "node-8": ["m1"]}), (True, {"node-1": ["m1"], "node-8": ["m0"]})],
 )
 def test_members_go_by_name_or_by_index(by_index, placed):
-    offline = scheduler([])
-    handle = offline.profiles["default-scheduler"].handle
-    found = network_topology(offline.cluster, (NETWORK_TOPOLOGY_MANAGER,))
-    for name, place in T8.items():
-        offline.add(labelled(name, place))
-    offline.add(topology(*SPINES_AND_BLOCKS))
+    offline, handle, found = eight_nodes()
     pods = []
     for at in range(2):
         made = pod(f"m{at}", container(cpu="16"))
-        made["metadata"]["annotations"] = {INDEX: str(1 - at)}
+        made["metadata"]["annotations"] = {NETWORK_TOPOLOGY_INDEX: str(1 - at)}
         pods.append(offline.add(made))
     args = CoschedulingArgs(aware_network_topology=True, place_by_index=by_index)
     plans = TopologyPlans("Coscheduling", handle, found, args)

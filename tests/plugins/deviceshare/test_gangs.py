@@ -169,7 +169,7 @@ def test_each_member_gets_gpus_and_the_nics_beside_them():
     assert found == [("n", {"gpu": gpus, "rdma": nics}) for gpus, nics in pairs]
     assert functions == [f"0000:{bus}:00.2" for bus in ("1f", "3f", "5f", "7f")]
     assert set(books) == {("gpu", n) for n in range(8)} | {("rdma", n) for n in range(1, 5)}
-    # Three members would have their NICs; the fourth has none, so nobody holds a virtual function.
+    # Three members would have their NICs; the fourth has none, so no member holds a virtual function.
     found, functions, books = run(scenario(4, used_nic(4)))
     assert (found, functions, set(books)) == ([], [], {("rdma", 4)})
     found, _, _ = run(scenario(3, used_nic(4)))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-
-from koordsched.framework.declaration import Page
-from koordsched.plugins.coscheduling.plugin import Coscheduling
+from koordsched.framework.declaration import Page, report_pages
 from koordsched.plugins.coscheduling.reports import upstream
-from koordsched.plugins.coscheduling.reports.report import GangReport, Overview, overviewing, report_on
+from koordsched.plugins.coscheduling.reports.report import overviewing, report_on
 
 ALL = "/debug/gangs"
 ONE = ALL + "/{name}"
@@ -16,19 +13,8 @@ ONE = ALL + "/{name}"
 UPSTREAM = "/apis/v1/plugins/Coscheduling"
 
 
-def _overview(plugin: Coscheduling, parameters: Mapping[str, str]) -> Generator[None, None, Overview]:
-    """All of them."""
-    return overviewing(plugin)
-
-
-def _report(plugin: Coscheduling, parameters: Mapping[str, str]) -> GangReport:
-    """One of them. Raises NotFound."""
-    return report_on(plugin, parameters["name"])
-
-
 PAGES = (
-    Page(ALL, _overview),
-    Page(ONE, _report),
+    *report_pages(ALL, overviewing, report_on),
     Page(UPSTREAM + "/gangs", upstream.gangs),
     Page(UPSTREAM + "/gang/{namespace}/{name}", upstream.gang),
 )

@@ -110,6 +110,11 @@ def report_on(plugin: Coscheduling, name: str) -> GangReport:
     )
 
 
+def state_of(gang: Gang, cache: GangCache) -> str:
+    """The state of a gang."""
+    return _state(gang, _problem(gang, cache))
+
+
 def _line(gang: Gang, cache: GangCache) -> GangLine:
     options = gang.options
     problem = _problem(gang, cache)

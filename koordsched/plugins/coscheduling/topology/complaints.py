@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WARNING, EventRecorder
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SPEC
 from koordsched.plugins.coscheduling.topology.gathering import MalformedGathering, gathering_of
-from koordsched.plugins.coscheduling.topology.kinds import SPEC
 from koordsched.plugins.coscheduling.topology.service import NetworkTopology
 
 REASON = "InvalidNetworkTopologySpec"
@@ -43,4 +43,4 @@ class GatheringComplaints:
         if not unknown:
             return ""
         named = ", ".join(f'"{layer[:64]}"' for layer in unknown)
-        return f"annotation {SPEC}: no layer of the ClusterNetworkTopology: {named}"
+        return f"annotation {NETWORK_TOPOLOGY_SPEC}: no layer of the ClusterNetworkTopology: {named}"

@@ -11,7 +11,7 @@ import msgspec
 from koordsched.api import gojson
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import Wire
-from koordsched.plugins.coscheduling.topology.kinds import SPEC
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SPEC
 
 MUST_GATHER = "MustGather"
 PREFER_GATHER = "PreferGather"
@@ -67,7 +67,7 @@ def gathering_of(text: str) -> Gathering | None:
         rules = _decode(text.encode()).gather_strategy
     except (DecodeError, UnicodeEncodeError) as error:
         raise MalformedGathering(
-            f"annotation {SPEC}: {gojson.message(text, error, 'extension.NetworkTopologySpec')}"
+            f"annotation {NETWORK_TOPOLOGY_SPEC}: {gojson.message(text, error, 'extension.NetworkTopologySpec')}"
         ) from None
     must = tuple(dict.fromkeys(rule.layer for rule in rules if rule.strategy == MUST_GATHER))
     return Gathering(must, {rule.layer: rule.pod_count_multiple for rule in rules if rule.pod_count_multiple > 1})

@@ -20,13 +20,6 @@ NETWORK_TOPOLOGY = EventResource("ClusterNetworkTopology")
 CLUSTER_LAYER = "ClusterTopologyLayer"
 NODE_LAYER = "NodeTopologyLayer"
 
-SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
-"""Annotation of PodGroups and pods: how the job is to be gathered."""
-INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
-"""Annotation of pods: an int that orders the pods of a job."""
-SELECTOR = "scheduling.koordinator.sh/network-topology-selector"
-"""Annotation of pods: those with the same value are placed near each other."""
-
 
 class ClusterNetworkTopologySpec(Wire, frozen=True):
     """`networkTopologySpec`: a list of `{topologyLayer, parentTopologyLayer, labelKey}`."""

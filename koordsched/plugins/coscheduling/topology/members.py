@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from koordsched.api.selectors import parse_integer
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.coscheduling.topology.kinds import INDEX
-
-_INT = re.compile(r"[+-]?[0-9]{1,18}\Z")
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +22,8 @@ class Member:
 
 def index_of(annotations: Mapping[str, str]) -> int | None:
     """The index of a pod; None if there is none that is valid: pods are ordered before others from 0 on."""
-    text = annotations.get(INDEX, "")
-    if not _INT.match(text):
-        return None
-    index = int(text)
-    return index if index >= 0 else None
+    index = parse_integer(annotations.get(NETWORK_TOPOLOGY_INDEX, ""))
+    return index if index is not None and index >= 0 else None
 
 
 def member_of(pod: Pod) -> Member:

@@ -7,13 +7,13 @@ import numpy as np
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.coscheduling.topology.kinds import SELECTOR
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.topology.tree import Amounts
 
 
 def selector_of(shape: PodShape) -> str:
     """The selector of pods of a shape, "" if they have none."""
-    return shape.meta.annotations.get(SELECTOR, "")
+    return shape.meta.annotations.get(NETWORK_TOPOLOGY_SELECTOR, "")
 
 
 class SelectedPods:
@@ -22,7 +22,7 @@ class SelectedPods:
     facets = 0
 
     def __init__(self, cluster: ClusterState) -> None:
-        cluster.shape_facts.declare(annotations=[SELECTOR])
+        cluster.shape_facts.declare(annotations=[NETWORK_TOPOLOGY_SELECTOR])
         self._counts: dict[str, dict[int, int]] = {}
         cluster.add_accountant(self)
 

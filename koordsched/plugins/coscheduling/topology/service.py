@@ -13,11 +13,10 @@ from koordsched.cluster.columns import LabelColumn
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.state import ClusterState
 from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SPEC
 from koordsched.plugins.coscheduling.topology.kinds import (
     CLUSTER_NETWORK_TOPOLOGIES,
     DEFAULT,
-    INDEX,
-    SPEC,
     ClusterNetworkTopology,
 )
 from koordsched.plugins.coscheduling.topology.layers import Layers, MalformedTopology, layers_of
@@ -56,7 +55,7 @@ class NetworkTopology:
         self.enabled = enabled
         self.version = 0
         self._table = cluster.table
-        cluster.read_annotations |= {SPEC, INDEX}
+        cluster.read_annotations |= {NETWORK_TOPOLOGY_SPEC, NETWORK_TOPOLOGY_INDEX}
         self._store = None
         self._selected = None
         if enabled:

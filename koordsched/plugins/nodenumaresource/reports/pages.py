@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from koordsched.framework.declaration import NotFound, Page
+from koordsched.framework.declaration import NotFound, Page, report_pages
 from koordsched.plugins.nodenumaresource.allocation import NUMAAmounts, quantity_of
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.nodenumaresource.podrequest import NUMA_POLICY_NAMES, exclusive_policy_of
 from koordsched.plugins.nodenumaresource.policies import ExclusivePolicy
 from koordsched.plugins.nodenumaresource.reports.report import (
-    NodeReport,
-    Overview,
     overviewing,
     report_on,
 )
@@ -120,14 +118,4 @@ def numa_amounts(numa: NUMAAmounts) -> dict[str, Any]:
     return {"node": numa.node, "resources": {name: quantity_of(name, amount) for name, amount in numa.amounts}}
 
 
-def _overview(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> Generator[None, None, Overview]:
-    """All nodes."""
-    return overviewing(plugin)
-
-
-def _report(plugin: NodeNUMAResource, parameters: Mapping[str, str]) -> NodeReport:
-    """One node, CPU by CPU. Raises NotFound for one that is unknown."""
-    return report_on(plugin, parameters["name"])
-
-
-PAGES = (Page(NODES, _overview), Page(NODE, _report), Page(UPSTREAM, _node))
+PAGES = (*report_pages(NODES, overviewing, report_on), Page(UPSTREAM, _node))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-
-from koordsched.framework.declaration import Page
-from koordsched.plugins.reservation.plugin import Reservation
-from koordsched.plugins.reservation.reports.report import Overview, ReservationReport, overviewing, report_on
+from koordsched.framework.declaration import Page, report_pages
+from koordsched.plugins.reservation.reports.report import overviewing, report_on
 from koordsched.plugins.reservation.reports.upstream import node_reservations, selector_index
 
 ALL = "/debug/reservations"
@@ -14,19 +11,8 @@ ONE = ALL + "/{name}"
 UPSTREAM = "/apis/v1/plugins/Reservation"
 
 
-def _overview(plugin: Reservation, parameters: Mapping[str, str]) -> Generator[None, None, Overview]:
-    """All of them."""
-    return overviewing(plugin)
-
-
-def _report(plugin: Reservation, parameters: Mapping[str, str]) -> ReservationReport:
-    """One of them. Raises NotFound for one that is unknown."""
-    return report_on(plugin, parameters["name"])
-
-
 PAGES = (
-    Page(ALL, _overview),
-    Page(ONE, _report),
+    *report_pages(ALL, overviewing, report_on),
     Page(UPSTREAM + "/nodeReservations/{nodeName}", node_reservations),
     Page(UPSTREAM + "/reservationSelectorIndex", selector_index),
 )

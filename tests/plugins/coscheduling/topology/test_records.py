@@ -12,8 +12,8 @@ from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER, FeatureGat
 from koordsched.config.loading import load
 from koordsched.config.resolving import resolve
 from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SPEC
 from koordsched.plugins.coscheduling.topology.gathering import gathering_of
-from koordsched.plugins.coscheduling.topology.kinds import SPEC
 from koordsched.plugins.coscheduling.topology.members import assign, in_order, member_of
 from koordsched.plugins.coscheduling.topology.offers import Offers
 from koordsched.plugins.coscheduling.topology.refusal import message
@@ -52,7 +52,7 @@ def planned(record):
     for number, thing in enumerate(wanted):
         thing["metadata"]["uid"] = f"uid-{number}"
     group = things.get(("PodGroup", "job"), wanted[0])
-    gathering = gathering_of(group["metadata"]["annotations"][SPEC])
+    gathering = gathering_of(group["metadata"]["annotations"][NETWORK_TOPOLOGY_SPEC])
     pods = [offline.add(thing) for thing in reversed(wanted)]
     members = [member_of(pod) for pod in pods]
     handle, table = offline.profiles["koord-scheduler"].handle, offline.cluster.table

@@ -11,9 +11,9 @@ from koordsched.api.decoding import convert
 from koordsched.config.feature_gates import NETWORK_TOPOLOGY_MANAGER
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import SKIP, SUCCESS
+from koordsched.plugins.coscheduling.kinds import NETWORK_TOPOLOGY_SELECTOR
 from koordsched.plugins.coscheduling.topology.kinds import (
     CLUSTER_NETWORK_TOPOLOGIES,
-    SELECTOR,
     ClusterNetworkTopology,
 )
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore, places
@@ -40,7 +40,7 @@ class Scored:
 
     def pod(self, name, selector, on=None):
         made = pod(name, on=on)
-        made["metadata"]["annotations"] = {SELECTOR: selector} if selector else {}
+        made["metadata"]["annotations"] = {NETWORK_TOPOLOGY_SELECTOR: selector} if selector else {}
         return self.state.pods.build(convert(made, core.Pod))
 
     def running(self, *on, selector="x"):

@@ -1,4 +1,4 @@
-"""Reservations and preemption: who may be evicted for whom, and rooms that are nominated."""
+"""Reservations and preemption: which pods may be evicted for which, and Reservations that are nominated."""
 
 import asyncio
 
