@@ -205,6 +205,28 @@ class ContainerStatus(Wire, frozen=True):
     allocated_resources: Quantities = {}
 
 
+class PodResourceClaimStatus(Wire, frozen=True):
+    """The claim that was made of a template for the pod's entry `name`; none was needed if it has no name."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Wire, frozen=True):
+    """Which request of the claim stands for an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Wire, frozen=True):
+    """The claim that the scheduler made for the pod's extended resources."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
 class PodStatus(Wire, frozen=True):
     """What happened to the pod so far; `resources` are those of the whole pod in force after a resize."""
 
@@ -216,6 +238,8 @@ class PodStatus(Wire, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of that type, if the pod has it."""

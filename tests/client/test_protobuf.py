@@ -93,7 +93,20 @@ BEHIND_A_FEATURE_GATE = {
     ("PodSpec", "scheduling_group"),
     ("PodSchedulingGroup", "pod_group_name"),
 }
-NOT_RECORDED = {("NodeSystemInfo", "boot_id"), ("NodeCondition", "last_transition_time")}
+NOT_RECORDED = {
+    ("NodeSystemInfo", "boot_id"),
+    ("NodeCondition", "last_transition_time"),
+    ("ObjectMeta", "finalizers"),
+    ("PodStatus", "resource_claim_statuses"),
+    ("PodResourceClaimStatus", "name"),
+    ("PodResourceClaimStatus", "resource_claim_name"),
+    ("PodStatus", "extended_resource_claim_status"),
+    ("PodExtendedResourceClaimStatus", "resource_claim_name"),
+    ("PodExtendedResourceClaimStatus", "request_mappings"),
+    ("ContainerExtendedResourceRequest", "container_name"),
+    ("ContainerExtendedResourceRequest", "resource_name"),
+    ("ContainerExtendedResourceRequest", "request_name"),
+}
 """Compared below, by published field numbers alone."""
 
 
@@ -395,3 +408,20 @@ class Unread(Wire, frozen=True):
 def test_a_type_that_does_not_fit_is_found_by_its_first_message(kind, definition, problem):
     with pytest.raises(problem):
         ProtobufDecoder(kind, definition)(b"")
+
+
+def test_the_claims_of_a_pod():
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["a/b", "c/d"]}}
+    mapping = {"containerName": "c", "resourceName": "x/gpu", "requestName": "container-0-request-0"}
+    body["status"] = {
+        "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "p-a-1"}, {"name": "b"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "p-x", "requestMappings": [mapping]},
+    }
+    listed = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [body]}
+    from_json, from_protobuf = formats(PODS)
+    [item] = from_protobuf.page(encoded(orjson.dumps(listed))).items
+    found = from_protobuf.decode(item, None)
+    assert found == msgspec.structs.replace(from_json.decode(orjson.dumps(body), None), spec=found.spec)
+    assert found.metadata.finalizers == ("a/b", "c/d")
+    assert [each.resource_claim_name for each in found.status.resource_claim_statuses] == ["p-a-1", None]
+    assert found.status.extended_resource_claim_status.request_mappings[0].request_name == "container-0-request-0"

@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
+import orjson
 from google.protobuf import message as protobuf
 
 from koordsched.api.decoding import DecodeError
-from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
+from koordsched.api.protobuf.fields import QUANTITY, RAW_EXTENSION, TIME, Field
 from koordsched.api.protobuf.layout import Layout, Member, layouts_of
 from koordsched.api.protobuf.messages import message_class
 
@@ -115,8 +116,13 @@ def _quantity(message: Any) -> str:
     return text
 
 
+def _raw_extension(message: Any) -> Any:
+    return orjson.loads(message.raw) if message.raw else None
+
+
 _SPECIAL: dict[str, tuple[str, Callable[[Any], Any]]] = {
     TIME: ("time", _time),
     QUANTITY: ("quantity", _quantity),
+    RAW_EXTENSION: ("raw_extension", _raw_extension),
 }
 """By kind: the name that the written-out functions call it by, and the function."""

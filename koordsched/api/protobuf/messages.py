@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from koordsched.api.protobuf.fields import QUANTITY, TIME, Field
+from koordsched.api.protobuf.fields import QUANTITY, RAW_EXTENSION, TIME, Field
 from koordsched.api.protobuf.layout import Layout, Member
 
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -21,8 +21,9 @@ _TYPES = {
 _SPECIAL = {
     TIME: [(1, "seconds", "int64")],
     QUANTITY: [(1, "string", "string")],
+    RAW_EXTENSION: [(1, "raw", "bytes")],
 }
-"""Messages that JSON writes as a text (apimachinery `meta/v1`, `api/resource`)."""
+"""Messages that JSON writes as one value (apimachinery `meta/v1`, `api/resource`, `runtime`)."""
 
 _PACKAGE = "koordsched"
 
