@@ -96,7 +96,6 @@ BEHIND_A_FEATURE_GATE = {
 NOT_RECORDED = {
     ("NodeSystemInfo", "boot_id"),
     ("NodeCondition", "last_transition_time"),
-    ("ObjectMeta", "finalizers"),
     ("PodStatus", "resource_claim_statuses"),
     ("PodResourceClaimStatus", "name"),
     ("PodResourceClaimStatus", "resource_claim_name"),
