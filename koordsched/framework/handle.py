@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -146,8 +146,8 @@ class Pending(Protocol):
     def named(self, namespace: str, name: str) -> Pod | None:
         """The one of this name, if it is in the queue."""
 
-    def __iter__(self) -> Iterator[Pod]:
-        """All of them: not to be asked in a scheduling cycle."""
+    def of_name(self, name: str) -> Sequence[Pod]:
+        """Those of this name in all namespaces, in the order of uids."""
 
 
 class NonePending:
@@ -159,8 +159,9 @@ class NonePending:
     def named(self, namespace: str, name: str) -> None:
         """None."""
 
-    def __iter__(self) -> Iterator[Pod]:
-        return iter(())
+    def of_name(self, name: str) -> Sequence[Pod]:
+        """None."""
+        return ()
 
 
 @dataclass(slots=True)
