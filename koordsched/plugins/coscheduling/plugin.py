@@ -87,7 +87,9 @@ class Coscheduling(
         self.topology = network_topology(handle.cluster, handle.features)
         self._selector = SelectorScore(self.topology)
         self._plans = TopologyPlans(self.name, handle, self.topology, args)
-        self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
+        self._preemption = JobPreemption(
+            self.name, handle, self.cache, self._plans, honors_budgets=args.honor_disruption_budgets
+        )
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too, and each
