@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
@@ -54,19 +54,39 @@ class Writes(Protocol):
         """
 
 
+class OnBehalf(NamedTuple):
+    """An object for which pods are evicted, where that is not a pod: the Events of victims name it."""
+
+    kind: Kind[Any]
+    meta: ObjectMeta
+
+
 class Evictions(Protocol):
     """Evicts pods on behalf of a pod that needs their room. Works in the background."""
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The uids of all such preemptors, in the order of uids."""
+
     def evicting(self, uid: str) -> bool:
         """Whether this pod is being evicted, though the API server may not say so yet."""
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = ...) -> None:
+    def start(
+        self,
+        preemptor: Pod,
+        node: str,
+        victims: Sequence[Pod],
+        *,
+        reason: str = ...,
+        behalf: OnBehalf | None = None,
+    ) -> None:
         """Evicts the victims on a node; pods of lower priority lose their nomination to it.
 
-        `reason`: what their condition DisruptionTarget says after the name of the scheduler.
+        `reason`: what their condition DisruptionTarget says after the name of the scheduler. `behalf`: the object that
+        the preemptor is a part of, if room is made for that as a whole.
         """
 
 

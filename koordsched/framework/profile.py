@@ -109,6 +109,7 @@ class Profile:
         jobs = [plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling)]
         self.job_plugins: tuple[JobScheduling, ...] = tuple(sorted(jobs, key=lambda plugin: not plugin.group_jobs))
         self.job_plugin_names = frozenset(plugin.name for plugin in jobs)
+        self.makes_room_for_groups = any(plugin.allows_for_groups for plugin in self.post_filters)
         self.placement_generators = self._at(spec, "placementGenerate", PlacementGenerate)
         self.placement_scorers = tuple(
             (plugin, spec.placement_weights.get(plugin.name, 1))

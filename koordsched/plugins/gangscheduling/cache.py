@@ -78,6 +78,10 @@ class PodGroupCache:
         known = len(members.pods) if members is not None else 0
         return messages.NOT_ENOUGH if known < group.min_count else ""
 
+    def is_member(self, uid: str, group_id: str) -> bool:
+        """Whether the pod of this uid is in the group."""
+        return self._of_pod.get(uid) == group_id
+
     # --- what happens ------------------------------------------------------------------------------
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
