@@ -13,7 +13,7 @@ cluster as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -41,12 +41,17 @@ Places = Sequence[tuple[Pod, int]]
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """Pods that are evicted at once; `name`: of the pod or group, `namespace/name`."""
+    """Pods that are evicted at once; `name`: of the pod or group, `namespace/name`; `rows`: where they are."""
 
     name: str
     pods: Sequence[Pod]
     priority: int
     is_group: bool = False
+    rows: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # In a hypothesis without them they are nowhere.
+        self.rows = frozenset(pod.row for pod in self.pods)
 
     def importance(self) -> tuple[int, bool, int, float, str]:
         """Smaller for what is more important: higher priority, then groups before pods, larger groups before smaller
@@ -54,11 +59,6 @@ class Unit:
         """
         size = len(self.pods) if self.is_group else 0
         return -self.priority, not self.is_group, -size, min(map(started_at, self.pods)), self.name
-
-    @property
-    def rows(self) -> set[int]:
-        """Where its pods are."""
-        return {pod.row for pod in self.pods}
 
 
 class RoomsForGroups:
@@ -187,6 +187,7 @@ class RoomForGroup(GroupPreemption):
             trial.withdraw(self._members)
             attempt = _Trial(trial, places)
             if attempt.fits(near):
+                attempt.begin_again()
                 going: list[Unit] = []
                 for some, of_these in _apart(near, places):
                     part = _Trial(trial, of_these)
@@ -206,10 +207,14 @@ class _Trial:
         self._start = trial.checkpoint()
         self._places = places
 
+    def begin_again(self) -> None:
+        """All units are there, and no member is placed."""
+        self._trial.rollback(self._start)
+
     def fits(self, going: Iterable[Unit]) -> bool:
         """Whether the members fit with just these units gone; they are placed, and the units gone, afterwards."""
+        self.begin_again()
         trial = self._trial
-        trial.rollback(self._start)
         for pod in _pods(going):
             trial.evict(pod)
         return all(trial.place(pod, row) == PASS for pod, row in self._places)
@@ -252,7 +257,7 @@ def _apart(units: Sequence[Unit], places: Places) -> Iterable[tuple[list[Unit], 
             root[root_of(row)] = root_of(first)
     found: dict[int, tuple[list[Unit], list[tuple[Pod, int]]]] = {}
     for unit in units:
-        found.setdefault(root_of(unit.pods[0].row), ([], []))[0].append(unit)
+        found.setdefault(root_of(min(unit.rows)), ([], []))[0].append(unit)
     for pod, row in places:
         if (part := found.get(root_of(row))) is not None:
             part[1].append((pod, row))

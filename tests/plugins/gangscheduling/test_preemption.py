@@ -336,6 +336,33 @@ def test_halves_are_tried_before_single_ones_with_the_same_result():
         assert len(asked) <= 2 * len(sizes) + 1
 
 
+def test_far_pods_are_not_tried_one_by_one(monkeypatch):
+    """Five pods on each of 20 nodes; one node is needed."""
+
+    async def main():
+        cluster = Preempted([f"n{number:02}" for number in range(20)], "5")
+        for number in range(100):
+            cluster.runs(f"p-{number:02}", f"n{number % 20:02}", "1", 1)
+        cluster.group(1, priority=100)
+        cluster.members(1, cpu="5")
+        evicted = []
+        fits = _Trial.fits
+
+        def counting(trial, going):
+            going = list(going)
+            evicted.append(len(going))
+            return fits(trial, going)
+
+        monkeypatch.setattr(_Trial, "fits", counting)
+        async with scheduling(cluster, gates=WHOLE):
+            await asyncio.sleep(0.5)
+        assert len(cluster.going()) == 5
+        assert len(evicted) < 20
+        assert max(evicted) == 5
+
+    run(main(), limit=86400.0)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_victims_found_by_parts_are_those_found_on_the_whole(seed, monkeypatch):
     """Each part of the cluster by itself leads to the same as all units one after the other."""
@@ -376,6 +403,8 @@ def test_victims_found_by_parts_are_those_found_on_the_whole(seed, monkeypatch):
 
 def test_order_is_total():
     class Ran:
+        row = 0
+
         def __init__(self, start):
             self.start_time = start
 
