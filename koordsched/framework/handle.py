@@ -194,7 +194,8 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
-    `pending` finds pods that wait, by what other objects say of them. `filtering`, the profile's own filter chain for
+    `pending` finds pods that wait, by what other objects say of them; `renounce` has pods that wait lose the room that
+    they are promised, if they are. `filtering`, the profile's own filter chain for
     dry runs, and `hypothesis`, which begins one by its plugins, are there from the first scheduling cycle on.
     """
 
@@ -215,6 +216,7 @@ class Handle:
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
     pending: Pending = field(default_factory=NonePending)
+    renounce: Callable[[Iterable[Pod]], None] = lambda pods: None
     states: PluginStates = field(default_factory=PluginStates)
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
     numa_alignment: NUMAAlignment | None = None

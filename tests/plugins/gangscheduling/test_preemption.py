@@ -265,6 +265,22 @@ def test_pods_of_the_group_itself_are_no_victims():
     playing(scenario)
 
 
+def test_a_group_with_too_few_pods_left_keeps_no_room():
+    async def scenario(cluster, running):
+        cluster.runs("low", "n1", cpu="8", priority=1)
+        cluster.group(2, priority=100)
+        cluster.members(2, cpu="4", priority=100)
+        await asyncio.sleep(3)
+        assert [cluster.nominated(name) for name in ("m-1", "m-2")] == ["n1", "n1"]
+        cluster.member("late", group="", cpu="8", priority=10)
+        await cluster.delete("m-1")
+        await cluster.delete("low")
+        await asyncio.sleep(30)
+        assert cluster.placed() == {"late": "n1"}
+
+    playing(scenario)
+
+
 class _Slow:
     """Evictions take a while."""
 
