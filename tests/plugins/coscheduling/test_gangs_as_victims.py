@@ -42,18 +42,6 @@ def alone(cluster, name, node, priority=0, cpu="10", labels=None):
     cluster.pod(name, by=None, node=node, cpu=cpu, priority=priority, labels=labels or {})
 
 
-def budget(cluster, app, allowed=0):
-    cluster.insert(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": app},
-            "spec": {"selector": {"matchLabels": {"app": app}}},
-            "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
-        }
-    )
-
-
 def test_a_gang_costs_more_than_a_pod_that_is_as_important():
     def fill(cluster):
         gang_on(cluster, "g", "n1", "n2")
@@ -120,7 +108,7 @@ def test_budgets_count_for_all_pods_of_a_gang_only_if_they_are_honored(config, s
     """The one pod costs less, and its budget is used up."""
 
     def fill(cluster):
-        budget(cluster, "kept")
+        cluster.disruption_budget("kept")
         alone(cluster, "a", "n1", labels={"app": "kept"})
         gang_on(cluster, "g", "n2", "n3")
         alone(cluster, "z", "n4", priority=2000)
@@ -132,7 +120,7 @@ def test_a_budget_of_pods_elsewhere_keeps_a_gang_where_it_is():
     """The one pod costs more. The gang's budget allows for the pod that is in the way, not for all."""
 
     def fill(cluster):
-        budget(cluster, "kept", allowed=1)
+        cluster.disruption_budget("kept", allowed=1)
         gang_on(cluster, "g", "n1", "n2", labels={"app": "kept"})
         alone(cluster, "between", "n3", priority=5)
         alone(cluster, "z", "n4", priority=10)

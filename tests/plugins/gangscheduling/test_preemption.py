@@ -34,17 +34,6 @@ class Preempted(PodGroupCluster):
         pods = self.registry.list(self.resource("Pod"))
         return sorted(pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp"))
 
-    def budget(self, app, allowed=0):
-        self.insert(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": app},
-                "spec": {"selector": {"matchLabels": {"app": app}}},
-                "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
-            }
-        )
-
     def notes(self, reason):
         return sorted(event["note"] for event in self.events() if event["reason"] == reason)
 
@@ -164,23 +153,15 @@ def test_members_with_a_place_read_what_they_did():
     playing(scenario)
 
 
-def test_groups_with_constraints_are_refused():
-    async def scenario(cluster, running):
-        cluster.node("n2", "8", {"rack": "r"})
-        cluster.runs("low", "n2", cpu="8", priority=1)
-        cluster.group(1, priority=100, schedulingConstraints={"topology": [{"key": "rack"}]})
-        cluster.members(1, cpu="8")
-        await asyncio.sleep(3)
-        refusal = "workload aware preemption is not supported for pod groups with scheduling constraints"
-        assert cluster.going() == []
-        assert cluster.condition()[2] == (
-            f"0/1 placements are available, first placement status: pod group is unschedulable, {refusal}"
-        )
-
-    playing(scenario, gates=(*WHOLE, "TopologyAwareWorkloadScheduling=true"))
+TOPOLOGY = "TopologyAwareWorkloadScheduling=true"
+NOT_SUPPORTED = "workload aware preemption is not supported for pod groups with scheduling constraints"
+BY_PLACEMENT = "preemption: not eligible due to placement-based pod group scheduling limitation"
 
 
-def test_without_the_gate_no_room_is_made_on_placements():
+@pytest.mark.parametrize(
+    ("gates", "reason", "member"), [(WHOLE, f", {NOT_SUPPORTED}", AS_A_WHOLE), (GATES, "", BY_PLACEMENT)]
+)
+def test_for_groups_with_constraints_no_room_is_made(gates, reason, member):
     async def scenario(cluster, running):
         cluster.node("n2", "8", {"rack": "r"})
         cluster.runs("low", "n2", cpu="8", priority=1)
@@ -188,10 +169,11 @@ def test_without_the_gate_no_room_is_made_on_placements():
         cluster.members(1, cpu="8", priority=100)
         await asyncio.sleep(3)
         assert cluster.going() == []
-        text = "preemption: not eligible due to placement-based pod group scheduling limitation"
-        assert text in cluster.says("m-1")[1]
+        text = "0/1 placements are available, first placement status: pod group is unschedulable"
+        assert cluster.condition()[2] == text + reason
+        assert member in cluster.says("m-1")[1]
 
-    playing(scenario, gates=(*GATES, "TopologyAwareWorkloadScheduling=true"))
+    playing(scenario, gates=(*gates, TOPOLOGY))
 
 
 def test_without_default_preemption_there_is_none():
@@ -243,7 +225,7 @@ def test_the_priority_of_a_group_counts_and_not_that_of_its_pods():
 
 def test_pods_with_a_budget_come_back_first():
     async def scenario(cluster, running):
-        cluster.budget("kept")
+        cluster.disruption_budget("kept")
         cluster.runs("kept", "n1", priority=1, labels={"app": "kept"})
         cluster.runs("other", "n1", priority=50)
         cluster.group(1, priority=100)
