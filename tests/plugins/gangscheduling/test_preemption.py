@@ -211,18 +211,6 @@ def test_a_group_is_evicted_as_its_disruption_mode_says(mode, victims):
     playing(scenario, nodes=("n1", "n2"))
 
 
-def test_the_priority_of_a_group_counts_and_not_that_of_its_pods():
-    async def scenario(cluster, running):
-        cluster.group(0, "victims", priority=500, disruptionMode="PodGroup")
-        cluster.runs("v-0", "n1", cpu="8", priority=1, group="victims")
-        cluster.group(1, priority=100)
-        cluster.members(1, cpu="8")
-        await asyncio.sleep(3)
-        assert cluster.going() == []
-
-    playing(scenario)
-
-
 def test_pods_with_a_budget_come_back_first():
     async def scenario(cluster, running):
         cluster.disruption_budget("kept")
@@ -236,9 +224,13 @@ def test_pods_with_a_budget_come_back_first():
     playing(scenario, cpu="4")
 
 
-def test_pods_of_the_group_itself_are_no_victims():
+@pytest.mark.parametrize("group", ["g", "important"])
+def test_pods_of_the_group_itself_and_of_more_important_ones_are_no_victims(group):
+    """Whatever the priority of the pod says."""
+
     async def scenario(cluster, running):
-        cluster.runs("m-0", "n1", cpu="8", priority=0, group="g")
+        cluster.group(0, "important", priority=500, disruptionMode="PodGroup")
+        cluster.runs("there", "n1", cpu="8", priority=0, group=group)
         cluster.group(1, priority=100)
         cluster.members(1, cpu="8")
         await asyncio.sleep(3)
