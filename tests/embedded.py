@@ -85,6 +85,18 @@ class Embedded:
                         canonicalize(quantities, "")
         return self.registry._commit(resource, "ADDED", None, thing, dry_run=False)
 
+    def disruption_budget(self, app, allowed=0):
+        """A budget for the pods with the label app=`app`."""
+        self.insert(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": app},
+                "spec": {"selector": {"matchLabels": {"app": app}}},
+                "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+            }
+        )
+
     def resource(self, kind, api_version="v1"):
         """The resource of a kind."""
         return self.registry.resource_for_kind(api_version, kind)

@@ -55,6 +55,7 @@ def _settings(given: KubeSchedulerConfiguration) -> Iterator[str]:
 _NEEDED_GATES = {
     "GangScheduling": ("GenericWorkload",),
     "TopologyAwareWorkloadScheduling": ("GenericWorkload", "GangScheduling"),
+    "WorkloadAwarePreemption": ("GenericWorkload", "GangScheduling"),
 }
 """What a gate has no effect without."""
 
@@ -64,8 +65,6 @@ def _gates_alone(features: Collection[str]) -> Iterator[str]:
         missing = [name for name in needed if name not in features]
         if gate in features and missing:
             yield f"feature gate {gate}=true has no effect without {' and '.join(f'{name}=true' for name in missing)}"
-    if "WorkloadAwarePreemption" in features:
-        yield "feature gate WorkloadAwarePreemption=true has no effect: DefaultPreemption makes room pod by pod"
 
 
 def unimplemented(resolved: Resolved, built: Collection[str]) -> dict[str, list[str]]:

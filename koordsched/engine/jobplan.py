@@ -16,7 +16,7 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.interface import CycleState, PostFilterResult
-from koordsched.framework.jobs import GroupJob, Job
+from koordsched.framework.jobs import GroupJob, GroupPreemption, Job
 from koordsched.framework.placements import Placement, highest, none_fits, totals
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
@@ -47,6 +47,8 @@ class JobPlan:
         self.outcome: PostFilterResult | None = None
         self.refusals: dict[str, str] = {}
         self._candidates: RowArray | None = None
+        self._makes_no_room = ""
+        self._victims_are_gone = False
 
     def place(self, job: Job | GroupJob) -> bool:
         """Places the pods of a job that has begun, one after the other, until there are enough; False otherwise."""
@@ -77,7 +79,39 @@ class JobPlan:
             self.message = placements.message
             self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
             return False
+        self._makes_no_room = job.makes_no_room()
+        before = self._transaction.checkpoint()
+        fits = self._try(job, profile, placements)
+        preemption = job.preemption() if not fits and self.outcome is None else None
+        if preemption is not None:
+            self._transaction.rollback(before)
+            room = self._room_for_all(job, profile, preemption)
+            self._try(job, profile, placements)
+            if isinstance(room, str):
+                self.message += room and f", {room}"
+            else:
+                self.outcome = room
+                had_a_place, text = job.unschedulable()[1], job.waiting_on_preemption()
+                self.refusals = {key: text if old == had_a_place else old for key, old in self.refusals.items()}
+        return fits
+
+    def _try(self, job: GroupJob, profile: Profile, placements: Sequence[Placement] | None) -> bool:
         return self._try_all(job) if placements is None else self._try_placements(job, profile, placements)
+
+    def _room_for_all(self, job: GroupJob, profile: Profile, preemption: GroupPreemption) -> PostFilterResult | str:
+        """What would be evicted for the group as a whole, or why it is not; "" if that would not be enough."""
+        before = self._transaction.checkpoint()
+        victims = preemption.victims(job.members, enabled=profile.makes_room_for_groups)
+        if isinstance(victims, str):
+            return victims
+        for victim in victims:
+            self._transaction.evict(victim)
+        self._victims_are_gone = True
+        fits = self._try_all(job)
+        self._victims_are_gone = False
+        places = [(cycle.pod, cycle.pod.row) for cycle in self.cycles]
+        self._transaction.rollback(before)
+        return preemption.choose(places) if fits else ""
 
     def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> bool:
         """Tries all members on each placement, and again on the best."""
@@ -133,7 +167,7 @@ class JobPlan:
 
     def _attempt(self, pod: Pod) -> Attempt:
         attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
-        attempt.cycle.candidates = self._candidates
+        attempt.cycle.candidates, attempt.cycle.makes_no_room = self._candidates, self._makes_no_room
         return attempt
 
     def _place(self, pod: Pod) -> str:
@@ -144,6 +178,8 @@ class JobPlan:
         error = attempt.error()
         if error is not None:
             return error.message
+        if not verdicts.feasible and self._victims_are_gone:
+            return attempt.message()
         if not verdicts.feasible:
             self.outcome = attempt.post_filter()
             return attempt.message(self.outcome)

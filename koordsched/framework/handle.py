@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
@@ -54,19 +54,39 @@ class Writes(Protocol):
         """
 
 
+class OnBehalf(NamedTuple):
+    """An object for which pods are evicted, where that is not a pod: the Events of victims name it."""
+
+    kind: Kind[Any]
+    meta: ObjectMeta
+
+
 class Evictions(Protocol):
     """Evicts pods on behalf of a pod that needs their room. Works in the background."""
 
     def running_for(self, uid: str) -> bool:
         """Whether victims of this preemptor are still being evicted."""
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The uids of all such preemptors, in the order of uids."""
+
     def evicting(self, uid: str) -> bool:
         """Whether this pod is being evicted, though the API server may not say so yet."""
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = ...) -> None:
+    def start(
+        self,
+        preemptor: Pod,
+        node: str,
+        victims: Sequence[Pod],
+        *,
+        reason: str = ...,
+        behalf: OnBehalf | None = None,
+    ) -> None:
         """Evicts the victims on a node; pods of lower priority lose their nomination to it.
 
-        `reason`: what their condition DisruptionTarget says after the name of the scheduler.
+        `reason`: what their condition DisruptionTarget says after the name of the scheduler. `behalf`: the object that
+        the preemptor is a part of, if room is made for that as a whole.
         """
 
 
@@ -146,8 +166,8 @@ class Pending(Protocol):
     def named(self, namespace: str, name: str) -> Pod | None:
         """The one of this name, if it is in the queue."""
 
-    def __iter__(self) -> Iterator[Pod]:
-        """All of them: not to be asked in a scheduling cycle."""
+    def of_name(self, name: str) -> Sequence[Pod]:
+        """Those of this name in all namespaces, in the order of uids."""
 
 
 class NonePending:
@@ -159,8 +179,9 @@ class NonePending:
     def named(self, namespace: str, name: str) -> None:
         """None."""
 
-    def __iter__(self) -> Iterator[Pod]:
-        return iter(())
+    def of_name(self, name: str) -> Sequence[Pod]:
+        """None."""
+        return ()
 
 
 @dataclass(slots=True)
@@ -173,7 +194,8 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
-    `pending` finds pods that wait, by what other objects say of them. `filtering`, the profile's own filter chain for
+    `pending` finds pods that wait, by what other objects say of them; `renounce` has pods that wait lose the room that
+    they are promised, if they are. `filtering`, the profile's own filter chain for
     dry runs, and `hypothesis`, which begins one by its plugins, are there from the first scheduling cycle on.
     """
 
@@ -194,6 +216,7 @@ class Handle:
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
     pending: Pending = field(default_factory=NonePending)
+    renounce: Callable[[Iterable[Pod]], None] = lambda pods: None
     states: PluginStates = field(default_factory=PluginStates)
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
     numa_alignment: NUMAAlignment | None = None

@@ -79,6 +79,7 @@ class CycleState:
     NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice. `reservations`: those
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
     other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
+    `makes_no_room`: why no others are evicted for this pod by itself, "" if they may be.
     """
 
     pod: Pod
@@ -93,6 +94,7 @@ class CycleState:
     reservations: UsableReservations | None = None
     may_be_suspended: bool = False
     candidates: RowArray | None = None
+    makes_no_room: str = ""
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None
@@ -239,7 +241,12 @@ class PodFilter(Plugin):
 
 
 class PostFilter(Plugin):
-    """Called when no node fits: may make room, or say why that is impossible."""
+    """Called when no node fits: may make room, or say why that is impossible.
+
+    `allows_for_groups`: that it is enabled allows others to be evicted for a group of pods as a whole.
+    """
+
+    allows_for_groups: ClassVar[bool] = False
 
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:

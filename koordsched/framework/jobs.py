@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from koordsched.cluster.pod import Pod
-from koordsched.framework.interface import Permit
+from koordsched.framework.interface import Permit, PostFilterResult
 
 
 class Job(ABC):
@@ -64,6 +64,24 @@ class Ending(StrEnum):
     ERROR = "error"
 
 
+class GroupPreemption(ABC):
+    """Room for a group as a whole: first all potential victims are gone, and the group is tried; if it has a place, as
+    many of them stay as leave it there.
+    """
+
+    @abstractmethod
+    def victims(self, members: Sequence[Pod], *, enabled: bool) -> Sequence[Pod] | str:
+        """All pods on nodes that may be evicted for these members, or why none may be. `enabled`: whether the profile
+        evicts pods for groups.
+        """
+
+    @abstractmethod
+    def choose(self, places: Sequence[tuple[Pod, int]]) -> PostFilterResult:
+        """Which of them have to go, with the nominations of the members. `places`: the members with their rows, in
+        order, as they were placed with all victims gone; now these are back, and the members have no place.
+        """
+
+
 class GroupJob(ABC):
     """One attempt to place the pods of a group, all of which are tried.
 
@@ -94,6 +112,14 @@ class GroupJob(ABC):
     @abstractmethod
     def ended(self, ending: Ending, message: str) -> None:
         """How the attempt ended. Explanations do not say it."""
+
+    def makes_no_room(self) -> str:
+        """Why no pods are evicted for single members; "" if they may be, as by default."""
+        return ""
+
+    def preemption(self) -> GroupPreemption | None:
+        """Makes room for the group as a whole. Default: nothing does."""
+        return None
 
 
 class JobScheduling(Permit):

@@ -109,6 +109,7 @@ class Profile:
         jobs = [plugin for plugin in self.permit_plugins if isinstance(plugin, JobScheduling)]
         self.job_plugins: tuple[JobScheduling, ...] = tuple(sorted(jobs, key=lambda plugin: not plugin.group_jobs))
         self.job_plugin_names = frozenset(plugin.name for plugin in jobs)
+        self.makes_room_for_groups = any(plugin.allows_for_groups for plugin in self.post_filters)
         self.placement_generators = self._at(spec, "placementGenerate", PlacementGenerate)
         self.placement_scorers = tuple(
             (plugin, spec.placement_weights.get(plugin.name, 1))
@@ -160,12 +161,14 @@ class Profile:
         """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
 
         Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
-        decides on the nomination, otherwise the last one that decides on it. Without plugins there is nothing that a
-        nomination could wait for. AfterPostFilter plugins see the end. Source: core spec 3.6, step 8.
+        decides on the nomination, otherwise the last one that decides on it. What those before it do when the decision
+        is carried out is done, too. Without plugins there is nothing that a nomination could wait for.
+        AfterPostFilter plugins see the end. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
         refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
+        acts: list[Callable[[], None]] = []
         for plugin in self.post_filters:
             result = yield plugin.post_filter(cycle, cycle.pod, codes)
             if result.status.code is not Code.UNSCHEDULABLE:
@@ -174,8 +177,12 @@ class Profile:
                 nominated = result.nominated_node
             texts.extend(result.status.reasons)
             refused_by |= result.refused_by
+            if result.actuate is not None:
+                acts.append(result.actuate)
         else:
             result = PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
+        for act in acts:
+            result.also(act)
         for after in self.after_post_filter_plugins:
             after.after_post_filter(cycle, cycle.pod, codes, result)
         return result

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.framework.handle import NORMAL, WARNING
+from koordsched.framework.handle import NORMAL, WARNING, OnBehalf
 from koordsched.observability.eventwire import EventKey, ObjectReference, cut_note
 
 if TYPE_CHECKING:
@@ -51,17 +53,32 @@ class EventRecorder:
         """An attempt failed, for the reason that users are to see."""
         self.record(pod_reference(pod), WARNING, "FailedScheduling", "Scheduling", message)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool = True) -> None:
-        """The victim had to make room. Not `deleted`: it was waiting or being bound, and goes back to the queue."""
+    def preempted(
+        self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool = True, behalf: OnBehalf | None = None
+    ) -> None:
+        """The victim had to make room. Not `deleted`: it was waiting or being bound, and goes back to the queue.
+
+        `behalf`: the object for which room is made as a whole, wherever in the cluster.
+        """
         where = "" if deleted else " (in kube-scheduler memory)."
+        by, related = f"pod {preemptor.uid} on node {node}", pod_reference(preemptor)
+        if behalf is not None:
+            related = object_reference(behalf.kind, behalf.meta, behalf.meta.resource_version)
+            by = f"{related.kind.lower()} {related.uid} on node cluster"
         self.record(
             pod_reference(victim),
             NORMAL,
             "Preempted",
             "Preempting",
-            f"Preempted by pod {preemptor.uid} on node {node}{where}",
-            related=pod_reference(preemptor),
+            f"Preempted by {by}{where}",
+            related=related,
         )
+
+
+def object_reference(kind: Kind[Any], meta: ObjectMeta, version: str) -> ObjectReference:
+    """A reference to an object. `version`: its resource version, "" for all."""
+    api_version = kind.api.removeprefix("apis/").removeprefix("api/")
+    return ObjectReference(api_version, kind.type.__name__, meta.namespace, meta.name, meta.uid, version)
 
 
 def pod_reference(pod: Pod) -> ObjectReference:

@@ -174,11 +174,17 @@ class SchedulingCycle:
         return erroneous(f"internal error: {type(error).__name__}: {error}")
 
     async def decide(
-        self, attempt: Attempt, started: float, consultation: ExtenderConsultation | None, *, shared: bool = True
+        self,
+        attempt: Attempt,
+        started: float,
+        consultation: ExtenderConsultation | None,
+        *,
+        shared: bool = True,
+        makes_room: bool = True,
     ) -> int | NotPlaced:
         """The row for the pod. Raises ScoringFailed or ExtenderError.
 
-        `shared`: a refusal may hold for equivalent pods.
+        `shared`: a refusal may hold for equivalent pods. `makes_room`: without a node, PostFilter plugins are asked.
         """
         profile = attempt.profile
         if not attempt.has_nodes:
@@ -191,6 +197,8 @@ class SchedulingCycle:
         error = attempt.error()
         if error is not None:
             return erroneous(error.message)
+        if not verdicts.feasible and not makes_room:
+            return NotPlaced(FailedAttempt(UNSCHEDULABLE, attempt.message()))
         if not verdicts.feasible:
             outcome = await self._post_filter(attempt, consultation)
             return self._no_node(attempt, outcome, shared=shared and consultation is None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from koordsched.client.clock import Clock
 from koordsched.cluster.pod import Pod
-from koordsched.framework.handle import WriteFailed
+from koordsched.framework.handle import OnBehalf, WriteFailed
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import Code
 from koordsched.observability.metrics import Metrics
@@ -99,7 +99,15 @@ class PreemptionEvictions:
         self._running.update(preemptors)
         self._evictions.update((victim.uid, _Eviction(victim, preemptor)) for victim, preemptor in victims)
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = REASON) -> None:
+    def start(
+        self,
+        preemptor: Pod,
+        node: str,
+        victims: Sequence[Pod],
+        *,
+        reason: str = REASON,
+        behalf: OnBehalf | None = None,
+    ) -> None:
         """Evicts those victims that are not on their way out already; nothing happens if all are."""
         self.recorder.evicting(preemptor, node, victims)
         self.metrics.preemption_victims.observe(len(victims))
@@ -112,7 +120,9 @@ class PreemptionEvictions:
                 self.queue.nominator.delete(other.uid)
                 self.reporter.nominate(other, "")
         counted_on = [self._evictions[victim.uid] for victim in remaining if self.evicting(victim.uid)]
-        new = [_Eviction(victim, preemptor.uid, reason) for victim in remaining if not self.evicting(victim.uid)]
+        new = [
+            _Eviction(victim, preemptor.uid, reason, behalf) for victim in remaining if not self.evicting(victim.uid)
+        ]
         self._evictions.update((eviction.victim.uid, eviction) for eviction in new)
         if len(self._evictions) > self._most_evictions:
             self._evictions = {uid: eviction for uid, eviction in self._evictions.items() if self.evicting(uid)}
@@ -213,7 +223,7 @@ class PreemptionEvictions:
             eviction.finish(error)
             raise
         eviction.finish(None)
-        self.reporter.preempted(victim, preemptor, node, deleted=deleted)
+        self.reporter.preempted(victim, preemptor, node, deleted=deleted, behalf=eviction.behalf)
 
     async def _make_go(self, eviction: _Eviction, preemptor: Pod) -> bool:
         """Returns whether the victim was deleted; one that was not bound yet only loses its place."""
@@ -233,10 +243,11 @@ class PreemptionEvictions:
 class _Eviction:
     """The eviction of a victim, for the preemptor of that uid, with what its condition says, and its outcome."""
 
-    __slots__ = ("_finished", "_outcome", "preemptor", "reason", "victim")
+    __slots__ = ("_finished", "_outcome", "behalf", "preemptor", "reason", "victim")
 
-    def __init__(self, victim: Pod, preemptor: str, reason: str = REASON) -> None:
+    def __init__(self, victim: Pod, preemptor: str, reason: str = REASON, behalf: OnBehalf | None = None) -> None:
         self.reason = reason
+        self.behalf = behalf
         self.victim = victim
         self.preemptor = preemptor
         self._finished = asyncio.Event()

@@ -103,6 +103,13 @@ class FailureHandler:
         self.reporter.failed(newest, message)
         self.reporter.condition(newest, reason, message, nominated)
 
+    def renounce(self, pod: Pod) -> None:
+        """The pod is promised no node any more, as long as it is not tried again."""
+        newest = self.pending.newest(pod)
+        if newest is not None and self.queue.nominator.node_of(pod.uid):
+            self._nominate(newest, "")
+            self.reporter.nominate(newest, "")
+
     def _nominate(self, pod: Pod, node: str) -> None:
         """The pod is promised this node, "" for none; the room that it was promised before is free for others."""
         before = self.queue.nominator.node_of(pod.uid)

@@ -4,7 +4,8 @@ there are enough (`framework.jobs.GroupJob`).
 All members leave the queue at the beginning, wherever they wait, those apart that a plugin keeps out; those without a
 node in the end return through back-off. A member for which others have to be evicted counts as placed while the rest is
 tried; if one is among those that would make the group complete, all wait for the evictions. Victims are evicted in that
-case only.
+case only. Where room is made for groups as a whole (`GroupPreemption`), no pods are evicted for single members: a group
+without a place is tried again with all less important pods gone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING
 from koordsched.cluster.pod import Pod
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.wire import MAX_MESSAGE, clipped
-from koordsched.framework.jobs import Ending, GroupJob, JobScheduling
+from koordsched.framework.interface import PostFilterResult
+from koordsched.framework.jobs import Ending, GroupJob, GroupPreemption, JobScheduling
 from koordsched.framework.placements import Placement, highest, none_fits, totals
 from koordsched.framework.status import Status
 from koordsched.queue.item import QueuedPod
@@ -40,6 +42,8 @@ class GroupAttempt(MemberPlacing):
         self._outcomes: dict[str, Member | NotPlaced] = {}
         self._refused_by = ""
         """Why no member was tried."""
+        self._room: PostFilterResult | None = None
+        """The evictions for the group as a whole."""
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members that were assumed; none if the group has no place, which has been handled."""
@@ -110,19 +114,54 @@ class GroupAttempt(MemberPlacing):
     async def _place_all(self, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
         """How the attempt ended, and what the group reads. If that is SCHEDULED, the members stay where they are."""
         cycle = self._cycle
+        self._makes_no_room = self._job.makes_no_room()
         placements = self._profile_of(self._queued.pod).placements(self._job)
         if isinstance(placements, Status):
             ending = Ending.UNSCHEDULABLE if placements.code.rejects else Ending.ERROR
             self._refused_by = placements.message if ending is Ending.UNSCHEDULABLE else ""
             return ending, placements.message
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
+            before = transaction.checkpoint()
             if placements is None:
                 ended = await self._try_all(transaction, taken)
             else:
                 ended = await self._try_placements(transaction, taken, placements)
+            if ended[0] is Ending.UNSCHEDULABLE and (preemption := self._job.preemption()) is not None:
+                transaction.rollback(before)
+                ended = await self._make_room_for_all(transaction, taken, preemption, ended[1])
             if ended[0] is Ending.SCHEDULED:
                 transaction.commit()
         return ended
+
+    async def _make_room_for_all(
+        self,
+        transaction: Transaction,
+        taken: Sequence[QueuedPod[Pod]],
+        preemption: GroupPreemption,
+        message: str,
+    ) -> tuple[Ending, str]:
+        """Tries all members with all potential victims gone. `message`: why they have no place with them there."""
+        profile, before = self._profile_of(self._queued.pod), transaction.checkpoint()
+        victims = preemption.victims([queued.pod for queued in taken], enabled=profile.makes_room_for_groups)
+        if isinstance(victims, str):
+            return Ending.UNSCHEDULABLE, f"{message}, {victims}"
+        found = self._members, self._outcomes
+        for victim in victims:
+            transaction.evict(victim)
+        self._victims_are_gone = True
+        try:
+            ending, why = await self._try_all(transaction, taken)
+        finally:
+            self._victims_are_gone = False
+        if ending is Ending.ERROR:
+            return ending, why
+        places = [(member.attempt.pod, member.row) for member in self._members]
+        transaction.rollback(before)
+        self._members, self._outcomes = found
+        if ending is not Ending.SCHEDULED:
+            return Ending.UNSCHEDULABLE, message
+        self._room = preemption.choose(places)
+        return Ending.WAITING_ON_PREEMPTION, self._job.waiting_on_preemption()
 
     async def _try_all(self, transaction: Transaction, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
         """Tries all members."""
@@ -185,6 +224,14 @@ class GroupAttempt(MemberPlacing):
 
     def _why_not(self, pod: Pod, ending: Ending, message: str) -> NotPlaced:
         """What a member reads that does not stay."""
+        not_placed = self._why_no_place(pod, ending, message)
+        if self._room is None or ending is not Ending.WAITING_ON_PREEMPTION:
+            return not_placed
+        failed = replace(not_placed.failed, nominated=self._room.nominations.get(pod.uid, ""))
+        # The evictions are for all: they are started with one of them.
+        return NotPlaced(failed, self._room if pod.uid == self._queued.pod.uid else None)
+
+    def _why_no_place(self, pod: Pod, ending: Ending, message: str) -> NotPlaced:
         outcome = self._outcomes.get(pod.uid)
         if isinstance(outcome, NotPlaced) and (ending is not Ending.ERROR or outcome.failed.reason == SCHEDULER_ERROR):
             return outcome

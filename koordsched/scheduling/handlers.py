@@ -145,7 +145,7 @@ class PodHandler:
         """The pod of that uid is gone."""
         self._unreadable.pop(uid, None)
         self._foreign.pop(uid, None)
-        pending = self.pending.by_uid.pop(uid, None)
+        pending = self.pending.take(uid)
         self.cluster.pod_gone(uid)
         assumed = self.cluster.is_assumed(uid)
         if pending is not None:
@@ -196,7 +196,7 @@ class PodHandler:
 
     def _assigned(self, pod: Pod) -> None:
         self._foreign.pop(pod.uid, None)
-        waiting = self.pending.by_uid.pop(pod.uid, None)
+        waiting = self.pending.take(pod.uid)
         if waiting is not None:
             self.reporter.gone(pod.uid)
             self.queue.delete(waiting)
@@ -217,7 +217,7 @@ class PodHandler:
             return
         if pod.uid in self.cluster.assigned and not self.cluster.is_assumed(pod.uid):
             return  # an old version of a pod that has a node already: watches do not go back, lists may
-        self.pending.by_uid[pod.uid] = pod
+        self.pending.put(pod)
         self.cluster.pod_seen(pod)
         if self.cluster.is_assumed(pod.uid):
             if pod.deleting and (old is None or not old.deleting):

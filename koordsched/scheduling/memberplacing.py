@@ -69,6 +69,9 @@ class MemberPlacing:
         self._members: list[Member] = []
         self._tried = 0
         self._candidates: RowArray | None = None
+        self._makes_no_room = ""
+        self._victims_are_gone = False
+        """Whether the attempt is a hypothesis, for which no room is made."""
         self._consultation: ExtenderConsultation | None = None
         self._held = False
         self._began = cycle.clock()
@@ -115,12 +118,14 @@ class MemberPlacing:
         consultation = self._consult(pod)
         attempt = cycle.begin(self._profile_of(pod), pod)
         attempt.cycle.may_be_suspended = consultation is not None
-        attempt.cycle.candidates = self._candidates
+        attempt.cycle.candidates, attempt.cycle.makes_no_room = self._candidates, self._makes_no_room
         nominated = cycle.queue.nominator.node_of(pod.uid)
         before = transaction.checkpoint()
         preempts: NotPlaced | None = None
         try:
-            decided = await cycle.decide(attempt, started, consultation, shared=False)
+            decided = await cycle.decide(
+                attempt, started, consultation, shared=False, makes_room=not self._victims_are_gone
+            )
             if isinstance(decided, NotPlaced):
                 room = self._make_room(transaction, decided) if makes_room else None
                 if room is None:

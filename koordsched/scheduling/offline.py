@@ -23,7 +23,7 @@ from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
 from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
-from koordsched.framework.handle import Clock, Handle, WriteFailed
+from koordsched.framework.handle import Clock, Handle, OnBehalf, WriteFailed
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
@@ -61,10 +61,22 @@ class _NoEvictions:
     def running_for(self, uid: str) -> bool:
         return False
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        return ()
+
     def evicting(self, uid: str) -> bool:
         return False
 
-    def start(self, preemptor: Pod, node: str, victims: Sequence[Pod], *, reason: str = "") -> None:
+    def start(
+        self,
+        preemptor: Pod,
+        node: str,
+        victims: Sequence[Pod],
+        *,
+        reason: str = "",
+        behalf: OnBehalf | None = None,
+    ) -> None:
         """Evicts no pod: offline there is no API server."""
 
 

@@ -10,8 +10,8 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework import handle
-from koordsched.framework.handle import NORMAL, WARNING
-from koordsched.observability.eventrecorder import EventRecorder, pod_reference
+from koordsched.framework.handle import NORMAL, WARNING, OnBehalf
+from koordsched.observability.eventrecorder import EventRecorder, object_reference, pod_reference
 from koordsched.observability.eventwire import ObjectReference
 from koordsched.scheduling.podstatus import PodStatusWriter
 from koordsched.scheduling.virtualpods import VirtualPodWriters
@@ -41,8 +41,10 @@ class Reporter(handle.EventRecorder):
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node: its status as a pending pod is not written any more."""
 
-    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
-        """The victim had to make room for the preemptor."""
+    def preempted(
+        self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool, behalf: OnBehalf | None = None
+    ) -> None:
+        """The victim had to make room for the preemptor, or for the whole that this is a part of."""
 
     def invalid_pod(self, pod: core.Pod, message: str) -> None:
         """The pod cannot be decoded and is not scheduled."""
@@ -77,10 +79,8 @@ class UserReporter(Reporter):
         once: bool = False,
     ) -> None:
         """An event on any object."""
-        api_version = kind.api.removeprefix("apis/").removeprefix("api/")
         # A series goes over many versions of the object.
-        version = meta.resource_version if once else ""
-        regarding = ObjectReference(api_version, kind.type.__name__, meta.namespace, meta.name, meta.uid, version)
+        regarding = object_reference(kind, meta, meta.resource_version if once else "")
         self._first.record(regarding, event_type, reason, action, message, once=once)
 
     def pod_event(self, pod: Pod, event_type: str, reason: str, message: str, *, action: str = "Scheduling") -> None:
@@ -122,12 +122,14 @@ class UserReporter(Reporter):
         """The pod is gone or has a node."""
         self._status.forget(uid)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool) -> None:
+    def preempted(
+        self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool, behalf: OnBehalf | None = None
+    ) -> None:
         if (writer := self._virtual.get(victim.uid)) is not None:
             note = f"Preempted by pod {preemptor.uid} on node {node}"
             writer.event(victim, NORMAL, "Preempted", note, "Preempting")
             return
-        self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted)
+        self._of(preemptor).preempted(victim, preemptor, node, deleted=deleted, behalf=behalf)
 
     def invalid_pod(self, pod: core.Pod, message: str) -> None:
         meta = pod.metadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 
@@ -180,6 +180,7 @@ class Scheduler:
             own_replicas=replicas,
             count=metrics.count,
             pending=self._pending,
+            renounce=self._renounce,
             states=self.plugin_states,
         )
         self.profiles.update(build_profiles(resolved, registry, offered, self.queue.nominator))
@@ -289,6 +290,10 @@ class Scheduler:
     def pending_pod(self, uid: str) -> Pod | None:
         """The one of this uid."""
         return self._pending.by_uid.get(uid)
+
+    def _renounce(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self._failures.renounce(pod)
 
     def _in_queue(self, key: str) -> Pod | None:
         queued = self.queue.get(key)

@@ -422,9 +422,10 @@ def test_the_flag_for_the_content_type() -> None:
             ],
         ),
         (
-            "WorkloadAwarePreemption=true",
-            ["feature gate WorkloadAwarePreemption=true has no effect: DefaultPreemption makes room pod by pod"],
+            "WorkloadAwarePreemption=true,GenericWorkload=true",
+            ["feature gate WorkloadAwarePreemption=true has no effect without GangScheduling=true"],
         ),
+        ("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true", []),
     ],
 )
 def test_gates_without_effect_are_named(gates, expected) -> None:

@@ -18,7 +18,8 @@ from koordsched.plugins.coscheduling.kinds import MATCH_POLICIES, ONCE_SATISFIED
 class CoschedulingArgs(PluginArgs, frozen=True, kw_only=True):
     """Coscheduling spec 2.3. `controller_workers`: how many PodGroups are written at once.
 
-    `skip_check_schedule_cycle` has no effect, as in upstream. `place_by_index` is koordsched's own (docs/gangs.md).
+    `skip_check_schedule_cycle` has no effect, as in upstream. `place_by_index` and
+    `honor_disruption_budgets` are koordsched's own (docs/gangs.md).
     """
 
     of_cluster: ClassVar[tuple[str, ...]] = ("default_timeout", "controller_workers", "default_match_policy")
@@ -30,6 +31,7 @@ class CoschedulingArgs(PluginArgs, frozen=True, kw_only=True):
     aware_network_topology: bool = False
     default_match_policy: str = ONCE_SATISFIED
     place_by_index: bool = False
+    honor_disruption_budgets: bool = False
 
 
 def validate(given: CoschedulingArgs, path: str, gates: FeatureGates) -> list[str]:

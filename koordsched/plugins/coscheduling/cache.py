@@ -47,6 +47,7 @@ class GangCache:
         self._args = args
         self._wall = handle.clock.wall
         self._activate = handle.activate
+        self._renounce = handle.renounce
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
         self._round: Round | None = None
@@ -157,6 +158,8 @@ class GangCache:
             concerns = pending and not _is_alike(before, pod)
         if defined:
             self._options_changed(gang)
+        elif concerns and before is not None and is_stuck(pod):
+            self._fewer(gang.group)
         elif concerns or comes_bound:
             self.wake(gang.group)
         elif before is None:
@@ -193,8 +196,18 @@ class GangCache:
         if not gang.children and not gang.from_crd:
             self._drop(gang)
         elif pending:
-            self.wake(group)
+            self._fewer(group)
         self._changed(gang)
+
+    def _fewer(self, group: GangGroup) -> None:
+        """A pending pod is gone, or cannot be placed any more. If too few are left, the others keep no room, which they
+        need together.
+        """
+        could = not group.problem
+        self.wake(group)
+        if could and group.problem:
+            gangs = [gang for gang in group.gangs.values() if not group.admits_singly(gang)]
+            self._renounce([pod for gang in gangs for pod in gang.pending.values()])
 
     def _get_or_create(self, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)

@@ -15,10 +15,11 @@ class Gang:
 
     `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
     `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are the
-    uids of pending ones that no scheduler can place now. `created` is in seconds since the epoch.
+    uids of pending ones that no scheduler can place now, `rejected` those of waiting ones that are losing their places,
+    as they have been told. `created` is in seconds since the epoch.
     """
 
-    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "stuck", "waiting")
+    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "rejected", "stuck", "waiting")
 
     def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
         self.id = gang_id
@@ -30,6 +31,7 @@ class Gang:
         self.waiting: dict[str, Pod] = {}
         self.bound: dict[str, Pod] = {}
         self.stuck: set[str] = set()
+        self.rejected: set[str] = set()
 
     @property
     def from_crd(self) -> bool:
@@ -78,6 +80,8 @@ class Gang:
             if each is not where:
                 each.pop(uid, None)
         where[uid] = pod
+        if where is not self.waiting and self.rejected:
+            self.rejected.discard(uid)
         if where is not self.pending and self.group.representative == uid:
             self.group.representative = ""
         if where is self.pending and is_stuck(pod):
@@ -94,6 +98,7 @@ class Gang:
         for each in (self.children, self.pending, self.waiting, self.bound):
             each.pop(uid, None)
         self.stuck.discard(uid)
+        self.rejected.discard(uid)
         self.group.demoted.discard(uid)
 
 

@@ -87,7 +87,9 @@ class Coscheduling(
         self.topology = network_topology(handle.cluster, handle.features)
         self._selector = SelectorScore(self.topology)
         self._plans = TopologyPlans(self.name, handle, self.topology, args)
-        self._preemption = JobPreemption(self.name, handle, self.cache, self._plans)
+        self._preemption = JobPreemption(
+            self.name, handle, self.cache, self._plans, honors_budgets=args.honor_disruption_budgets
+        )
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Pods of different gangs are different. A gang that asks to be gathered waits for another tree, too, and each
@@ -331,10 +333,16 @@ class Coscheduling(
             return  # the others of the round lose their places as well
         group.changed()
         if gang.options is not None and gang.options.strict and not group.admits_singly(gang):
-            text = messages.rejected_in_unreserve(gang, pod)
-            for waiting in self.handle.waiting:
-                other = self.cache.of(waiting.pod)
-                if other is not None and other.group is group and waiting.pod.uid in other.waiting:
+            self._reject(group, messages.rejected_in_unreserve(gang, pod))
+
+    def _reject(self, group: GangGroup, text: str) -> None:
+        """Those that wait lose their places. Each is told once, though each comes to `unreserve` after that."""
+        for gang in group.gangs.values():
+            if len(gang.rejected) == len(gang.waiting):
+                continue
+            for uid in [uid for uid in gang.waiting if uid not in gang.rejected]:
+                gang.rejected.add(uid)
+                if (waiting := self.handle.waiting.get(uid)) is not None:
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:

@@ -20,13 +20,16 @@ from koordsched.framework.handle import Handle, Hypothesis
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Status
 from koordsched.plugins.coscheduling.cache import GangCache
-from koordsched.plugins.coscheduling.kinds import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
+from koordsched.plugins.coscheduling.gang import Gang
+from koordsched.plugins.coscheduling.kinds import DISABLE_PREEMPTIBLE, QUOTA_PREEMPTIBLE
 from koordsched.plugins.coscheduling.planning import NO_PENDING, TopologyPlans
 from koordsched.plugins.coscheduling.round import Round
 from koordsched.plugins.coscheduling.topology.gathering import Gathering
-from koordsched.plugins.coscheduling.topology.tree import Amounts
+from koordsched.plugins.coscheduling.victimcosts import RowCosts, VictimCosts, reprieve_order
+from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.plugins.shared.preemption.search import Search
 from koordsched.plugins.shared.preemption.victims import victim_table
+from koordsched.plugins.shared.preemption.visibility import why_not
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to terminating pod on the nominated node."
@@ -92,8 +95,10 @@ class _Vetoed(Exception):
 class JobPreemption:
     """Preemption for the jobs of one profile; a pod of no gang is a job of one."""
 
-    def __init__(self, name: str, handle: Handle, cache: GangCache, plans: TopologyPlans) -> None:
-        """`name`: of the plugin."""
+    def __init__(
+        self, name: str, handle: Handle, cache: GangCache, plans: TopologyPlans, *, honors_budgets: bool = False
+    ) -> None:
+        """`name`: of the plugin. `honors_budgets`: whether disruption budgets decide which pods are evicted."""
         self._handle = handle
         self._cluster = handle.cluster
         self._cache = cache
@@ -101,7 +106,8 @@ class JobPreemption:
         self._victims = victim_table(handle.cluster, spares)
         self._search = Search(handle, spares)
         self._without = frozenset({name})
-        self._jobs: dict[str, int] = {}
+        self._budgets = handle.cluster.shared(Budgets) if honors_budgets else None
+        self._costs = VictimCosts(handle, cache, self._victims, self._budgets)
         reasons = handle.reasons
         self._no_victims = reasons.intern(name, Code.UNRESOLVABLE, NO_VICTIMS)
         self._not_helpful = reasons.intern(name, Code.UNRESOLVABLE, NOT_HELPFUL)
@@ -159,6 +165,8 @@ class JobPreemption:
             raise _Refused(NO_PENDING)
         if job.trigger.shape.never_preempts:
             raise _Refused(NEVER)
+        if self._budgets is not None and (hidden := why_not(self._cluster)):
+            raise _Refused(hidden)
         if any(self._waits_for_victims(pod, job) for pod in job.members):
             raise _Refused(TERMINATING)
         if not self._cluster.table.count:
@@ -213,7 +221,7 @@ class JobPreemption:
         rows = rows[some]
         if job.cycle.beyond_nodes or not len(rows):
             raise _Refused(self._text(why), final=True)
-        costs = self._costs(rows, job.trigger.priority)
+        costs = self._costs.of(rows, job.trigger.priority)
         if job.gathering is not None and planned is not None:
             # Nodes without victims may have room for some of the members.
             others = np.concatenate((others, np.flatnonzero(alive & (codes == PASS))))
@@ -237,47 +245,33 @@ class JobPreemption:
         pods = self._victims.pods(row, job.trigger.priority, self._handle.clock.wall())
         return [pod for pod in pods if pod.uid not in vetoed]
 
-    def _costs(self, rows: RowArray, priority: int) -> Amounts:
-        """int64[rows]: over the jobs of the potential victims, the ranks of the priorities of the first of each job
-        (coscheduling spec 3.8, step 8).
-        """
-        potential = self._victims.potential(rows, priority, self._handle.clock.wall())
-        kinds, numbers = self._victims.kinds, potential.kinds
-        priorities = kinds.priorities[numbers]
-        ranks = np.searchsorted(np.unique(priorities[numbers > 0]), priorities)
-        jobs = np.array([self._job_of(pod) for pod in kinds.examples], dtype=np.int64)[numbers]
-        costs = np.zeros(len(rows), dtype=np.int64)
-        for depth in range(len(numbers)):
-            first = (numbers[depth] > 0) & ~((jobs[:depth] == jobs[depth]) & (numbers[:depth] > 0)).any(axis=0)
-            costs += np.where(first, ranks[depth], 0)
-        return costs
-
-    def _job_of(self, pod: Pod | None) -> int:
-        name = pod.labels.labels.get(QUESTIONED_OBJECT_KEY, "") if pod is not None else ""
-        return self._jobs.setdefault(name, len(self._jobs)) if name else -1
-
     # --- one member after the other ------------------------------------------------------------------
 
-    def _one_by_one(self, job: _Job, rows: RowArray, costs: Amounts, why: Codes, vetoed: set[str]) -> list[_Room]:
-        """Each member goes to the cheapest node, the first by name, that has room for it beside those before it."""
+    def _one_by_one(self, job: _Job, rows: RowArray, costs: RowCosts, why: Codes, vetoed: set[str]) -> list[_Room]:
+        """Each member goes to the cheapest node, the first by name, that has room for it beside those before it.
+
+        Once a gang goes as a whole, the other nodes that it is on are cheaper.
+        """
         fits = {_kind(pod): self._fits(pod, job, rows) for pod in reversed(job.members)}
         any_fits = np.logical_or.reduce([codes == PASS for codes in fits.values()])
         names = self._cluster.table.names
-        at = np.flatnonzero(any_fits).tolist()
-        at.sort(key=lambda i: (costs[i], names[rows[i]]))
+        rest = np.flatnonzero(any_fits).tolist()
+        rest.sort(key=lambda i: (costs.costs[i], names[rows[i]]), reverse=True)
         rooms: list[_Room] = []
         left = job.members
         last: dict[int, int] = {}
         with self._handle.hypothesis() as trial:
             trial.withdraw(job.members)
-            for i in at:
-                if not left:
-                    break
+            while rest and left:
+                i = rest.pop()
                 row = int(rows[i])
                 room, left, code = self._fill(trial, row, i, left, fits, self._victims_on(row, job, vetoed))
                 last[i] = code
-                if room is not None:
-                    rooms.append(room)
+                if room is None:
+                    continue
+                rooms.append(room)
+                if costs.gone(gang for gang, _ in self._torn(victim for each in rooms for victim in each.victims)):
+                    rest.sort(key=lambda i: (costs.costs[i], names[rows[i]]), reverse=True)
         if left:
             codes = fits[_kind(left[0])].copy()
             for i, code in last.items():
@@ -335,7 +329,7 @@ class JobPreemption:
         self, trial: Hypothesis, start: object, row: int, members: Sequence[Pod], victims: Sequence[Pod]
     ) -> list[Pod]:
         """Lets as many of the victims stay as fit beside the members; returns those that go."""
-        going = sorted(victims, key=_by_importance)
+        going = reprieve_order(victims, self._torn(victims), self._budgets)
         for victim in list(going):
             others = [pod for pod in going if pod is not victim]
             trial.rollback(start)
@@ -358,14 +352,14 @@ class JobPreemption:
         gathering: Gathering,
         rows: RowArray,
         others: RowArray,
-        costs: Amounts,
+        costs: RowCosts,
         why: Codes,
         vetoed: set[str],
     ) -> list[_Room]:
         """The members go where the network has them together. `others`: rows where no pod can be evicted."""
         victims = {row: self._victims_on(row, job, vetoed) for row in rows.tolist()}
         scores = np.zeros(self._cluster.table.size, dtype=np.int64)
-        scores[rows] = -costs
+        scores[rows] = -costs.costs
         candidates = np.sort(np.concatenate((rows, others)))
         rooms: list[_Room] = []
         with self._handle.hypothesis() as trial:
@@ -392,19 +386,26 @@ class JobPreemption:
 
     def _whole_gangs(self, job: _Job, rooms: list[_Room]) -> list[_Room]:
         """Adds the rest of gangs that would be left with fewer than their minimum. Raises _Vetoed if one may not go."""
-        going = {victim.uid: victim for room in rooms for victim in room.victims}
-        gangs = {gang.id: gang for victim in going.values() if (gang := self._cache.of(victim)) is not None}
-        for gang in gangs.values():
-            rest = [pod for uid, pod in gang.bound.items() if uid not in going]
-            if not rest or gang.options is None or len(rest) >= gang.options.min:
-                continue
+        going = [victim for room in rooms for victim in room.victims]
+        for gang, rest in self._torn(going):
             if not all(self._may_go(pod, job) for pod in rest):
-                raise _Vetoed(victim for victim in going.values() if self._cache.of(victim) is gang)
+                raise _Vetoed(victim for victim in going if self._cache.of(victim) is gang)
             by_row: dict[int, _Room] = {room.row: room for room in rooms}
             for pod in rest:
                 by_row.setdefault(pod.row, _Room(pod.row)).victims.append(pod)
             rooms = list(by_row.values())
         return rooms
+
+    def _torn(self, going: Iterable[Pod]) -> list[tuple[Gang, list[Pod]]]:
+        """The gangs that these pods would leave with fewer than their minimum, each with its other pods."""
+        by_uid = {pod.uid: pod for pod in going}
+        gangs = {gang.id: gang for pod in by_uid.values() if (gang := self._cache.of(pod)) is not None}
+        torn = []
+        for gang in gangs.values():
+            rest = [pod for uid, pod in gang.bound.items() if uid not in by_uid]
+            if rest and gang.options is not None and len(rest) < gang.options.min:
+                torn.append((gang, rest))
+        return torn
 
     def _may_go(self, pod: Pod, job: _Job) -> bool:
         return pod.row >= 0 and pod.priority < job.trigger.priority and self._victims.may_leave(pod)
@@ -412,10 +413,6 @@ class JobPreemption:
 
 _UNKNOWN = -1
 """The code of a pod that a plugin other than a filter refuses."""
-
-
-def _by_importance(pod: Pod) -> tuple[int, str, str]:
-    return -pod.priority, pod.labels.labels.get(QUESTIONED_OBJECT_KEY, ""), pod.name
 
 
 def _kind(pod: Pod) -> Hashable:

@@ -15,6 +15,9 @@ from koordsched.framework.status import SUCCESS, Code, Codes, Status
 from koordsched.plugins.shared.preemption.evaluator import Evaluator
 from koordsched.queue.hints import HintRegistration, OtherNodeHint, QueueingHint, Scope
 
+GROUP_GATES = frozenset(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"))
+"""With these, room for pods of a PodGroup is made for the group as a whole."""
+
 WAITING = "waiting for the preemption for this pod to be finished"
 
 
@@ -22,10 +25,12 @@ class DefaultPreemption(PreEnqueue, PostFilter):
     """Source: upstream `plugins/defaultpreemption`; core spec 3.8."""
 
     name = "DefaultPreemption"
+    allows_for_groups = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._handle = handle
         self._evaluator = Evaluator(self.name, args, handle)
+        self._rooms_for_groups = handle.features >= GROUP_GATES
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """A pod that may have been the one for whose end a preemptor waits before it looks for others.
@@ -44,15 +49,23 @@ class DefaultPreemption(PreEnqueue, PostFilter):
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """A preemptor stays out of the queue until its victims have been told to go."""
+        if self._rooms_for_groups and _is_member(pod):
+            return SUCCESS  # all pods of the group wait, which GangScheduling sees to
         if self._handle.evictions.running_for(pod.uid):
             return Status(Code.UNRESOLVABLE, (WAITING,))
         return SUCCESS
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Looks for the node where making room costs least. Virtual pods preempt through their own plugins alone."""
+        if cycle.makes_no_room:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {cycle.makes_no_room}",)))
         if pod.virtual:
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
         return self._evaluator.post_filter(cycle, pod, codes)
+
+
+def _is_member(pod: Pod) -> bool:
+    return pod.wire is not None and pod.wire.spec.scheduling_group is not None
 
 
 def _after_pod_left(pod: Pod, old: Any, new: Any) -> QueueingHint:

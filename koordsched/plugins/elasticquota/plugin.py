@@ -74,7 +74,8 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
         result = self._preemption.post_filter(cycle, pod, codes)
         if not result.status.ok:
-            self._prospects.in_vain(pod)
+            # What is missing now counts: with the members of a gang that are placed, for the time being.
+            result.also(self._prospects.in_vain(pod))
         return result
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:

@@ -8,6 +8,8 @@ preemption are gone but another pod has taken their room.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from koordsched.cluster.pod import Pod
@@ -36,11 +38,12 @@ class Prospects:
         self._lacked: WeakKeyDictionary[Group, Amounts | None] = WeakKeyDictionary()
         """What pods of a group lacked when preemption last failed for one; None: no eviction would have helped."""
 
-    def in_vain(self, pod: Pod) -> None:
-        """Preemption for the pod failed."""
+    def in_vain(self, pod: Pod) -> Callable[[], None]:
+        """Preemption for the pod failed, with what is missing now. What it returns notes that."""
         member, claimant = self._books.member(pod.uid), self._admission.claimant(pod)
-        if member is not None and claimant is not None:
-            self._lacked[member.group] = self._admission.shortage(claimant)
+        if member is None or claimant is None:
+            return _nothing
+        return partial(self._lacked.__setitem__, member.group, self._admission.shortage(claimant))
 
     def had_room(self, pod: Pod) -> bool:
         """Whether the quota had room for the pod when preemption last failed for one like it: it waits for nodes.
@@ -98,6 +101,10 @@ class Prospects:
 
     def _held(self, pod: Pod, claimant: Claimant) -> dict[int, Amounts]:
         return self._victims.held_by_row(pod, claimant.quota)
+
+
+def _nothing() -> None:
+    """There is nothing to note."""
 
 
 def _covers(held: Amounts, missing: Amounts) -> bool:

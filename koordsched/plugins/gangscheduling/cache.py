@@ -40,6 +40,7 @@ class PodGroupCache:
 
     def __init__(self, cluster: ClusterState, handle: Handle) -> None:
         self._activate = handle.activate
+        self._renounce = handle.renounce
         self._events = handle.events
         self._of_pod: dict[str, str] = {}
         self._listeners: list[Callable[[str, Ending, str], None]] = []
@@ -77,6 +78,10 @@ class PodGroupCache:
         members = self.members.get(group.id)
         known = len(members.pods) if members is not None else 0
         return messages.NOT_ENOUGH if known < group.min_count else ""
+
+    def is_member(self, uid: str, group_id: str) -> bool:
+        """Whether the pod of this uid is in the group."""
+        return self._of_pod.get(uid) == group_id
 
     # --- what happens ------------------------------------------------------------------------------
 
@@ -119,6 +124,9 @@ class PodGroupCache:
         members.held.discard(uid)
         if not members.pods:
             del self.members[group_id]
+        elif (group := self.group(group_id)) is not None and len(members.pods) == group.min_count - 1:
+            # The others are kept out of the queue now, and need their room together.
+            self._renounce(members.pending())
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
         if new is None:

@@ -87,6 +87,22 @@ class PodGroup(Wire, frozen=True):
         gang = self.spec.scheduling_policy.gang
         return max(gang.min_count, 0) if gang is not None else 0
 
+    @property
+    def priority(self) -> int:
+        """How important it is as a whole."""
+        return self.spec.priority or 0
+
+    @property
+    def goes_as_a_whole(self) -> bool:
+        """Whether none of its pods is evicted without the others."""
+        return self.spec.disruption_mode == POD_GROUP
+
+    @property
+    def topology_key(self) -> str:
+        """The label that all nodes of its pods have the same value of; "" for none."""
+        constraints = self.spec.scheduling_constraints
+        return constraints.topology[0].key if constraints is not None and constraints.topology else ""
+
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, if there is one."""
         return next((condition for condition in self.status.conditions if condition.type == kind), None)

@@ -14,6 +14,7 @@ from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.gangscheduling import messages
 from koordsched.plugins.gangscheduling.cache import PodGroupCache
 from koordsched.plugins.gangscheduling.kinds import POD_GROUPS, PodGroup
+from koordsched.plugins.gangscheduling.preemption import RoomsForGroups
 from koordsched.plugins.gangscheduling.round import Round
 from koordsched.queue.hints import ByKey, HintRegistration
 
@@ -23,6 +24,7 @@ LONGEST_WAIT = 5 * 60.0
 """Seconds for which a pod waits on Permit for others of its group."""
 
 _POD_ADD = ClusterEvent(POD, ActionType.ADD)
+_POD_DELETE = ClusterEvent(POD, ActionType.DELETE)
 _POD_GROUP_ADD = ClusterEvent(POD_GROUPS.event or POD, ActionType.ADD)
 
 
@@ -38,13 +40,15 @@ class GangScheduling(PreEnqueue, JobScheduling):
     def __init__(self, args: None, handle: Handle) -> None:
         self._waiting = handle.waiting
         self.cache = PodGroupCache.shared(handle) if handle.features >= GATES else None
+        self._rooms = RoomsForGroups(handle, self.cache) if self.cache is not None else None
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods and PodGroups that appear, for the pods of the same group."""
-        if self.cache is None:
+        """Pods and PodGroups that appear, for the pods of the same group; pods that go, for those waiting for room."""
+        if self.cache is None or self._rooms is None:
             return ()
         same_group = ByKey(self._group_of_pod, self._group_of_event)
-        return [HintRegistration(self.name, event, None, same_group) for event in (_POD_ADD, _POD_GROUP_ADD)]
+        found = [HintRegistration(self.name, event, None, same_group) for event in (_POD_ADD, _POD_GROUP_ADD)]
+        return [*found, HintRegistration(self.name, _POD_DELETE)] if self._rooms.as_a_whole else found
 
     def _group_of_pod(self, pod: Pod) -> tuple[str, ...]:
         group_id = self.cache.id_of(pod) if self.cache is not None else ""
@@ -58,11 +62,13 @@ class GangScheduling(PreEnqueue, JobScheduling):
     # --- the queue -----------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """The group has to exist, and as many pods as it needs."""
-        if self.cache is None or not (name := self.cache.name_of(pod)):
+        """The group has to exist, and as many pods as it needs; and no pods are just being evicted for it."""
+        if self.cache is None or self._rooms is None or not (name := self.cache.name_of(pod)):
             return SUCCESS
         group = self.cache.groups.get(pod.namespace, name)
         text = messages.missing(name) if group is None else self.cache.why_not(group)
+        if not text and self._rooms.as_a_whole and group is not None and self._rooms.is_being_made(group.id):
+            text = messages.EVICTING
         return Status(Code.UNRESOLVABLE, (text,)) if text else SUCCESS
 
     # --- a group as a job ----------------------------------------------------------------------------
@@ -72,12 +78,12 @@ class GangScheduling(PreEnqueue, JobScheduling):
 
     def begin_job(self, pod: Pod) -> GroupJob | None:
         """See JobScheduling."""
-        if self.cache is None or not (group_id := self.cache.id_of(pod)):
+        if self.cache is None or self._rooms is None or not (group_id := self.cache.id_of(pod)):
             return None
         known = self.cache.members.get(group_id)
         members = [each for each in known.pending() if not each.deleting] if known is not None else []
         members.sort(key=lambda each: -each.priority)
-        return Round(self.cache, group_id, pod, members)
+        return Round(self.cache, group_id, pod, members, self._rooms)
 
     def end_job(self, job: Job | GroupJob, placed: Iterable[Pod], resting: Iterable[Pod]) -> None:
         """See JobScheduling."""

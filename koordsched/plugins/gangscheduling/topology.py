@@ -31,10 +31,9 @@ class TopologyPlacementGenerator(PlacementGenerate):
     def placements(self, group: GroupJob) -> Sequence[Placement] | Status | None:
         """See PlacementGenerate."""
         found = self._cache.group(group.name) if self._cache is not None else None
-        constraints = found.spec.scheduling_constraints if found is not None else None
-        if constraints is None or not constraints.topology:
+        key = found.topology_key if found is not None else ""
+        if not key:
             return None
-        key = constraints.topology[0].key
         table = self._cluster.table
         column = table.label_column(key)
         numbers = np.where(table.alive.data[: table.size], column.ids.data[: table.size], column.index[None])

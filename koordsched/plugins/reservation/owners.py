@@ -171,17 +171,15 @@ class Owners:
 
 
 def named_pods(owners: Owners, pending: Pending) -> list[Pod]:
-    """The pods that wait which entries name, if they match. All pods are looked at only if names lack a namespace."""
+    """The pods that wait which entries name, if they match."""
     found: dict[str, Pod] = {}
-    names: set[str] = set()
     for uid, namespace, name in owners.objects:
-        pod = pending.of_uid(uid) if uid else pending.named(namespace, name) if namespace else None
+        if not uid and not namespace:
+            found.update((pod.uid, pod) for pod in pending.of_name(name))
+            continue
+        pod = pending.of_uid(uid) if uid else pending.named(namespace, name)
         if pod is not None:
             found[pod.uid] = pod
-        elif not uid and not namespace:
-            names.add(name)
-    if names:
-        found.update((pod.uid, pod) for pod in pending if pod.name in names)
     return [pod for pod in found.values() if not pod.virtual and owners.matches(pod)]
 
 

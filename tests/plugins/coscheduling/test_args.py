@@ -17,7 +17,7 @@ def read(**fields: object) -> CoschedulingArgs:
     return found
 
 
-def test_defaults():
+def test_coscheduling_case_14_defaults():
     args = read()
     assert args == CoschedulingArgs(
         default_timeout=Duration.parse("600s"),
@@ -39,7 +39,7 @@ def test_defaults():
         ({"defaultTimeout": "-1s", "controllerWorkers": 0}, "coeSchedulingArgs DefaultTimeoutSeconds invalid"),
     ],
 )
-def test_illegal_arguments_are_refused(fields, complaint):
+def test_coscheduling_case_14_illegal_arguments_are_refused(fields, complaint):
     assert validate(read(**fields), "", GATES) == [complaint]
 
 

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from koordsched.framework.interface import Permit
+from koordsched.framework.status import Code, Status
 from tests.plugins.coscheduling.placing import Gangs, cache_of, scheduling
 from tests.steps import counted
 from tests.virtualtime import run
@@ -81,3 +83,48 @@ def test_cost_of_a_new_member_does_not_grow_with_the_gang():
 
     small, large = run(work(50)), run(work(1000))
     assert large <= 1.5 * small, (small, large)
+
+
+class Holds(Permit):
+    """Has all pods wait."""
+
+    name = "Holds"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def permit(self, cycle, pod, row):
+        return Status(Code.WAIT), 600.0
+
+
+def test_what_it_takes_to_reject_members_that_wait_grows_with_their_number():
+    """And not with its square, nor with other pods that wait."""
+
+    async def work(size):
+        cluster = Gangs(("n1", "n2", "n3"), cpu="1000")
+        async with scheduling(cluster, plugins=(Holds,)) as running:
+            cluster.group(size)
+            cluster.pods(*[f"m-{number:03}" for number in range(size)])
+            cluster.pods(*[f"other-{number}" for number in range(50)], by=None, cpu="10m")
+            await asyncio.sleep(5)
+            scheduler = running.scheduler
+            assert len(scheduler.waiting) == size + 50
+            plugin = scheduler.profiles["default-scheduler"].plugins["Coscheduling"]
+            original, spent = plugin.unreserve, []
+
+            def unreserve(cycle, pod, row):
+                with counted() as steps:
+                    original(cycle, pod, row)
+                spent.append(steps.count)
+
+            plugin.unreserve = unreserve
+            next(each for each in scheduler.waiting if each.pod.name == "m-007").reject("Holds", "not this one")
+            await asyncio.sleep(0.5)
+            assert len(spent) >= size
+            return sum(spent[:size])
+
+    small, large = run(work(20)), run(work(160))
+    assert large <= 1.5 * 8 * small, (small, large)

@@ -10,19 +10,22 @@ from tests.journal.recording import Recorded, places, replayed_from_each_segment
 from tests.plugins.gangscheduling.running import GATES, PodGroupCluster
 from tests.virtualtime import run
 
+WHOLE = (*GATES, "WorkloadAwarePreemption=true")
 
-async def living(seed):
+
+async def living(seed, gates=GATES):
     """Groups of two to four pods come and go on four nodes, some in two parts, and with pods of other priorities."""
     draw = Random(seed)
     cluster = PodGroupCluster([f"n{number}" for number in range(4)])
-    recorded = Recorded(cluster, None, seed=seed, seconds_per_segment=10, gates=GATES)
+    recorded = Recorded(cluster, None, seed=seed, seconds_per_segment=10, gates=gates)
     async with recorded.running():
         recorded.groups = 0
         groups = []
         for number in range(14):
             size = draw.choice((2, 3, 4))
             name = f"g{number}"
-            cluster.group(draw.choice((0, size, size - 1)), name)
+            whole = {"priority": draw.choice((0, 5, 9)), "disruptionMode": draw.choice(("Pod", "PodGroup"))}
+            cluster.group(draw.choice((0, size, size - 1)), name, **(whole if gates is WHOLE else {}))
             members = [f"{name}-{at}" for at in range(size)]
             late = draw.random() < 0.3
             for at, member in enumerate(members):
@@ -36,6 +39,7 @@ async def living(seed):
                 _, members = groups.pop(draw.randrange(len(groups)))
                 await cluster.delete(*(name for name in members if cluster.get("Pod", name)))
             await asyncio.sleep(draw.choice((0.5, 3)))
+    recorded.preempted = sum(event["reason"] == "Preempted" for event in cluster.events())
     return recorded
 
 
@@ -43,5 +47,13 @@ async def living(seed):
 def test_a_journal_is_replayed_equal(seed):
     recorded = run(living(seed))
     assert recorded.groups > 3
+    for replayed in replayed_from_each_segment(recorded.journal):
+        assert places(replayed) == places(recorded.scheduler)
+
+
+@pytest.mark.parametrize("seed", quick_first(range(1, 7), 2))
+def test_room_for_whole_groups_is_made_again_in_a_replay(seed):
+    recorded = run(living(seed, WHOLE))
+    assert recorded.preempted > 1
     for replayed in replayed_from_each_segment(recorded.journal):
         assert places(replayed) == places(recorded.scheduler)

@@ -26,8 +26,8 @@ def member(name, cpu="1", **more):
     return made
 
 
-def offline(*objects):
-    resolved = resolved_with(CONFIG, (), GATES)
+def offline(*objects, gates=GATES):
+    resolved = resolved_with(CONFIG, (), gates)
     return OfflineScheduler(resolved, IN_TREE, objects, clock=StoppedClock(), rng=Random(1))
 
 
@@ -60,6 +60,30 @@ def test_a_member_that_would_need_room_keeps_the_group_waiting():
     found = outcomes(offline(*objects), "a", "b")
     assert [found[name].node for name in ("a", "b")] == ["", ""]
     assert found["a"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
+
+
+WHOLE = (*GATES, "WorkloadAwarePreemption=true")
+
+
+def test_an_explanation_shows_the_room_for_the_whole_group():
+    low = pod("low", container(cpu="4"), on="n1", priority=1)
+    kept = pod("kept", container(cpu="3"), on="n2", priority=500)
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), group(2, priority=10), low, kept]
+    objects += [member("a", "4"), member("b", "1")]
+    scheduler = offline(*objects, gates=WHOLE)
+    explained = scheduler.explain("default/a").job
+    assert (explained.complete, explained.victims) == (False, ["default/low"])
+    assert explained.nominated == {"default/a": "n1", "default/b": "n2"}
+    found = outcomes(scheduler, "a", "b")
+    assert [found[name].node for name in ("a", "b")] == ["", ""]
+    assert found["b"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert found["a"].message.endswith("preemption: not eligible due to workload aware preemption enabled")
+
+
+def test_an_explanation_says_why_no_room_is_made():
+    objects = [node("n1", cpu="4"), group(1, priority=10), member("a", "9")]
+    explained = offline(*objects, gates=WHOLE).explain("default/a").job
+    assert explained.message.endswith(", No preemption victims found for incoming preemptor")
 
 
 def test_an_explanation_shows_the_group():
