@@ -79,6 +79,7 @@ class CycleState:
     NUMA nodes that the pod is to use, NO_AFFINITY for any; None if no policy asks for a choice. `reservations`: those
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
     other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
+    `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
     """
 
     pod: Pod
@@ -93,13 +94,15 @@ class CycleState:
     reservations: UsableReservations | None = None
     may_be_suspended: bool = False
     candidates: RowArray | None = None
+    binding_annotations: Mapping[str, str] = field(default_factory=dict)
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None
 
     @property
     def patch(self) -> PodPatch:
-        """What PreBind plugins change of the pod's metadata; written when the last of them has succeeded."""
+        """What PreBind plugins change of the pod's metadata; written when the last of them has succeeded, with the
+        binding where this is possible."""
         if self._patch is None:
             self._patch = PodPatch()
         return self._patch
@@ -406,7 +409,13 @@ class PreBind(Plugin):
 
 
 class Bind(Plugin):
-    """Writes the decision."""
+    """Writes the decision.
+
+    `carries_annotations`: `cycle.binding_annotations` are set by the very write that binds the pod, unless the plugin
+    leaves the pod to the next one. Where a plugin of the profile does not, the pod is patched before.
+    """
+
+    carries_annotations: ClassVar[bool] = False
 
     @abstractmethod
     async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:

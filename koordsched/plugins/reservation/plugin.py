@@ -78,6 +78,7 @@ class Reservation(
 
     name = "Reservation"
     only_patches = True
+    carries_annotations = True
 
     def __init__(self, args: ReservationArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
