@@ -234,6 +234,13 @@ class PodFilter(Plugin):
     def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """A reason number per row, 0 where it passes; None if all pass. `rows` are in ascending order."""
 
+    def refused_among_all(
+        self, cycle: CycleState, pod: Pod, reaches: Callable[[int], bool]
+    ) -> list[tuple[int, int]] | None:
+        """What `filter` says if all rows are put to it for which `reaches(row)` holds: (row, reason number) where it
+        refuses. For plugins that know the few rows in question; None (the default): ask `filter`."""
+        return None
+
     def add_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
 
