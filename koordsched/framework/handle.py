@@ -40,7 +40,7 @@ class Writes(Protocol):
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
         """Creates the binding, which sets annotations of the pod; returns when the API server has it, even if the
-        response was lost. (Annotations of virtual pods are not set.)"""
+        response was lost."""
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merges changes into an object, or a subresource of it, if it still has the given version; returns the

@@ -69,11 +69,13 @@ class ApiWrites:
     # --- binding ---------------------------------------------------------------------------------
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
-        """Creates the binding, which sets annotations of the pod.
+        """Creates the binding, which sets annotations of the pod; for virtual pods they are written before.
 
         Raises WriteFailed if the pod certainly does not have the node through us.
         """
         if (writer := self.virtual.get(pod.uid)) is not None:
+            if annotations:
+                await writer.patch(pod, {"annotations": dict(annotations)})
             await writer.bind(pod, node)
             return
         path = f"{_pod_path(pod)}/binding"
