@@ -19,11 +19,15 @@ DEFINED_WITHIN = 30
 """Seconds until a custom resource must be served once it is defined."""
 
 _COLLECTIONS = {
-    **{kind.name: (f"/{kind.api}", kind.plural) for kind in KINDS.values()},
-    "ConfigMap": ("/api/v1", "configmaps"),
-    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
-    "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
+    **{(kind.api_version, kind.name): (f"/{kind.api}", kind.plural) for kind in KINDS.values()},
+    ("v1", "ConfigMap"): ("/api/v1", "configmaps"),
+    ("scheduling.k8s.io/v1", "PriorityClass"): ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (
+        "/apis/apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+    ),
 }
+"""By API version and kind: there are two PodGroups."""
 
 
 class RequestRefused(Exception):
@@ -46,7 +50,7 @@ class _List(msgspec.Struct):
 
 def collection(manifest: Manifest) -> str:
     """The path where objects like this one are created. Raises KeyError for a kind that no workload uses."""
-    api, plural = _COLLECTIONS[manifest["kind"]]
+    api, plural = _COLLECTIONS[manifest["apiVersion"], manifest["kind"]]
     namespace = manifest["metadata"].get("namespace")
     return f"{api}/namespaces/{quote(namespace)}/{plural}" if namespace else f"{api}/{plural}"
 

@@ -9,8 +9,7 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
@@ -27,6 +26,7 @@ from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts, with_facts
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY, Requests
 from koordsched.cluster.shape import PodShapes
+from koordsched.cluster.whatif import WhatIf
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -62,6 +62,8 @@ class ClusterState:
         self._on_row: list[dict[str, Pod]] = []
         self.accountants: list[PodAccountant] = []
         """Added by `add_accountant`."""
+        self._amendable: list[PodAccountant] = []
+        """Those of them that may count by what `amend` changes."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
         self._sharing: Sharing | None = None
         self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
@@ -82,13 +84,17 @@ class ClusterState:
             found = self._shared[key] = build(self)
         return cast(T, found)
 
-    def add_accountant(self, accountant: PodAccountant, *, reads: Iterable[PodFact[Any]] = ()) -> None:
+    def add_accountant(
+        self, accountant: PodAccountant, *, reads: Iterable[PodFact[Any]] = (), amendable: bool = True
+    ) -> None:
         """Registers a plugin's accounting, and adds the pods that are there already.
 
         `reads`: the facts that it counts by; when one of a pod's changes, the pod is removed with the old and added
-        with the new one.
+        with the new one. `amendable`: it may count by requests or facts; otherwise `amend` makes no difference to it.
         """
         self.accountants.append(accountant)
+        if amendable:
+            self._amendable.append(accountant)
         for fact in reads:
             self._readers.setdefault(fact, []).append(accountant)
         for pod in self.assigned.values():
@@ -294,13 +300,13 @@ class ClusterState:
         if requests == pod.requests and facts == pod.facts:
             return 0
         row = pod.row if not away else -1
-        changed = self._account(pod, row, -1) if row >= 0 else 0
+        changed = self._account(pod, row, -1, self._amendable) if row >= 0 else 0
         pod.requests = requests
         if isinstance(pod, PodWithFacts):
             pod.facts = facts
         if row < 0:
             return 0
-        changed |= self._account(pod, row, 1)
+        changed |= self._account(pod, row, 1, self._amendable)
         if not self.table.hypothetical:
             self.overcommitments.pod_removed(row)
             self.overcommitments.pod_added(row, pod)
@@ -362,8 +368,11 @@ class ClusterState:
         self.table.touch(row, self._account(pod, row, -1))
         self.overcommitments.pod_removed(row)
 
-    def _account(self, pod: Pod, row: int, sign: int) -> int:
-        """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed."""
+    def _account(self, pod: Pod, row: int, sign: int, accountants: Sequence[PodAccountant] | None = None) -> int:
+        """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed.
+
+        `accountants`: that are told of it; all by default.
+        """
         table = self.table
         requests = pod.requests
         for index, amount in requests.amounts:
@@ -378,7 +387,7 @@ class ClusterState:
         if ports:
             table.ports.add(row, ports, sign)
             facets |= Facet.PORTS
-        for accountant in self.accountants:
+        for accountant in self.accountants if accountants is None else accountants:
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
         if self._sharing is not None:
             facets |= self._sharing.pod_counted(row, pod, sign)
@@ -439,49 +448,14 @@ class ClusterState:
 
     # --- what-ifs ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def what_if(self, *, add: Iterable[tuple[int, Pod]] = ()) -> Iterator[WhatIf]:
+    def what_if(self, *, add: Iterable[tuple[int, Pod]] = ()) -> WhatIf:
         """Inside, the table reads as if these pods were on those rows; afterwards as before.
 
         Legal on the live table because a scheduling cycle is synchronous: nothing else reads it meanwhile. Such changes
         are not logged, so cached verdicts neither see nor keep them; asking for cached verdicts inside, or recording a
         change of a row, raises RuntimeError.
         """
-        hypothesis = WhatIf(self._account)
-        self.table.hypothetical += 1
-        try:
-            for row, pod in add:
-                hypothesis.add(pod, row)
-            yield hypothesis
-        finally:
-            hypothesis.undo()
-            self.table.hypothetical -= 1
-
-
-class WhatIf:
-    """Hypothetical changes to the pods on rows, undone in reverse order at the end."""
-
-    __slots__ = ("_account", "_done")
-
-    def __init__(self, account: Callable[[Pod, int, int], int]) -> None:
-        self._account = account
-        self._done: list[tuple[Pod, int, int]] = []
-
-    def add(self, pod: Pod, row: int) -> int:
-        """As if the pod were on the row. Returns the facets that differ."""
-        self._done.append((pod, row, 1))
-        return self._account(pod, row, 1)
-
-    def remove(self, pod: Pod, row: int) -> int:
-        """As if the pod, which is on the row, were not. Returns the facets that differ."""
-        self._done.append((pod, row, -1))
-        return self._account(pod, row, -1)
-
-    def undo(self) -> None:
-        """Takes everything back."""
-        while self._done:
-            pod, row, sign = self._done.pop()
-            self._account(pod, row, -sign)
+        return WhatIf(self.table, self._account, add)
 
 
 def _counts_the_same(a: Pod, b: Pod) -> bool:

@@ -5,6 +5,7 @@ It changes nothing; a `Transaction` carries out the result, which is valid until
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from random import Random
 
 import numpy as np
@@ -63,8 +64,10 @@ class Attempt:
         """
         if self.cycle.overlay is None:
             return decide(self.cycle, self.cluster.table, self.verdicts, rng)
-        with self.profile.filtering.scoring(self.cycle, self.verdicts):
-            return decide(self.cycle, self.cluster.table, self.verdicts, rng)
+        filtering = self.profile.filtering
+        asked = filtering.asked_outside(self.cycle, self.verdicts)
+        with filtering.overlaid(self.cycle) if asked is None else nullcontext():
+            return decide(self.cycle, self.cluster.table, self.verdicts, rng, asked)
 
     def score(self) -> Scored:
         """What every plugin gives each feasible row. Raises ScoringFailed."""

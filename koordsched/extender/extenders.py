@@ -221,11 +221,13 @@ class Extenders:
 
     # --- bind --------------------------------------------------------------------------------------
 
+    def may_bind(self, pod: Pod) -> bool:
+        """Whether there is a binder extender for the pod."""
+        return bool(self._binders_of(pod))
+
     async def bind(self, pod: Pod, node: str) -> Status | None:
         """Lets the binder extender bind the pod; None if there is none for it, or it failed and may."""
-        for extender in self._binders:
-            if pod.uid in self._virtual or not extender.is_interested(pod):
-                continue
+        for extender in self._binders_of(pod):
             try:
                 await self._bind_with(extender, pod, node)
             except ExtenderError as error:
@@ -238,6 +240,9 @@ class Extenders:
                 continue
             return SUCCESS
         return None
+
+    def _binders_of(self, pod: Pod) -> list[HttpExtender]:
+        return [each for each in self._binders if pod.uid not in self._virtual and each.is_interested(pod)]
 
     async def _bind_with(self, extender: HttpExtender, pod: Pod, node: str) -> None:
         """Raises ExtenderError. After a cancellation it is unknown whether the extender will bind."""

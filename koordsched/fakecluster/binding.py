@@ -13,6 +13,7 @@ def bound_pod(
     uid: str | None,
     node: str,
     annotations: dict[str, str] | None,
+    labels: dict[str, str] | None,
     now: float,
     *,
     clear_nomination: bool,
@@ -35,6 +36,8 @@ def bound_pod(
         raise ApiStatusError(409, "Conflict", text, {"name": name, "kind": "pods/binding"})
     if annotations:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
+    if labels:
+        meta["labels"] = {**(meta.get("labels") or {}), **labels}
     status = dict(old.get("status") or {})
     if clear_nomination:
         status.pop("nominatedNodeName", None)

@@ -342,12 +342,15 @@ class Registry(Objects):
         uid: str | None,
         node: str,
         annotations: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
         dry_run: bool = False,
     ) -> Record:
         """Assign a pod to a node, under the rules of the real server (registry/core/pod/storage: BindingREST)."""
         record = self.record(self.pods, namespace, name)
         nomination_goes = self.release.clears_nominations
-        bound = bound_pod(record, uid, node, annotations, self.clock.now(), clear_nomination=nomination_goes)
+        if not self.release.labels_with_bindings:
+            labels = None
+        bound = bound_pod(record, uid, node, annotations, labels, self.clock.now(), clear_nomination=nomination_goes)
         return self._commit(self.pods, MODIFIED, record, bound, dry_run)
 
     # -- committing and telling -----------------------------------------------------------------------------------

@@ -63,6 +63,11 @@ class Release:
         """Whether a binding removes status.nominatedNodeName."""
         return self.minor >= 34
 
+    @property
+    def labels_with_bindings(self) -> bool:
+        """Whether the labels of a Binding are merged into the pod, as its annotations are."""
+        return self.minor >= 35
+
     def serves(self, group: str, version: str, plural: str) -> bool:
         """Whether a built-in resource exists already."""
         since = _RESOURCES_SINCE.get((group, version), _RESOURCES_SINCE.get((group, version, plural), OLDEST))

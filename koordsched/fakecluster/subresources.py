@@ -72,7 +72,8 @@ class Subresources:
         if name is not None and stated and stated != name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         node = str(target["name"])
-        self._registry.bind(namespace, name or stated, meta.get("uid"), node, meta.get("annotations"), dry_run(request))
+        merged = meta.get("annotations"), meta.get("labels")
+        self._registry.bind(namespace, name or stated, meta.get("uid"), node, *merged, dry_run(request))
         return json_response(_SUCCESS, 201)
 
     def _evict(self, request: Request, namespace: str, name: str) -> Response:

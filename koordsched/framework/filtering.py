@@ -26,6 +26,7 @@ from koordsched.framework.interface import (
     CycleState,
     FindOneNode,
     PodFilter,
+    PodScore,
     PreFilter,
     PreFilterResult,
     ShapeFilter,
@@ -189,7 +190,7 @@ class Filtering:
         Those that PreFilter skipped would do so with fewer pods, too.
         """
         name = overlay.decided_by
-        return bool(name) and all(plugin.name == name for _, plugin in _taking_part(cycle, plan))
+        return bool(name) and all(plugin.name == name for _, plugin in plan.taking_part(cycle))
 
     def _asked(self, cycle: CycleState, overlay: Overlay, stale: RowArray) -> list[int]:
         """The rows of the overlay that are looked at: the stale ones, and those that other pods are nominated to."""
@@ -221,18 +222,17 @@ class Filtering:
 
     def scoring(self, cycle: CycleState, verdicts: Verdicts) -> AbstractContextManager[None]:
         """The same to score in, where that makes a difference."""
+        return self.overlaid(cycle) if self.asked_outside(cycle, verdicts) is None else nullcontext()
+
+    def asked_outside(self, cycle: CycleState, verdicts: Verdicts) -> Sequence[tuple[PodScore, int]] | None:
+        """The plugins that score the pod, with weights, if none but the one that made the overlay does; else None."""
         overlay, plan = cycle.overlay, verdicts.plan
-        if (
-            overlay
-            and not cycle.may_be_suspended
-            and (verdicts.evaluation or verdicts.wider) is not None
-            and self._decides_alone(cycle, plan, overlay)
-            and all(
-                plugin.name == overlay.decided_by or plugin.abstains(cycle, cycle.pod) for plugin, _ in plan.pod_scores
-            )
-        ):
-            return nullcontext()
-        return self.overlaid(cycle)
+        if not overlay or cycle.may_be_suspended or (verdicts.evaluation or verdicts.wider) is None:
+            return None
+        if not self._decides_alone(cycle, plan, overlay):
+            return None
+        asked = [step for step in plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
+        return asked if all(plugin.name == overlay.decided_by for plugin, _ in asked) else None
 
     def _filter(
         self,
@@ -280,7 +280,7 @@ class Filtering:
 
     def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation=evaluation)
-        filters = _taking_part(cycle, plan)
+        filters = plan.taking_part(cycle)
         if filters:
             codes = evaluation.codes.copy()
             if self._run(filters, cycle, codes, None):
@@ -312,7 +312,7 @@ class Filtering:
             codes[rows] = self._chain(cycle, plan, rows)
         else:
             found = overlaid.codes[rows]
-            self._run(_taking_part(cycle, plan), cycle, found, rows)
+            self._run(plan.taking_part(cycle), cycle, found, rows)
             codes[rows] = found
         for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
             code = self._with_nominated(cycle, plan, row)
@@ -332,7 +332,7 @@ class Filtering:
 
     def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
         """The plugins whose state in this cycle must be updated for hypothetical pods."""
-        return [plugin for _, plugin in _taking_part(cycle, self._evaluations.plan_of(cycle.pod.shape))]
+        return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).taking_part(cycle)]
 
     def node_filters(self, cycle: CycleState) -> list[ShapeFilter]:
         """The shape plugins that take part for the cycle's pod."""
@@ -385,7 +385,7 @@ class Filtering:
         """
         plan = self._evaluations.plan_of(cycle.pod.shape)
         steps = []
-        for position, plugin in _taking_part(cycle, plan):
+        for position, plugin in plan.taking_part(cycle):
             if not isinstance(plugin, DryRunFilter):
                 return None
             steps.append((plugin.dry_run(cycle, cycle.pod, coming), partial(self._reaching, position)))
@@ -394,7 +394,7 @@ class Filtering:
     def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows, facets)
-        self._run(_taking_part(cycle, plan), cycle, codes, rows)
+        self._run(plan.taking_part(cycle), cycle, codes, rows)
         return codes
 
     def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int) -> int:
@@ -411,6 +411,13 @@ class Filtering:
         table = self._cluster.table
         changed = False
         for position, plugin in filters:
+            if rows is None and cycle.timed is None:
+                few = plugin.refused_among_all(cycle, cycle.pod, partial(self._reaches, position, codes))
+                if few is not None:
+                    for row, code in few:
+                        codes[row] = code
+                    changed |= bool(few)
+                    continue
             at = np.flatnonzero(self._reaching(position, codes))
             if not len(at):
                 continue
@@ -438,6 +445,10 @@ class Filtering:
                 if self._evaluations.position_of(code) > position:
                     reached |= codes == code
         return reached
+
+    def _reaches(self, position: int, codes: Codes, row: int) -> bool:
+        code = codes.item(row)
+        return code == PASS or (code > NO_NODE and self._evaluations.position_of(code) > position)
 
     # --- nominated pods --------------------------------------------------------------------------
 
@@ -484,8 +495,3 @@ class Filtering:
                 for plugin in filters:
                     for other in nominated:
                         plugin.remove_pod(cycle, cycle.pod, other, row)
-
-
-def _taking_part(cycle: CycleState, plan: ShapePlan) -> list[tuple[int, PodFilter]]:
-    """The pod filters that PreFilter did not skip, with their positions in the chain."""
-    return [step for step in plan.pod_filters if step[1].name not in cycle.skipped]

@@ -38,8 +38,9 @@ class WriteFailed(Exception):
 class Writes(Protocol):
     """The API writes that plugins may ask for. Each raises WriteFailed."""
 
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Creates the binding; returns when the API server has it, even if the response was lost."""
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Creates the binding, which sets annotations of the pod; returns when the API server has it, even if the
+        response was lost."""
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merges changes into an object, or a subresource of it, if it still has the given version; returns the

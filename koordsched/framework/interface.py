@@ -80,6 +80,7 @@ class CycleState:
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
     other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
     `makes_no_room`: why no others are evicted for this pod by itself, "" if they may be.
+    `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
     """
 
     pod: Pod
@@ -95,13 +96,15 @@ class CycleState:
     may_be_suspended: bool = False
     candidates: RowArray | None = None
     makes_no_room: str = ""
+    binding_annotations: Mapping[str, str] = field(default_factory=dict)
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
     _patch: PodPatch | None = None
 
     @property
     def patch(self) -> PodPatch:
-        """What PreBind plugins change of the pod's metadata; written when the last of them has succeeded."""
+        """What PreBind plugins change of the pod's metadata; written when the last of them has succeeded, with the
+        binding where this is possible."""
         if self._patch is None:
             self._patch = PodPatch()
         return self._patch
@@ -232,6 +235,13 @@ class PodFilter(Plugin):
     @abstractmethod
     def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         """A reason number per row, 0 where it passes; None if all pass. `rows` are in ascending order."""
+
+    def refused_among_all(
+        self, cycle: CycleState, pod: Pod, reaches: Callable[[int], bool]
+    ) -> list[tuple[int, int]] | None:
+        """What `filter` says if all rows are put to it for which `reaches(row)` holds: (row, reason number) where it
+        refuses. For plugins that know the few rows in question; None (the default): ask `filter`."""
+        return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, other: Pod, row: int) -> None:
         """In a what-if, `other` appears on `row`: adjust the state of this cycle. Default: nothing to adjust."""
@@ -413,7 +423,13 @@ class PreBind(Plugin):
 
 
 class Bind(Plugin):
-    """Writes the decision."""
+    """Writes the decision.
+
+    `carries_annotations`: `cycle.binding_annotations` are set by the very write that binds the pod, unless the plugin
+    leaves the pod to the next one. Where a plugin of the profile does not, the pod is patched before.
+    """
+
+    carries_annotations: ClassVar[bool] = False
 
     @abstractmethod
     async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:

@@ -12,7 +12,7 @@ with it until a row changes, and only rows that changed are applied, as long as 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,37 +136,18 @@ class Overlay:
                 for plugin in filters:
                     _tell(plugin, cycle, other, row, -sign)
 
-    @contextmanager
     def applied(
         self,
         cluster: ClusterState,
         cycle: CycleState,
         filters: Sequence[PodFilter] = (),
         rows: Iterable[int] | None = None,
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Inside, the table reads this way, and the cycle state of these filters agrees with it.
 
         `rows`: only these of the rows that differ; None: all.
         """
-        covered = self._changes if rows is None else dict.fromkeys(rows)
-        with cluster.what_if() as hypothesis:
-            before, self._covered, self._level = self._covered, covered.keys(), cluster.table.hypothetical
-            told: list[tuple[Pod, int, int]] = []
-            try:
-                for row in covered:
-                    differing = 0
-                    for other, sign in self._changes[row]:
-                        differing |= hypothesis.add(other, row) if sign > 0 else hypothesis.remove(other, row)
-                        for plugin in filters:
-                            _tell(plugin, cycle, other, row, sign)
-                            told.append((other, row, sign))
-                    self.facets[row] = differing
-                yield
-            finally:
-                self._covered, self._level = before, 0
-                for other, row, sign in reversed(told):
-                    for plugin in filters:
-                        _tell(plugin, cycle, other, row, -sign)
+        return _Applied(self, cluster, cycle, filters, self._changes if rows is None else dict.fromkeys(rows))
 
     @contextmanager
     def on_row(self, row: int, cluster: ClusterState) -> Iterator[None]:
@@ -182,6 +163,54 @@ class Overlay:
                 yield
             finally:
                 self._covered = before
+
+
+class _Applied:
+    """`Overlay.applied`: a class, for most cycles with an overlay are short, and generators take their time."""
+
+    __slots__ = ("_before", "_covered", "_cycle", "_filters", "_overlay", "_told", "_what_if")
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        cluster: ClusterState,
+        cycle: CycleState,
+        filters: Sequence[PodFilter],
+        covered: Collection[int],
+    ) -> None:
+        self._overlay = overlay
+        self._cycle = cycle
+        self._filters = filters
+        self._covered = covered
+        self._what_if = cluster.what_if()
+        self._before: Collection[int] = ()
+        self._told: list[tuple[Pod, int, int]] = []
+
+    def __enter__(self) -> None:
+        overlay, what_if = self._overlay, self._what_if.__enter__()
+        self._before = overlay._covered
+        overlay._covered, overlay._level = self._covered, what_if.level
+        try:
+            for row in self._covered:
+                differing = 0
+                for other, sign in overlay._changes[row]:
+                    differing |= what_if.add(other, row) if sign > 0 else what_if.remove(other, row)
+                    for plugin in self._filters:
+                        _tell(plugin, self._cycle, other, row, sign)
+                        self._told.append((other, row, sign))
+                overlay.facets[row] = differing
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._overlay._covered, self._overlay._level = self._before, 0
+            for other, row, sign in reversed(self._told):
+                for plugin in self._filters:
+                    _tell(plugin, self._cycle, other, row, -sign)
+        finally:
+            self._what_if.__exit__()
 
 
 class OverlayColumn:

@@ -14,6 +14,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import ALL_FACETS, NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import (
+    CycleState,
     Plugin,
     PodFilter,
     PodScore,
@@ -106,6 +107,10 @@ class ShapePlan:
         self.epoch_scores = tuple(
             plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch
         )
+
+    def taking_part(self, cycle: CycleState) -> list[tuple[int, PodFilter]]:
+        """The pod filters that PreFilter did not skip, with their positions in the chain."""
+        return [step for step in self.pod_filters if step[1].name not in cycle.skipped]
 
     def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS, timed: Timed | None = None) -> Codes:
         """The verdict of the ShapeFilter chain on each row: the code of the first that rejects, or 0.

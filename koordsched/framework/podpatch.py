@@ -1,4 +1,4 @@
-"""What PreBind plugins change of a pod's metadata, sent as one patch when all of them have succeeded."""
+"""What PreBind plugins change of a pod's metadata, written at once when all of them have succeeded."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of, normalize
-from koordsched.framework.interface import MAX_SCORE, CycleState, FewScores, Scores
+from koordsched.framework.interface import MAX_SCORE, CycleState, FewScores, PodScore, Scores
 from koordsched.framework.plan import Chains
 from koordsched.framework.reservations import ScoresReserved
 from koordsched.framework.status import Code, Status
@@ -156,17 +156,24 @@ class Choice:
         return self._scored.asked if self._scored is not None else frozenset()
 
 
-def decide(cycle: CycleState, table: NodeTable, verdicts: Verdicts, rng: Random) -> Choice:
+def decide(
+    cycle: CycleState,
+    table: NodeTable,
+    verdicts: Verdicts,
+    rng: Random,
+    asked: Sequence[tuple[PodScore, int]] | None = None,
+) -> Choice:
     """A feasible node with the highest total; ties are broken by chance.
 
-    At least one row must be feasible; a single one is taken without scoring.
-    Raises ScoringFailed.
+    At least one row must be feasible; a single one is taken without scoring. `asked`: the plugins that do not abstain,
+    with their weights, where that is known. Raises ScoringFailed.
     """
     if verdicts.feasible == 1:
         return Choice(verdicts, int(verdicts.rows[0]))
     evaluation = verdicts.evaluation
     if evaluation is not None:
-        asked = [step for step in verdicts.plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
+        if asked is None:
+            asked = [step for step in verdicts.plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
         if not asked:
             _check_prepared(table, verdicts)
             row = evaluation.pick(rng)
@@ -186,6 +193,13 @@ def _best_with(
 ) -> Choice:
     """As `best_of`, where one plugin adds scores to few of the totals that are kept. Raises InvalidScore."""
     highest = int(evaluation.totals.max())
+    if len(few.rows) == 1:
+        row, score = few.rows.item(), few.normalized.item()
+        _check(name, score)
+        if (total := evaluation.totals.item(row) + weight * score) > highest:
+            choice = Choice(verdicts, row, total)
+            choice.few = (name, weight, few)
+            return choice
     best = few.rows[:0]
     if len(few.rows):
         _check(name, few.normalized)

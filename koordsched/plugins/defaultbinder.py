@@ -9,9 +9,10 @@ from koordsched.framework.status import SUCCESS, Code, Status
 
 
 class DefaultBinder(Bind):
-    """Creates `pods/binding`."""
+    """Creates `pods/binding`, with the annotations that PreBind plugins gave the pod."""
 
     name = "DefaultBinder"
+    carries_annotations = True
 
     def __init__(self, args: None, handle: Handle) -> None:
         """Takes no arguments."""
@@ -20,7 +21,7 @@ class DefaultBinder(Bind):
     async def bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SUCCESS, or ERROR with the server's message."""
         try:
-            await self._writes.bind(pod, node)
+            await self._writes.bind(pod, node, cycle.binding_annotations)
         except WriteFailed as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS

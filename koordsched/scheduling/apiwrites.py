@@ -68,20 +68,22 @@ class ApiWrites:
 
     # --- binding ---------------------------------------------------------------------------------
 
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Creates the binding. Raises WriteFailed if the pod certainly does not have the node through us."""
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Creates the binding, which sets annotations of the pod; for virtual pods they are written before.
+
+        Raises WriteFailed if the pod certainly does not have the node through us.
+        """
         if (writer := self.virtual.get(pod.uid)) is not None:
+            if annotations:
+                await writer.patch(pod, {"annotations": dict(annotations)})
             await writer.bind(pod, node)
             return
         path = f"{_pod_path(pod)}/binding"
-        body = orjson.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-                "target": {"kind": "Node", "name": node},
-            }
-        )
+        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        if annotations:
+            metadata["annotations"] = annotations
+        target = {"kind": "Node", "name": node}
+        body = orjson.dumps({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
         waits = pauses()
         doubtful = False
         while True:

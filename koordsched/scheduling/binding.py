@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import InitVar, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
@@ -21,6 +21,7 @@ from koordsched.framework.podpatch import PodPatch
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
+from koordsched.scheduling.bindingannotations import carried
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.placement import AssumedPod
@@ -30,8 +31,15 @@ from koordsched.scheduling.waitnotices import WaitNotices
 
 _log = logging.getLogger(__name__)
 
-BindFirst = Callable[[Pod, str], Awaitable[Status | None]]
-"""Binds a pod to a node instead of the Bind plugins; None leaves it to them."""
+
+class BindsFirst(Protocol):
+    """Binds pods instead of the Bind plugins: HTTP extenders."""
+
+    def may_bind(self, pod: Pod) -> bool:
+        """Whether it is to be asked."""
+
+    async def bind(self, pod: Pod, node: str) -> Status | None:
+        """Binds the pod; None leaves it to the plugins."""
 
 
 PatchMetadata = Callable[[Pod, Mapping[str, Any]], Awaitable[None]]
@@ -46,8 +54,9 @@ class BindingCycle:
     pods counted, a gang larger than the limit could never be complete, and volumes that are never provisioned would
     stop all scheduling.
 
-    `patch_metadata` writes what PreBind plugins changed of a pod. `displaced(uid)` hears of pods that lost their place.
-    `bind_first` is asked before the Bind plugins; a placement is undone through the inbox, if there is one.
+    `patch_metadata` writes what PreBind plugins changed of a pod, unless the binding carries it. `displaced(uid)` hears
+    of pods that lost their place. `first` is asked before the Bind plugins; a placement is undone through the inbox, if
+    there is one.
     """
 
     cluster: ClusterState
@@ -60,7 +69,7 @@ class BindingCycle:
     clock: Callable[[], float]
     patch_metadata: PatchMetadata
     displaced: Callable[[str], None]
-    bind_first: BindFirst | None = None
+    first: BindsFirst | None = None
     inbox: InitVar[Inbox | None] = None
     recorder: Recorder = NOT_RECORDING
 
@@ -199,8 +208,10 @@ class BindingCycle:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
         if (work or pod.uid in self._written) and not (status := await self._patch(placement)).ok:
             return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
-        if self.bind_first is not None and (taken := await self.bind_first(pod, node)) is not None:
-            return taken
+        if self.first is not None and self.first.may_bind(pod):
+            taken = await self.first.bind(pod, node)
+            if taken is not None:
+                return taken
         for bind in profile.bind_plugins:
             began = self.clock()
             status = await bind.bind(cycle, pod, node)
@@ -213,18 +224,30 @@ class BindingCycle:
     async def _patch(self, placement: AssumedPod) -> Status:
         """Writes what PreBind plugins changed of the pod's metadata, if it does not show that already.
 
-        After a failed binding, what the pod shows may be older than what was written then: all of it is written again.
+        The binding carries it if it can. After a failed binding, what the pod shows may be older than what was patched
+        before: all of it is written again.
         """
         pod = self.failures.newest(placement.pod) or placement.pod
-        shown = pod.wire.metadata if pod.wire is not None else None
-        patch, earlier = placement.cycle.patch, self._written.get(pod.uid)
-        if earlier is not None and shown is not None:
-            patch, shown = patch.after(earlier, shown), None
+        metadata = pod.wire.metadata if pod.wire is not None else None
+        patch, earlier, shown = placement.cycle.patch, self._written.get(pod.uid), metadata
+        if earlier is not None and metadata is not None:
+            patch, shown = patch.after(earlier, metadata), None
         changes = patch.changes(shown)
         if not changes:
             return SUCCESS
+        if metadata is not None and self._binding_carries_annotations(placement):
+            annotations = carried(changes, metadata.annotations)
+            if annotations is not None:
+                placement.cycle.binding_annotations = annotations
+                return SUCCESS
         self._written[pod.uid] = patch
         return await self._prepare(placement, "DefaultPreBind", self._send(pod, changes))
+
+    def _binding_carries_annotations(self, placement: AssumedPod) -> bool:
+        pod = placement.pod
+        if pod.virtual or (self.first is not None and self.first.may_bind(pod)):
+            return False
+        return all(bind.carries_annotations for bind in placement.profile.bind_plugins)
 
     async def _send(self, pod: Pod, metadata: Mapping[str, Any]) -> Status:
         try:

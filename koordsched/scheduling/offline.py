@@ -45,7 +45,7 @@ class BadObject(ValueError):
 
 
 class _NoWrites:
-    async def bind(self, pod: Pod, node: str) -> None:
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
         raise WriteFailed("nothing is written offline")
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:

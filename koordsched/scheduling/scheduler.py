@@ -254,7 +254,7 @@ class Scheduler:
             clock.monotonic,
             self.writes.patch_metadata,
             self.evictions.displaced,
-            self._extenders.bind if self._extenders is not None else None,
+            self._extenders,
             inbox,
             recorder,
         )

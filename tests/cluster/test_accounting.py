@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from koordsched.cluster.accounting import ColumnAccountant
+from koordsched.cluster.resources import CPU, Requests
 from koordsched.cluster.state import ClusterState
 from tests.cluster.objects import wire_node
 from tests.plugins.harness import Bench
-from tests.plugins.objects import node, pod
+from tests.plugins.objects import container, node, pod
 
 
 class Books(ColumnAccountant):
@@ -85,3 +86,45 @@ def test_a_column_that_is_too_narrow_is_an_error():
     row = cluster.upsert_node(wire_node("alder")) and 0
     with pytest.raises(ValueError, match="broadcast"):
         books.pod_added(row, object())
+
+
+class Seen:
+    """What it is told, in order; `unable`: names of pods that it cannot count."""
+
+    facets = 0
+
+    def __init__(self, unable=()):
+        self.told, self.unable = [], unable
+
+    def pod_added(self, row, pod):
+        if pod.name in self.unable:
+            raise RuntimeError(pod.name)
+        self.told.append((pod.name, 1))
+        return 0
+
+    def pod_removed(self, row, pod):
+        self.told.append((pod.name, -1))
+        return 0
+
+
+def test_an_amended_pod_is_counted_anew_by_those_that_count_by_amounts():
+    bench = Bench(node("n"), pod("p", container(cpu="2"), on="n"))
+    cluster, table = bench.cluster, bench.cluster.table
+    by_amounts, by_labels = Seen(), Seen()
+    cluster.add_accountant(by_amounts)
+    cluster.add_accountant(by_labels, amendable=False)
+    there = cluster.assigned["uid-default-p"]
+    assert cluster.amend(there, Requests(((CPU, 500),), (500, 0), there.requests.names), ())
+    assert table.requested[CPU].data.item(there.row) == 500
+    assert by_amounts.told == [("p", 1), ("p", -1), ("p", 1)]
+    assert by_labels.told == [("p", 1)]
+
+
+def test_a_what_if_that_cannot_be_made_leaves_no_trace():
+    bench = Bench(node("n"))
+    cluster, table = bench.cluster, bench.cluster.table
+    cluster.add_accountant(Seen(unable=["q"]))
+    row = table.row_of["n"]
+    with pytest.raises(RuntimeError, match="q"), cluster.what_if(add=[(row, bench.pod(pod(name))) for name in "pq"]):
+        pass
+    assert (table.hypothetical, table.pods_count.data.item(row)) == (0, 0)

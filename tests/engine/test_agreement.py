@@ -109,7 +109,7 @@ def test_a_checkpoint_has_the_allocations_of_pods_on_their_way():
     """Bindings take longer than a segment: each begins with pods whose allocation is in no object yet."""
 
     async def slow(call, proceed):
-        if call.method == "PATCH" and not call.path.endswith("/status"):
+        if call.path.endswith("/binding"):
             await asyncio.sleep(4)
         return await proceed()
 

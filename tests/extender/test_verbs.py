@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from koordsched.framework.interface import PreBind
+from koordsched.framework.status import SUCCESS
 from tests.embedded import Embedded, scheduler_on
 from tests.extender.service import (
     Service,
@@ -394,6 +396,50 @@ async def test_the_extender_binds_instead_of_the_plugins():
     assert service.requests("bind") == [
         {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-default-p", "Node": "alder"}
     ]
+
+
+class Notes(PreBind):
+    """Annotates pods."""
+
+    name = "Notes"
+    only_patches = True
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_bind_pre_flight(self, cycle, pod, node):
+        return SUCCESS
+
+    async def pre_bind(self, cycle, pod, node):
+        cycle.patch.annotate("on", node)
+        return SUCCESS
+
+
+@pytest.mark.parametrize("resource, found", [("example.com/ours", [{"on": "alder"}]), ("cpu", [None])])
+async def test_an_extender_that_binds_finds_the_annotations_written(resource, found):
+    """It writes the binding itself, so nothing can be added to that; other pods have it set by their binding."""
+    embedded, seen = cluster("alder"), []
+
+    async def watched(call, proceed):
+        if call.path.endswith("/binding"):
+            seen.append(embedded.get("Pod", "p")["metadata"].get("annotations"))
+        return await proceed()
+
+    async def bind(body):
+        seen.append(embedded.get("Pod", body["PodName"])["metadata"].get("annotations"))
+        change(embedded, "Pod", "p", lambda thing: thing["spec"].update(nodeName=body["Node"]))
+        return {"Error": ""}
+
+    service = Service(bind=bind)
+    ours = {"name": "example.com/ours", "ignoredByScheduler": True}
+    amounts = {resource: "1"}
+    async with serving(service):
+        managed = extended(extender(service, "bind", managedResources=[ours]))
+        async with scheduler_on(embedded, managed, fault=watched, plugins=[Notes]):
+            embedded.insert(pod("p", container() | {"resources": {"requests": amounts, "limits": amounts}}))
+            await until(lambda: node_of(embedded, "p") == "alder", "the binding")
+            assert embedded.get("Pod", "p")["metadata"]["annotations"] == {"on": "alder"}
+    assert seen == found
 
 
 async def test_a_binding_that_went_through_with_its_answer_lost_counts():

@@ -71,6 +71,19 @@ def test_unknown_fields_are_dropped_and_nominations_kept(minor):
     assert ("nominatedNodeName" in bound["status"]) == (minor < 34)
 
 
+@pytest.mark.parametrize("minor", range(30, 37))
+def test_a_binding_sets_annotations_and_of_late_labels(minor):
+    api = server(minor)
+    made = pod("p")
+    made["metadata"] |= {"annotations": {"kept": "1", "set": "1"}, "labels": {"kept": "1", "set": "1"}}
+    api.post(PODS, made)
+    meta = {"annotations": {"set": "2"}, "labels": {"set": "2", "new": "2"}}
+    assert api.post(f"{PODS}/p/binding", {"metadata": meta, "target": {"name": "alder"}})[0] == 201
+    bound = api.get(f"{PODS}/p")[1]["metadata"]
+    assert bound["annotations"] == {"kept": "1", "set": "2"}
+    assert bound["labels"] == {"kept": "1", "set": "2", "new": "2"} if minor >= 35 else {"kept": "1", "set": "1"}
+
+
 def test_dropping_fields_changes_nothing_that_is_shared():
     inner = {"a": 1, "b": 2}
     thing = {"list": [inner, {"b": 3}], "kept": {"a": 1}}

@@ -1,4 +1,4 @@
-"""What PreBind plugins change of a pod's metadata goes out as one patch, before the binding."""
+"""What PreBind plugins change of a pod's metadata goes out as one patch, before the binding if that cannot carry it."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ CONFLICT = refusal(409, "Conflict", "the object has been modified")
 
 
 class First(PreBind, Reserve):
-    """Annotates pods; `during` is awaited in PreBind."""
+    """Annotates and labels pods; `during` is awaited in PreBind."""
 
     name = "First"
     value = "1"
@@ -46,6 +46,7 @@ class First(PreBind, Reserve):
     async def pre_bind(self, cycle, pod, node):
         cycle.patch.annotate("first", self.value)
         cycle.patch.annotate("old", None)
+        cycle.patch.label("by", "first")
         if self.during is not None:
             await self.during(cycle, pod)
         return SUCCESS
@@ -109,12 +110,12 @@ def test_two_plugins_make_one_patch_after_the_nomination_was_written():
                 "metadata": {
                     "uid": "uid-default-p",
                     "annotations": {"first": "1", "old": None, "second": "alder"},
-                    "labels": {"zone": "a"},
+                    "labels": {"by": "first", "zone": "a"},
                 }
             }
             bound = embedded.get("Pod", "p")
             assert bound["metadata"]["annotations"] == {"first": "1", "kept": "y", "second": "alder"}
-            assert bound["metadata"]["labels"] == {"zone": "a"}
+            assert bound["metadata"]["labels"] == {"by": "first", "zone": "a"}
             assert bound["spec"]["nodeName"] == "alder"
             assert running.attempts == {"default/p": 1}
 
@@ -148,7 +149,7 @@ def test_a_pod_that_shows_all_of_it_is_not_patched():
         embedded.insert(node("alder"))
         async with scheduler_on(embedded, fault=calls, plugins=[First]):
             thing = pod("p")
-            thing["metadata"]["annotations"] = {"first": "1"}
+            thing["metadata"] |= {"annotations": {"first": "1"}, "labels": {"by": "first"}}
             embedded.insert(thing)
             await asyncio.sleep(1)
             assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
@@ -167,7 +168,7 @@ def test_a_pod_of_the_same_name_is_left_alone():
                 if pod_.uid == "uid-default-p":
                     embedded.registry.delete(embedded.resource("Pod"), "default", "p", grace_period_seconds=0)
                     again = pod("p", container(cpu="1"))
-                    again["metadata"] |= {"uid": "another", "annotations": {"first": "1"}}
+                    again["metadata"] |= {"uid": "another", "annotations": {"first": "1"}, "labels": {"by": "first"}}
                     embedded.insert(again)
 
             first_of(running).during = replace

@@ -96,10 +96,12 @@ class Coscheduling(
         pod for a change of its own that makes it a member of another gang.
         """
         alike = GroupBy(self.cache.gang_id)
+        # Each gang is a group of its own: thousands would be asked about each node that comes.
+        gathers = self.args.aware_network_topology
         return [
             HintRegistration(self.name, GANG_CHANGED, None, alike),
             HintRegistration(self.name, ClusterEvent(POD, ActionType.UPDATE), self._after_own_change, Scope.OWN_POD),
-            *waking.registrations(self.name, self._gathers, alike),
+            *(waking.registrations(self.name, self._gathers, alike) if gathers else ()),
         ]
 
     def _gathers(self, pod: Pod) -> bool:

@@ -9,7 +9,10 @@ from koordsched.framework.status import SKIP, SUCCESS, Status
 
 
 class DefaultPreBind(PreBind):
-    """Stands in configurations for the one patch of a pod (`framework.podpatch`), which failures name after it."""
+    """Stands in configurations for the one patch of a pod (`framework.podpatch`), which failures name after it.
+
+    The scheduler writes it, with the binding where that can carry it (`scheduling.bindingannotations`).
+    """
 
     name = "DefaultPreBind"
 

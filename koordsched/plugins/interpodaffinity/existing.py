@@ -75,7 +75,7 @@ class ExistingTerms:
         self._matched_keys: frozenset[str] = frozenset()
         """The label keys that nodes had; looked at only if there are sets of terms, that depend on them."""
         self._sets = 0
-        cluster.add_accountant(self)
+        cluster.add_accountant(self, amendable=False)
 
     # --- pods ------------------------------------------------------------------------------------
 

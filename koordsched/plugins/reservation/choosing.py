@@ -94,13 +94,9 @@ class Choosing:
         self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations
     ) -> ReservationInfo | None:
         """The one that the pod of the cycle would use on a row; None: it goes there without."""
-        pod = cycle.pod
-        fitting = [
-            info
-            for info in infos
-            if not (info.once and info.owners)
-            and self.why_not(cycle, pod, row, (info,), infos, matched, required=True) is None
-        ]
+        affinity = self._affinity_of(cycle.pod)
+        named = affinity.name if affinity is not None else ""
+        fitting = [info for info in infos if self._serves(cycle, row, info, infos, matched, named)]
         if len(fitting) < 2:
             return fitting[0] if fitting else None
         ordered = [info for info in fitting if info.terms.order is not None]
@@ -108,6 +104,25 @@ class Choosing:
             return min(ordered, key=lambda info: (info.terms.order or 0, info.key))
         scores = self._scores_of(cycle, row, fitting, matched)
         return min(fitting, key=lambda info: (-scores[info.uid], info.key))
+
+    def _serves(
+        self,
+        cycle: CycleState,
+        row: int,
+        info: ReservationInfo,
+        infos: Sequence[ReservationInfo],
+        matched: MatchedReservations,
+        named: str,
+    ) -> bool:
+        """Whether the pod could use this one of the Reservations of a row: what `why_not` says, without the reasons."""
+        pod = cycle.pod
+        return (
+            not (info.once and info.owners)
+            and (not named or info.name == named)
+            and (matched.required or shares_resources(pod, info))
+            and self._fitting.fits(pod, row, info, infos)
+            and self._allocates(cycle, pod, row, info, matched) is None
+        )
 
     def _scores_of(
         self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations

@@ -5,7 +5,7 @@ The table must read as in the pod's overlay: the reserve pods that it may use ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from koordsched.cluster.nodetable import NodeTable
@@ -54,6 +54,16 @@ class Fitting:
             return Fit(node, ())
         return Fit(node, tuple(self.exceeds(dict(pod.requests.amounts), info, detailed=detailed)))
 
+    def fits(self, pod: Pod, row: int, info: ReservationInfo, matched: Sequence[ReservationInfo]) -> bool:
+        """Whether `into` finds nothing that is missing."""
+        if not (self._skips_single and len(matched) <= 1):
+            for _ in self._missing(pod, row, matched, info):
+                return False
+        if info.restricted:
+            for _ in self.exceeds(dict(pod.requests.amounts), info):
+                return False
+        return True
+
     def ignores(self, index: int, name: str) -> bool:
         """Whether a resource is left to other plugins."""
         return index >= FIRST_SCALAR and self._ignores(name)
@@ -64,9 +74,14 @@ class Fitting:
         """Resources that the node has too little of for the pod, beside all that is reserved; what the Reservation
         offers to owners is free for the pod. "pods" comes first.
         """
-        table, missing = self._table, []
+        return tuple(self._missing(pod, row, matched, info))
+
+    def _missing(
+        self, pod: Pod, row: int, matched: Sequence[ReservationInfo], info: ReservationInfo | None
+    ) -> Iterator[str]:
+        table = self._table
         if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
-            missing.append("pods")
+            yield "pods"
         away = [each for each in matched if not each.counted]
         for index, amount in compared(dict(pod.requests.amounts)).items():
             if index >= FIRST_SCALAR:
@@ -79,8 +94,7 @@ class Fitting:
             for each in away:
                 room -= each.left(index)
             if amount > room:
-                missing.append(table.resource_names.names[index])
-        return tuple(missing)
+                yield table.resource_names.names[index]
 
     def exceeds(self, requests: Amounts, info: ReservationInfo, *, detailed: bool = False) -> Iterable[str]:
         """Why a pod that requests so much, or several in its place, are too much for a Restricted Reservation."""
@@ -100,14 +114,16 @@ class Fitting:
                 yield f"{PREFIX}Insufficient {names[index]}{amounts}"
 
 
+_NATIVE: Amounts = dict.fromkeys(range(FIRST_SCALAR), 0)
+
+
 def compared(requests: Amounts) -> Amounts:
     """The amounts that are compared with a node's, in order.
 
     What requests anything is kept from nodes that are overcommitted in CPU, memory or ephemeral storage, also if it
     requests none of that: so upstream has it.
     """
-    native = {index: requests.get(index, 0) for index in range(FIRST_SCALAR)}
-    return native | requests if requests else {}
+    return {**_NATIVE, **requests} if requests else {}
 
 
 def shares_resources(pod: Pod, info: ReservationInfo) -> bool:

@@ -138,15 +138,12 @@ class ReservationInfo:
         """What is left for the reserve pod to count: requests, and facts (allocations of devices and the like)."""
         if not self.owners:
             return self.full, self.full_facts
-        amounts = tuple((index, left) for index, _ in self.full.amounts if (left := self.left(index)))
-        nonzero = tuple(
-            max(0, full - self.allocated.get(index, default))  # a default that owners count for themselves
-            for index, full, default in zip(
-                (CPU, MEMORY), self.full.nonzero, (DEFAULT_MILLI_CPU, DEFAULT_MEMORY), strict=True
-            )
-        )
-        requests = Requests(amounts, (nonzero[0], nonzero[1]), self.full.names)
-        return requests, self._facts_left(facts)
+        full, used = self.full, self.allocated
+        amounts = tuple([(index, left) for index, _ in full.amounts if (left := self.left(index))])
+        # Of what they do not request, owners count a default for themselves.
+        cpu = max(0, full.nonzero[CPU] - used.get(CPU, DEFAULT_MILLI_CPU))
+        memory = max(0, full.nonzero[MEMORY] - used.get(MEMORY, DEFAULT_MEMORY))
+        return Requests(amounts, (cpu, memory), full.names), self._facts_left(facts)
 
     def _whole(self, pod: Pod, fact: PodFact[Any]) -> Any:
         acting = self._known.get(pod.uid)

@@ -148,6 +148,25 @@ class MatchedReservations:
         self._rows, self._known, self.decided = mine, known, True
         return at[asked], verdicts[asked, 1]
 
+    def decide_few(
+        self, reaches: Callable[[int], bool], judge: Callable[[int], tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """The same row by row, for few: (row, code) of those that reach Filter and are refused."""
+        mine, verdicts, latest = self.usable.overlay.rows, self.usable.verdicts.data, self._cluster.table.log.latest
+        known, refused = np.zeros(len(mine), dtype=np.bool_), []
+        for at, row in enumerate(mine.tolist()):
+            change = latest.item(row)
+            there = verdicts.item(at, 0) == change
+            if reaches(row):
+                if not there:
+                    verdicts[at] = (change, *judge(row))
+                    there = True
+                if (code := verdicts.item(at, 1)) != PASS:
+                    refused.append((row, code))
+            known[at] = there
+        self._rows, self._known, self.decided = mine, known, True
+        return refused
+
     def kept_scores(self, rows: RowArray) -> tuple[Positions, npt.NDArray[np.int64]]:
         """(positions of those of the rows that Filter decided about, their scores)."""
         at, asked = _positions(rows, self._rows)
@@ -157,6 +176,9 @@ class MatchedReservations:
     def scored(self, codes: Codes) -> tuple[RowArray, npt.NDArray[np.int64]]:
         """(feasible rows that have a score other than 0, the scores)."""
         scores = self.usable.verdicts.data[:, 2]
+        if len(scores) == 1:  # the usual case, in which numbers are faster than arrays
+            there = self._known.item() and scores.item() != 0 and codes.item(self._rows.item()) == PASS
+            return (self._rows, scores) if there else (self._rows[:0], scores[:0])
         some = (scores != 0) & self._known & (codes[self._rows] == PASS)
         return self._rows[some], scores[some]
 

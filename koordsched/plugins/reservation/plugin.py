@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -58,6 +58,9 @@ OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 
 _FEW = 8
+_HIGHEST = np.array([100], dtype=np.int64)
+"""The normalised scores of a single row."""
+
 _PREFERRED = 1000
 """The raw score of the node with the smallest order: more than any utilization."""
 
@@ -78,6 +81,7 @@ class Reservation(
 
     name = "Reservation"
     only_patches = True
+    carries_annotations = True
 
     def __init__(self, args: ReservationArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
@@ -177,6 +181,20 @@ class Reservation(
             codes[self.cache.unbound.data[rows] > 0] = self._conflict
         return codes if codes.any() else None
 
+    def refused_among_all(
+        self, cycle: CycleState, pod: Pod, reaches: Callable[[int], bool]
+    ) -> list[tuple[int, int]] | None:
+        """Where the pod may use Reservations on few rows, but need not: those of them where it has no room."""
+        matched = _matched(cycle)
+        if matched is None or matched.ignored or matched.required or len(matched.by_row) > _FEW or not matched.decides:
+            return None
+        if pod.virtual or is_operating(pod.labels.labels):
+            return None
+        refused = matched.decide_few(reaches, lambda row: self._judge(cycle, pod, row, matched))
+        if matched.usable.held:
+            cycle.state.setdefault((self.name, "reasons"), []).extend(matched.usable.held.values())
+        return refused
+
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Where owners of Reservations leave or come, what these have left changes: a what-if for each."""
         return PodIndependent(self, cycle, pod, one_by_one=self._owner)
@@ -250,6 +268,8 @@ class Reservation(
         if matched is None or not matched.decided or matched.usable.orders:
             return None
         rows, scores = matched.scored(codes)
+        if len(rows) == 1:
+            return FewScores(rows, scores, _HIGHEST)
         return FewScores(rows, scores, scores * 100 // scores.max() if len(scores) else scores)
 
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:

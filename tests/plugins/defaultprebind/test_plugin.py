@@ -18,8 +18,8 @@ from tests.virtualtime import run
 NAME = "DefaultPreBind"
 
 
-class Annotates(PreBind):
-    name = "Annotates"
+class Labels(PreBind):
+    name = "Labels"
 
     def __init__(self, args, handle):
         pass
@@ -28,7 +28,7 @@ class Annotates(PreBind):
         return SUCCESS
 
     async def pre_bind(self, cycle, pod, node):
-        cycle.patch.annotate("where", node)
+        cycle.patch.label("where", node)
         return SUCCESS
 
 
@@ -56,11 +56,11 @@ def test_arguments_have_no_effect():
     assert note == f'profiles[0].pluginConfig[0] has no effect: plugin "{NAME}" takes no arguments'
 
 
-@pytest.mark.parametrize("plugins", [[Annotates], [Annotates, DefaultPreBind], [DefaultPreBind, Annotates]])
+@pytest.mark.parametrize("plugins", [[Labels], [Labels, DefaultPreBind], [DefaultPreBind, Labels]])
 def test_changes_are_one_patch_whether_it_is_enabled_or_not(plugins):
     assert writes(plugins) == [
         ("PATCH", "/status", {"metadata": {"uid": "uid-default-p"}, "status": {"nominatedNodeName": "alder"}}),
-        ("PATCH", "", {"metadata": {"uid": "uid-default-p", "annotations": {"where": "alder"}}}),
+        ("PATCH", "", {"metadata": {"uid": "uid-default-p", "labels": {"where": "alder"}}}),
         ("POST", "/binding", None),
     ]
 

@@ -14,7 +14,7 @@ from koordsched.framework.handle import WriteFailed
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.controller.finished import FinishedMembers
 from koordsched.plugins.coscheduling.controller.members import counts, owners_of_first
-from koordsched.plugins.coscheduling.controller.status import changes, is_left_alone, next_status
+from koordsched.plugins.coscheduling.controller.status import changes, is_left_alone, settled_status
 from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
 from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.shared.moments import moment_text
@@ -27,15 +27,21 @@ PAUSE = 0.2
 
 _NO_PODS: Mapping[str, Pod] = {}
 
+BETWEEN_WRITES = 1.0
+"""Seconds between two writes of one PodGroup at least: while its members are bound or start, only the newest counts."""
+
+_ROUNDING = 1e-3
+"""Seconds added to a wait, so that it is over when its timer fires."""
+
 _OWN_WRITE = 3.0
 """Seconds that what was written may take to come back before it is given up."""
 
 
 class PodGroupController:
-    """One look at a gang counts its pods and takes its PodGroup one phase further.
+    """One look at a gang counts its pods, and writes the status that follows for its PodGroup, if it is another one.
 
     A status is written on the version that it was derived from; if there is a newer one, the API server refuses, and
-    the look is repeated.
+    the look is repeated. What changes within a second of a write is part of the next one.
     """
 
     def __init__(self, plugin: Coscheduling, args: CoschedulingArgs | None, handle: ControllerHandle) -> None:
@@ -43,12 +49,13 @@ class PodGroupController:
         self._workers = (args or CoschedulingArgs()).controller_workers
         self._store: Store[PodGroup] = handle.cluster.objects.of(POD_GROUPS)
         self._writes = handle.writes
-        self._wall = handle.clock.wall
+        self._clock = handle.clock
         self._finished = FinishedMembers(handle, self._changed)
         self._queue: WorkQueue | None = None
         """None while this scheduler does not lead."""
         self._written: dict[str, tuple[str, float]] = {}
-        """By gang, the version that was written on, and when: until a newer one is seen there is nothing to compare."""
+        """By gang, the version that was written on, and when (monotonic seconds): until a newer one is seen there is
+        nothing to compare."""
         self._cache.on_change(self._changed)
         self._store.subscribe(self._group_changed)
 
@@ -83,23 +90,26 @@ class PodGroupController:
         if group is None or is_left_alone(group):
             self._written.pop(gang, None)
             return
-        version, now = group.metadata.resource_version, self._wall()
+        version, now = group.metadata.resource_version, self._clock.monotonic()
         written = self._written.get(gang)
-        if written is not None and written[0] == version and now < written[1] + _OWN_WRITE:
-            self._look_within(gang, written[1] + _OWN_WRITE - now)
-            return
+        if written is not None:
+            again = written[1] + (_OWN_WRITE if written[0] == version else BETWEEN_WRITES)
+            if now < again:
+                self._look_within(gang, again - now + _ROUNDING)
+                return
         known, facts = self._cache.gangs.get(gang), self._cache.facts
         children = known.children if known is not None else _NO_PODS
         bound = known.bound if known is not None else _NO_PODS
         counted = counts(children, bound, self._finished.of(gang), facts)
-        status = next_status(group, counted, owners_of_first(children, facts), moment_text(now))
+        owners, moment = owners_of_first(children, facts), moment_text(self._clock.wall())
+        status = settled_status(group, counted, owners, moment)
         changed = changes(group.status, status)
         if not changed:
             self._written.pop(gang, None)
             return
         patch: dict[str, Any] = {"metadata": {"resourceVersion": version}, "status": changed}
         await self._writes.merge(POD_GROUPS, group.metadata, patch)
-        self._written[gang] = (version, self._wall())
+        self._written[gang] = (version, self._clock.monotonic())
         _log.debug("PodGroup %s: %s", gang, changed)
 
     # --- what happens ------------------------------------------------------------------------------

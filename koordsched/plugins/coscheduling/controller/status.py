@@ -24,6 +24,11 @@ LONGEST_START = 48 * 3600.0
 """Seconds from the creation of a PodGroup to the start of its scheduling, beyond which it is left alone."""
 
 
+LONGEST_WAY = 4
+"""Steps that change something when the numbers stay as they are, at most: from no phase by way of Pending and
+PreScheduling to one that follows from the numbers alone."""
+
+
 class Counts(NamedTuple):
     """How many members there are, are on a node for good, run, have succeeded, have failed."""
 
@@ -43,6 +48,20 @@ def is_left_alone(group: PodGroup) -> bool:
         return False
     start, created = moment(status.schedule_start_time), moment(group.metadata.creation_timestamp)
     return start is not None and created is not None and start - created > LONGEST_START
+
+
+def settled_status(group: PodGroup, counts: Counts, occupied_by: str, now: str) -> PodGroupStatus:
+    """Where the steps lead while the numbers stay as they are; arguments as for `next_status`.
+
+    Upstream writes each step, and takes the next when it sees its own write.
+    """
+    status = next_status(group, counts, occupied_by, now)
+    for _ in range(LONGEST_WAY):
+        then = next_status(msgspec.structs.replace(group, status=status), counts, occupied_by, now)
+        if then == status:
+            break
+        status = then
+    return status
 
 
 def next_status(group: PodGroup, counts: Counts, occupied_by: str, now: str) -> PodGroupStatus:
@@ -89,11 +108,13 @@ def _counted(status: PodGroupStatus, counts: Counts) -> PodGroupStatus:
     )
 
 
+_FIELDS = msgspec.structs.fields(PodGroupStatus)
+
+
 def changes(before: PodGroupStatus, after: PodGroupStatus) -> Mapping[str, Any]:
     """The fields that differ, as JSON; empty if none does."""
-    fields = msgspec.structs.fields(PodGroupStatus)
     return {
         field.encode_name: getattr(after, field.name)
-        for field in fields
+        for field in _FIELDS
         if getattr(before, field.name) != getattr(after, field.name)
     }

@@ -88,7 +88,7 @@ class PodIndex:
         self._uses = 0
         self._weigh_at = _ALWAYS_KEPT
         """With this many counters, their size is checked again."""
-        cluster.add_accountant(self)
+        cluster.add_accountant(self, amendable=False)
 
     # --- pods ------------------------------------------------------------------------------------
 

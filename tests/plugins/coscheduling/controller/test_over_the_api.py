@@ -1,6 +1,8 @@
 """What is written to PodGroups while pods of a gang come, are bound, run and end (coscheduling spec 3.12)."""
 
 import asyncio
+import json
+from itertools import pairwise
 
 import pytest
 
@@ -28,7 +30,7 @@ def test_the_phases_of_a_gang():
         cluster.group()
         assert await cluster.phases(SOON) == ["", "Pending"]
         cluster.members(3, owners=["job"])
-        assert await cluster.phases(SOON) == ["Pending", "PreScheduling", "Scheduled"]
+        assert await cluster.phases(SOON) == ["Pending", "Scheduled"]
         assert cluster.status() == {"phase": "Scheduled", "scheduled": 3, "occupiedBy": "default/job"}
         assert cluster.get("PodGroup", "g", api_version=API)["status"]["scheduleStartTime"]
         await cluster.becomes("Running", "m-1", "m-2")
@@ -97,7 +99,7 @@ def test_finished_pods_that_are_deleted_do_not_count():
 
 def test_what_happened_before_the_scheduler_started_counts():
     async def scenario(cluster, running):
-        assert (await cluster.phases(SOON))[-2:] == ["PreScheduling", "Failed"]
+        assert await cluster.phases(SOON) == ["", "Failed"]
         assert cluster.status() == {"phase": "Failed", "scheduled": 3, "running": 1, "succeeded": 1, "failed": 1}
 
     def before(cluster):
@@ -252,6 +254,47 @@ def test_a_successor_goes_on():
         assert cluster.status() == {"phase": "Running", "scheduled": 3, "running": 2, "succeeded": 1}
 
     run(main(), limit=DAY)
+
+
+def test_a_gang_that_comes_and_is_bound_at_once_is_one_write():
+    written = []
+
+    async def fault(call, proceed):
+        if call.method == "PATCH" and "/podgroups/" in call.path:
+            written.append(json.loads(call.body)["status"])
+        return await proceed()
+
+    async def scenario(cluster, running):
+        cluster.group()
+        cluster.members(3, owners=["job"])
+        await asyncio.sleep(60)
+        (status,) = written
+        assert status.pop("scheduleStartTime")
+        assert status == {"phase": "Scheduled", "scheduled": 3, "occupiedBy": "default/job"}
+
+    on_cluster(scenario, fault=fault)
+
+
+def test_at_most_one_write_a_second_and_the_last_state_is_written():
+    times = []
+
+    async def fault(call, proceed):
+        if call.method == "PATCH" and "/podgroups/" in call.path:
+            times.append(asyncio.get_running_loop().time())
+        return await proceed()
+
+    async def scenario(cluster, running):
+        cluster.group(20)
+        cluster.members(20, cpu="10m")
+        for number in range(1, 21):
+            await asyncio.sleep(0.25)
+            await cluster.becomes("Running", f"m-{number}")
+        await asyncio.sleep(1.5)
+        assert cluster.status() == {"phase": "Running", "scheduled": 20, "running": 20}
+        assert 4 <= len(times) <= 8
+        assert min(later - earlier for earlier, later in pairwise(times)) >= 1.0
+
+    on_cluster(scenario, fault=fault)
 
 
 def test_a_storm_of_events_is_few_writes():

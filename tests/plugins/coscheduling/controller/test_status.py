@@ -3,7 +3,13 @@
 import pytest
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.plugins.coscheduling.controller.status import Counts, changes, is_left_alone, next_status
+from koordsched.plugins.coscheduling.controller.status import (
+    Counts,
+    changes,
+    is_left_alone,
+    next_status,
+    settled_status,
+)
 from koordsched.plugins.coscheduling.kinds import PodGroup, PodGroupSpec, PodGroupStatus
 
 NOW = "2026-01-03T00:00:00Z"
@@ -77,6 +83,26 @@ def test_phases_by_the_numbers(phase, counted, expected):
 def test_without_pods_the_gang_is_pending_and_all_numbers_are_0(phase):
     before = group(phase=phase, scheduled=3, running=2, succeeded=1, failed=1, schedule_start_time=CREATED)
     assert step(before) == PodGroupStatus(phase="Pending", schedule_start_time=CREATED)
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", *LATER])
+@pytest.mark.parametrize(
+    "counted, expected",
+    [
+        ({}, {"phase": "Pending"}),
+        ({"pods": 2, "scheduled": 2, "running": 1}, {"scheduled": 2, "running": 1}),
+        ({"pods": 3}, {"phase": "Scheduling"}),
+        ({"pods": 3, "scheduled": 3, "running": 3}, {"phase": "Running", "scheduled": 3, "running": 3}),
+        ({"pods": 3, "scheduled": 3, "succeeded": 3}, {"phase": "Finished", "scheduled": 3, "succeeded": 3}),
+    ],
+)
+def test_settled_is_where_steps_lead(phase, counted, expected):
+    status = group(phase=phase).status
+    for _ in range(10):
+        status = step(group(**fields(status)), **counted)
+    settled = settled_status(group(phase=phase), Counts(**counted), "ns/job", NOW)
+    assert settled == status
+    assert {name: getattr(settled, name) for name in expected} == expected
 
 
 def test_old_numbers_of_a_pending_gang_are_corrected():
