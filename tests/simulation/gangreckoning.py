@@ -205,7 +205,9 @@ def stuck(scheduler):
             for pod in gang.pending.values()
             if cache.placeable(pod)
         }
-        if together and all(_is_gated(queued.get(uid)) for uid in together):
+        # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
+        one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
+        if together and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 
 

@@ -288,13 +288,16 @@ class GangCache:
             return
         group.satisfied = True
         self._let_go(group)
+        self.wake(group)
 
     def _let_go(self, group: GangGroup) -> None:
-        """Has those tried that are placed one by one."""
+        """Has those tried that are placed one by one. If one of them is in the queue for all, it no longer is."""
         if self.round is not None and self.round.group is group:
             self.round.woken = True
             return
         singly = [gang for gang in group.gangs.values() if group.admits_singly(gang)]
+        if any(group.representative in gang.children for gang in singly):
+            group.representative = ""
         self._activate([pod for gang in singly for pod in gang.pending.values() if self.placeable(pod)])
 
     def wake(self, group: GangGroup) -> None:
