@@ -350,12 +350,14 @@ class ClusterState:
             del self.orphans[pod.node]
 
     def _place(self, pod: Pod, row: int) -> None:
+        self.table.outside_what_ifs()
         pod.row = row
         self._on_row[row][pod.uid] = pod
         self.table.touch(row, self._account(pod, row, 1))
         self.overcommitments.pod_added(row, pod)
 
     def _displace(self, pod: Pod) -> None:
+        self.table.outside_what_ifs()
         row = pod.row
         del self._on_row[row][pod.uid]
         pod.row = -1

@@ -239,7 +239,13 @@ class PodFilter(Plugin):
 
 
 class PostFilter(Plugin):
-    """Called when no node fits: may make room, or say why that is impossible."""
+    """Called when no node fits: may make room, or say why that is impossible.
+
+    `on_plain_table`: whether it is called outside of the pod's overlay, because it places and evicts pods on trial
+    (`Handle.hypothesis`), each in an overlay of its own.
+    """
+
+    on_plain_table = False
 
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:

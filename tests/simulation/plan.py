@@ -60,6 +60,8 @@ class Plan:
     """Many gangs want the room of few."""
     large_gangs: bool = False
     """Some gangs have so many members that placing them takes several turns of the loop."""
+    interrupted_gangs: bool = False
+    """Leaders are killed while they bind the members of a gang."""
 
     @property
     def latest(self):
@@ -107,12 +109,13 @@ class Plan:
     def _with_gangs(self, rng, forced):
         # Half of the time little else decides where members fit, so that more can be said about it in the end.
         kept = {*forced, *FEATURES, "gangs"} if rng.random() < 0.5 else set(self.features)
-        rivals, large = rng.random() < 0.2, rng.random() < 0.15
+        rivals, large, interrupted = rng.random() < 0.2, rng.random() < 0.15, rng.random() < 0.3
         return replace(
             self,
             features=tuple(feature for feature in self.features if feature in kept),
             rivals=rivals,
             large_gangs=large,
+            interrupted_gangs=interrupted,
             most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
         )
 

@@ -79,6 +79,7 @@ class Coscheduling(
 
     name = "Coscheduling"
     only_patches = True
+    on_plain_table = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         self.args = args
