@@ -8,10 +8,7 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 these, so that runs stay short."""
 
 LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
-"""Each is in a fifth of the worlds, but for those of `ON_REQUEST`."""
-
-ON_REQUEST = frozenset({"gangs"})
-"""Features that only worlds have whose seed names them."""
+"""Each is in a fifth of the worlds."""
 
 OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
@@ -75,8 +72,7 @@ class Plan:
             raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
         # What came later has a generator of its own: worlds without it stay what they were.
-        chosen = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
-        later = [name for name in chosen if name not in ON_REQUEST]
+        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
