@@ -149,15 +149,17 @@ class GangCache:
             self.satisfy(gang.group)
         if is_stuck(pod) and gang.group.representative == uid:
             gang.group.representative = ""
-        pending = uid in gang.pending
+        pending, alone = uid in gang.pending, gang.group.admits_singly(gang)
         if before is None:
-            # A new pod that may be placed comes to the queue itself.
-            concerns = moved or not pending or not self.placeable(pod)
+            # A new pod that may be placed comes to the queue itself, for all unless it goes on alone.
+            concerns = moved or not pending or alone or not self.placeable(pod)
         else:
             concerns = pending and not _is_alike(before, pod)
         if defined:
             self._options_changed(gang)
         elif concerns or comes_bound:
+            if alone and pending and (moved or before is not None) and self.placeable(pod):
+                self._activate((pod,))
             self.wake(gang.group)
         elif before is None:
             self._problem(gang.group)
@@ -311,7 +313,8 @@ class GangCache:
             return
         if self._problem(group) or group.represented or not group.gangs:
             return
-        for pod in list(group.pending()):
+        together = [gang for gang in group.gangs.values() if not group.admits_singly(gang)]
+        for pod in [pod for gang in together for pod in gang.pending.values()]:
             if self.placeable(pod):
                 self._activate((pod,))
                 if group.represented:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.plugins.coscheduling.placing import Gangs, scheduling, settle, text
+from tests.plugins.coscheduling.placing import LABEL, Gangs, scheduling, settle, text
 from tests.virtualtime import run
 
 TOGETHER = {"groups": text(["default/a", "default/b"])}
@@ -91,6 +91,40 @@ def test_the_rest_of_a_group_is_tried_when_its_representative_goes_on_alone():
         running.work = asyncio.create_task(running.scheduler.run())
         await settle(running)
         assert cluster.bound() == ["a-3", "b-1"]
+
+    playing(scenario)
+
+
+def test_a_pod_that_goes_on_alone_and_completes_the_group_has_the_others_tried():
+    async def scenario(cluster, running):
+        declare(cluster)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        await settle(running)
+        cluster.remove("Pod", "a-1")
+        cluster.pod("b-2", "b")
+        await settle(running)
+        assert cluster.waiting() == ["b-2"]
+        cluster.pod("a-3", "a", cpu="16")  # has no place itself
+        await settle(running)
+        assert cluster.waiting() == ["a-3"]
+
+    playing(scenario)
+
+
+def test_a_pod_that_comes_to_a_gang_that_goes_on_alone_is_tried():
+    """By its label, as another gang's pod before."""
+
+    async def scenario(cluster, running):
+        declare(cluster)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        cluster.pod("c-1", "c")
+        await settle(running)
+        assert cluster.waiting() == ["c-1"]
+        cluster.change("c-1", {LABEL: "a"})
+        await settle(running)
+        assert cluster.waiting() == []
 
     playing(scenario)
 
