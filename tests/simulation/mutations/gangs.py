@@ -1,7 +1,9 @@
 """Defects of Coscheduling, and of attempts that place several pods."""
 
 from koordsched.engine.transaction import Transaction
+from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.cache import GangCache
+from koordsched.plugins.coscheduling.controller.interrupted import InterruptedGangs
 from koordsched.plugins.coscheduling.controller.loops import PodGroupController
 from koordsched.plugins.coscheduling.controller.status import Counts
 from koordsched.plugins.coscheduling.gang import Gang
@@ -46,6 +48,19 @@ def gangs_among_victims_torn_apart(original):
     return lambda self, job, rooms: rooms
 
 
+@mutation(InterruptedGangs, "look", world=WORLD)
+def gangs_that_were_bound_in_part_left_alone(original):
+    async def look(self):
+        pass
+
+    return look
+
+
+@mutation(Coscheduling, "on_plain_table", world=f"{WORLD}+reservations")
+def room_for_a_job_made_inside_of_an_overlay(original):
+    return not original
+
+
 # --- whose turn it is --------------------------------------------------------------------------------
 
 
@@ -70,6 +85,27 @@ def gangs_not_tried_when_they_are_complete(original):
 @mutation(GangCache, "satisfy", world=WORLD)
 def satisfied_gangs_not_noticed(original):
     return lambda self, group: None
+
+
+@mutation(Coscheduling, "permit", world=WORLD)
+def pods_that_go_on_alone_held_for_other_gangs(original):
+    def permit(self, cycle, pod, row):
+        answer, gang = original(self, cycle, pod, row), self.cache.of(pod)
+        if gang is None or self._enough(gang.group):
+            return answer
+        return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
+
+    return permit
+
+
+@mutation(GangCache, "_let_go", world=WORLD)
+def others_still_represented_by_a_pod_that_goes_on_alone(original):
+    def let_go(self, group):
+        before = group.representative
+        original(self, group)
+        group.representative = group.representative or before
+
+    return let_go
 
 
 @mutation(JobAttempt, "_returning", world=WORLD)

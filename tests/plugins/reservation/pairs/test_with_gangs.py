@@ -195,9 +195,7 @@ def test_job_preemption_makes_room_beside_a_reservation_that_members_may_use():
         await there.until(lambda: there.phase() == "Available")
         there.group()
         for name in ("one", "two"):
-            there.put(
-                name, requests={"cpu": "5", "memory": "1Gi"}, labels={"app": "web", **MEMBER}, priority=1000
-            )
+            there.put(name, requests={"cpu": "5", "memory": "1Gi"}, labels={"app": "web", **MEMBER}, priority=1000)
         await there.until(lambda: there.where("one") == there.where("two") == "n1")
         assert (there.where("small"), there.where("other")) == (None, "n2")
         assert there.phase() == "Succeeded"
