@@ -229,6 +229,7 @@ class ClusterState:
         """Counts a pending pod against the node it was just placed on. Raises ValueError if it has one."""
         if pod.uid in self.assigned:
             raise ValueError(f"pod {pod.key} ({pod.uid}) is on node {self.assigned[pod.uid].node} already")
+        self.table.outside_what_ifs()
         pod.node = self.table.names[row]
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
@@ -340,6 +341,7 @@ class ClusterState:
             self._place(pod, row)
 
     def _detach(self, pod: Pod) -> None:
+        self.table.outside_what_ifs()
         del self.assigned[pod.uid]
         if pod.row >= 0:
             self._displace(pod)
@@ -350,7 +352,6 @@ class ClusterState:
             del self.orphans[pod.node]
 
     def _place(self, pod: Pod, row: int) -> None:
-        self.table.outside_what_ifs()
         pod.row = row
         self._on_row[row][pod.uid] = pod
         self.table.touch(row, self._account(pod, row, 1))
