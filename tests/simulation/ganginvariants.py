@@ -128,7 +128,7 @@ class GangInvariants:
             shortage = [
                 text
                 for other in options.groups
-                if (text := self._shortage(other, version, on_their_way, options.groups)) is not None
+                if (text := self._shortage(other, decision, on_their_way, options.groups)) is not None
             ]
             if not shortage:
                 return
@@ -136,19 +136,26 @@ class GangInvariants:
         why = " or ".join(dict.fromkeys(shortages)) or "nothing defines it"
         self._invariants.fail(f"{decision.writer} places pods of gang {gang_id}, but {why}")
 
-    def _shortage(self, gang_id, version, on_their_way, groups):
+    def _shortage(self, gang_id, decision, on_their_way, groups):
         """Why there are not enough members; None if there are, by one of the definitions."""
-        texts = []
+        texts, version = [], decision.versions.get(POD_GROUPS, 0)
         there = {uid for uid in on_their_way if self._gang_of.get(uid) == gang_id}
         bound = {uid for uid in self._invariants.bound if self._gang_of.get(uid) == gang_id}
         for options in self.options(gang_id, version):
             if options.policy == ONCE_SATISFIED and self.ever_bound.intersection(groups):
                 return None
-            count = len(there | bound) if options.policy == WAITING_AND_RUNNING else len(there)
+            count = len(there)
+            if options.policy == WAITING_AND_RUNNING:
+                count = len(there | bound | self._known_bound(gang_id, decision.versions[PODS]))
             if count >= options.min:
                 return None
             texts.append(f"{gang_id} has {count} of {options.min}")
         return texts[0] if texts else f"nothing defines {gang_id}"
+
+    def _known_bound(self, gang_id, version):
+        """uids of the members on nodes, for who had handled this version of pods."""
+        members = (pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id)
+        return {pod["metadata"]["uid"] for pod in members if pod["spec"].get("nodeName") and not is_finished(pod)}
 
     def evicting(self, victims, decision):
         """A replica makes room for a job: it evicts the pods of these uids."""
