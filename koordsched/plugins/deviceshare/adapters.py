@@ -51,7 +51,7 @@ class DevicePluginAdapters:
         self._cluster = handle.cluster
         self._mutexes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._written: dict[str, tuple[core.Node, core.Node]] = {}
-        """By node, the version that was written on, and what became of it: until a watch event shows another version."""
+        """By node, the version that was written on, and the one that this made, until a watch event shows another."""
 
     async def adapt(self, cycle: CycleState, pod: Pod, given: Allocation, device: Device) -> Status:
         """Adds to the pod's patch; ERROR if a device plugin could not serve the pod."""

@@ -40,12 +40,17 @@ def test_a_pod_that_goes_on_alone_does_not_wait_for_another_gang():
     playing(scenario)
 
 
+async def satisfied(cluster, running):
+    """Both gangs, of two pods each, are bound."""
+    declare(cluster, second=2)
+    cluster.pods("a-1", "a-2", gang="a")
+    cluster.pods("b-1", "b-2", gang="b")
+    await settle(running)
+
+
 def test_a_pod_that_goes_on_alone_does_not_take_others_along():
     async def scenario(cluster, running):
-        declare(cluster, second=2)
-        cluster.pods("a-1", "a-2", gang="a")
-        cluster.pods("b-1", "b-2", gang="b")
-        await settle(running)
+        await satisfied(cluster, running)
         cluster.pod("b-3", "b", cpu="2")
         cluster.pod("b-4", "b", cpu="9")  # fits nowhere
         await settle(running)
@@ -60,10 +65,7 @@ def test_pods_that_go_on_alone_in_an_attempt_for_others_do_not_end_it():
     """The attempt is for `b-3` and `b-4`, of which the second one fits nowhere; `a-3` has a place in it."""
 
     async def scenario(cluster, running):
-        declare(cluster, second=2)
-        cluster.pods("a-1", "a-2", gang="a")
-        cluster.pods("b-1", "b-2", gang="b")
-        await settle(running)
+        await satisfied(cluster, running)
         cluster.pod("a-3", "a", nodeSelector={"kubernetes.io/hostname": "n2"})
         cluster.pod("b-3", "b", cpu="2")
         cluster.pod("b-4", "b", cpu="9")
