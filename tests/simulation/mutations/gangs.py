@@ -3,7 +3,6 @@
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.cache import GangCache
-from koordsched.plugins.coscheduling.controller.interrupted import InterruptedGangs
 from koordsched.plugins.coscheduling.controller.loops import PodGroupController
 from koordsched.plugins.coscheduling.controller.status import Counts
 from koordsched.plugins.coscheduling.gang import Gang
@@ -46,14 +45,6 @@ def first_member_left_behind_by_a_rollback(original):
 @mutation(JobPreemption, "_whole_gangs", world=WORLD)
 def gangs_among_victims_torn_apart(original):
     return lambda self, job, rooms: rooms
-
-
-@mutation(InterruptedGangs, "look", world=WORLD)
-def gangs_that_were_bound_in_part_left_alone(original):
-    async def look(self):
-        pass
-
-    return look
 
 
 @mutation(Coscheduling, "on_plain_table", world=f"{WORLD}+reservations")
