@@ -4,7 +4,6 @@ from koordsched.engine.transaction import Transaction
 from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.cache import GangCache
 from koordsched.plugins.coscheduling.controller.loops import PodGroupController
-from koordsched.plugins.coscheduling.controller.status import Counts
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.coscheduling.preemption import JobPreemption
@@ -134,8 +133,3 @@ def with_how_many_a_pod_was_bound_not_written(original):
 @mutation(PodGroupController, "_changed", world=WORLD)
 def pod_groups_not_looked_at_when_members_change(original):
     return lambda self, gang: None
-
-
-@mutation(Counts, "__new__", world=WORLD)
-def failed_members_not_counted(original):
-    return lambda cls, *args, **more: original(cls, *args[:4], **{**more, "failed": 0})
