@@ -206,9 +206,13 @@ class NodeTable:
 
     def touch(self, row: int, facets: int) -> None:
         """Records a change of facets on a row. Raises RuntimeError inside a what-if, whose changes are no changes."""
+        self.outside_what_ifs()
+        self.log.touch(row, facets)
+
+    def outside_what_ifs(self) -> None:
+        """Raises RuntimeError inside a what-if. To be called before the first of several changes."""
         if self.hypothetical:
             raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
-        self.log.touch(row, facets)
 
     # --- nodes -----------------------------------------------------------------------------------
 

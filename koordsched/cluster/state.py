@@ -235,6 +235,7 @@ class ClusterState:
         """Counts a pending pod against the node it was just placed on. Raises ValueError if it has one."""
         if pod.uid in self.assigned:
             raise ValueError(f"pod {pod.key} ({pod.uid}) is on node {self.assigned[pod.uid].node} already")
+        self.table.outside_what_ifs()
         pod.node = self.table.names[row]
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
@@ -346,6 +347,7 @@ class ClusterState:
             self._place(pod, row)
 
     def _detach(self, pod: Pod) -> None:
+        self.table.outside_what_ifs()
         del self.assigned[pod.uid]
         if pod.row >= 0:
             self._displace(pod)
@@ -362,6 +364,7 @@ class ClusterState:
         self.overcommitments.pod_added(row, pod)
 
     def _displace(self, pod: Pod) -> None:
+        self.table.outside_what_ifs()
         row = pod.row
         del self._on_row[row][pod.uid]
         pod.row = -1

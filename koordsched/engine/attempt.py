@@ -84,8 +84,7 @@ class Attempt:
 
     def post_filter(self) -> PostFilterResult:
         """What the PostFilter plugins would do about it. Nothing is done yet: `actuate` of the result does it."""
-        with self.profile.filtering.overlaid(self.cycle):
-            return self.profile.run_post_filter(self.cycle, self.verdicts.codes)
+        return self.profile.run_post_filter(self.cycle, self.verdicts.codes)
 
     def message(self, outcome: PostFilterResult | None = None) -> str:
         """Why there is no node for the pod, as its condition says it; `outcome` of PostFilter, if that ran."""

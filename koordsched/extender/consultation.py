@@ -103,16 +103,12 @@ class ExtenderConsultation:
     async def post_filter(self, attempt: Attempt) -> PostFilterResult:
         """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
         chain = attempt.profile.post_filter(attempt.cycle, attempt.verdicts.codes)
-        overlaid = attempt.profile.filtering.overlaid
         try:
-            with overlaid(attempt.cycle):
-                result = next(chain)
+            result = next(chain)
             while True:
                 if isinstance(result, PreemptionOffer):
-                    # While others answer, the table reads for all as it is.
                     result = await self._agreed(attempt, result)
-                with overlaid(attempt.cycle):
-                    result = chain.send(result)
+                result = chain.send(result)
         except StopIteration as end:
             outcome: PostFilterResult = end.value
             return outcome

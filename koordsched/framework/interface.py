@@ -253,9 +253,12 @@ class PodFilter(Plugin):
 class PostFilter(Plugin):
     """Called when no node fits: may make room, or say why that is impossible.
 
-    `allows_for_groups`: that it is enabled allows others to be evicted for a group of pods as a whole.
+    `on_plain_table`: whether it is called outside of the pod's overlay, because it places and evicts pods on trial
+    (`Handle.hypothesis`), each in an overlay of its own. `allows_for_groups`: that it is enabled allows others to be
+    evicted for a group of pods as a whole.
     """
 
+    on_plain_table: ClassVar[bool] = False
     allows_for_groups: ClassVar[bool] = False
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -163,14 +164,17 @@ class Profile:
         Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
         decides on the nomination, otherwise the last one that decides on it. What those before it do when the decision
         is carried out is done, too. Without plugins there is nothing that a nomination could wait for.
-        AfterPostFilter plugins see the end. Source: core spec 3.6, step 8.
+        AfterPostFilter plugins see the end. The table reads as the pod has it read only while a plugin is asked.
+        Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
         refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
         acts: list[Callable[[], None]] = []
         for plugin in self.post_filters:
-            result = yield plugin.post_filter(cycle, cycle.pod, codes)
+            with nullcontext() if plugin.on_plain_table else self.filtering.overlaid(cycle):
+                answer = plugin.post_filter(cycle, cycle.pod, codes)
+            result = yield answer
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
             if result.nominated_node is not None:

@@ -190,6 +190,24 @@ def test_assuming_a_pod_twice_is_an_error():
         state.assume(waiting, 0)
 
 
+def test_inside_a_what_if_no_pod_is_placed_or_evicted():
+    """Neither in part: what is refused has changed nothing."""
+    state = ClusterState()
+    state.upsert_node(wire_node("alder"))
+    running = state.pods.build(wire_pod("r", "running", "1", on="alder"))
+    state.set_pod(running)
+    waiting = state.pods.build(wire_pod("w", "waiting", "1"))
+    before = facts(state)
+    state.begin()
+    for change in (lambda: state.assume(waiting, 0), lambda: state.evict(running)):
+        with state.what_if(), pytest.raises(RuntimeError, match="a what-if changes nothing"):
+            change()
+        assert facts(state) == before
+        assert not state.is_assumed("waiting")
+        assert (waiting.node, running.row) == ("", 0)
+    state.end()
+
+
 def test_a_confirmed_assumption_dirties_no_row():
     state = ClusterState()
     state.upsert_node(wire_node("alder"))

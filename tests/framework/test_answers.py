@@ -16,6 +16,7 @@ class Told:
     """Answers as told."""
 
     name = "Told"
+    on_plain_table = False
 
     def __init__(self, answer):
         self.answer = answer

@@ -11,6 +11,7 @@ from koordsched.config import catalog, resolving
 from koordsched.config.extension_points import ExtensionPoint
 from koordsched.plugins import CONTROLLERS, IN_TREE
 from tests.simulation import extenders
+from tests.simulation.gangoptions import ONCE_SATISFIED, Defaults
 from tests.simulation.permits import Gatekeeper
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -182,9 +183,10 @@ def gang_args(plan):
     return args
 
 
-def default_match_policy(plan):
-    """That of gangs that name none."""
-    return gang_args(plan).get("defaultMatchPolicy", "once-satisfied")
+def gang_defaults(plan):
+    """The options of gangs that name none."""
+    args = gang_args(plan)
+    return Defaults(args.get("defaultMatchPolicy", ONCE_SATISFIED), seconds(args.get("defaultTimeout", "600s")))
 
 
 def load_args(plan):

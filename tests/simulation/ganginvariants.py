@@ -33,12 +33,12 @@ class _Job(NamedTuple):
 
 
 class GangInvariants:
-    """`default_policy`: the match policy of gangs that name none."""
+    """`defaults`: the options of gangs that name none."""
 
-    def __init__(self, invariants, server, default_policy):
+    def __init__(self, invariants, server, defaults):
         self._invariants = invariants
         self._server = server
-        self.default_policy = default_policy
+        self.defaults = defaults
         self.groups = History()
         """PodGroups."""
         self.declared = {}
@@ -47,6 +47,10 @@ class GangInvariants:
         """Ids of gangs of which a pod was bound at some time."""
         self.disturbed = {}
         """Gang id -> why it need not be whole any more, whatever the scheduler did."""
+        self._begun = set()
+        """Ids of gangs of which a pod was placed, or bound: what happens to them from then on may tear them apart."""
+        self._last_change = {}
+        """(path, gang id) -> version of the last change of such an object that would."""
         self._gang_of = {}
         self._jobs = {}
         registry = server.registry
@@ -62,18 +66,17 @@ class GangInvariants:
             states = [state for state in self.groups.newest() if id_of(state) == gang_id] or [None]
         else:
             states = self.groups.states_since(key, version)
-        found = [defined_by(state, self.default_policy) for state in states if state is not None]
+        found = [defined_by(state, self.defaults) for state in states if state is not None]
         return found + (list(self.declared.get(gang_id, ())) if None in states else [])
-
-    def disturb(self, uid, why):
-        """A pod will not be bound as it was to be, or is not what it was."""
-        gang_id = self._gang_of.get(uid)
-        if gang_id is not None:
-            self.disturbed.setdefault(gang_id, why)
 
     def gang_of(self, uid):
         """The gang that a pod is in, or was in."""
         return self._gang_of.get(uid)
+
+    def companions_on_their_way(self, writer, uid):
+        """How many of the pods that a replica has placed together with this one are not bound yet."""
+        job = self._jobs.get((writer, uid))
+        return len(job.uids.difference(self._invariants.bound)) if job is not None else 0
 
     # --- decisions -------------------------------------------------------------------------------------
 
@@ -89,10 +92,27 @@ class GangInvariants:
             self._jobs[decision.writer, uid] = _Job(
                 frozenset(here), not any(self._gang_of.get(other) in companions for other in before)
             )
-        if not decision.acts or PODS in decision.listing or POD_GROUPS in decision.listing:
+        if not decision.acts:
+            return
+        if PODS in decision.listing or POD_GROUPS in decision.listing:
+            for gang_id in {gang for gang in gangs.values() if gang is not None}:
+                self._begin(gang_id, {})
             return
         for gang_id in sorted({gang for gang in gangs.values() if gang is not None}):
+            self._begin(gang_id, decision.versions)
             self._check_whole(gang_id, here | before, decision)
+
+    def _begin(self, gang_id, versions):
+        """Pods of the gang are on their way. `versions`: path -> what had been handled by then."""
+        self._begun.add(gang_id)
+        if any(versions.get(path, 0) < self._last_change.get((path, gang_id), 0) for path in (PODS, POD_GROUPS)):
+            self.disturbed.setdefault(gang_id, "it has changed unnoticed")
+
+    def _disturb(self, gang_id, path, version, why):
+        """The gang is not what it was."""
+        self._last_change[path, gang_id] = version
+        if gang_id in self._begun:
+            self.disturbed.setdefault(gang_id, why)
 
     def _companions(self, gang_id):
         """All gangs that may ever have been placed with this one."""
@@ -108,7 +128,7 @@ class GangInvariants:
             shortage = [
                 text
                 for other in options.groups
-                if (text := self._shortage(other, version, on_their_way, options.groups)) is not None
+                if (text := self._shortage(other, decision, on_their_way, options.groups)) is not None
             ]
             if not shortage:
                 return
@@ -116,19 +136,26 @@ class GangInvariants:
         why = " or ".join(dict.fromkeys(shortages)) or "nothing defines it"
         self._invariants.fail(f"{decision.writer} places pods of gang {gang_id}, but {why}")
 
-    def _shortage(self, gang_id, version, on_their_way, groups):
+    def _shortage(self, gang_id, decision, on_their_way, groups):
         """Why there are not enough members; None if there are, by one of the definitions."""
-        texts = []
+        texts, version = [], decision.versions.get(POD_GROUPS, 0)
         there = {uid for uid in on_their_way if self._gang_of.get(uid) == gang_id}
         bound = {uid for uid in self._invariants.bound if self._gang_of.get(uid) == gang_id}
         for options in self.options(gang_id, version):
             if options.policy == ONCE_SATISFIED and self.ever_bound.intersection(groups):
                 return None
-            count = len(there | bound) if options.policy == WAITING_AND_RUNNING else len(there)
+            count = len(there)
+            if options.policy == WAITING_AND_RUNNING:
+                count = len(there | bound | self._known_bound(gang_id, decision.versions[PODS]))
             if count >= options.min:
                 return None
             texts.append(f"{gang_id} has {count} of {options.min}")
         return texts[0] if texts else f"nothing defines {gang_id}"
+
+    def _known_bound(self, gang_id, version):
+        """uids of the members on nodes, for who had handled this version of pods."""
+        members = (pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id)
+        return {pod["metadata"]["uid"] for pod in members if pod["spec"].get("nodeName") and not is_finished(pod)}
 
     def evicting(self, victims, decision):
         """A replica makes room for a job: it evicts the pods of these uids."""
@@ -172,19 +199,19 @@ class GangInvariants:
         self._invariants.one_acts(f"a write to PodGroup {change.record.name}")
         if change.type != "MODIFIED" or _inputs(new) != _inputs(old):
             for gang_id in (id_of(new), *self._companions(id_of(new))):
-                self.disturbed.setdefault(gang_id, "what defines it has changed")
+                self._disturb(gang_id, POD_GROUPS, change.record.rv, "what defines it has changed")
 
     def _pod_changed(self, change):
-        new, uid = change.new, change.record.uid
+        new, uid, version = change.new, change.record.uid, change.record.rv
         gang_id, node = gang_of(new), new["spec"].get("nodeName")
         before = self._gang_of.get(uid)
         if before is not None and before != gang_id:
-            self.disturbed.setdefault(before, "a pod left it")
+            self._disturb(before, PODS, version, "a pod left it")
         if gang_id is not None and change.old is not None and gang_of(change.old) != gang_id:
-            self.disturbed.setdefault(gang_id, "a pod came to it")
+            self._disturb(gang_id, PODS, version, "a pod came to it")
         if change.type == "DELETED":
-            if node:
-                self.disturb(uid, "a pod was deleted")
+            if before is not None:
+                self._disturb(before, PODS, version, "a pod was deleted")
             return
         if gang_id is None:
             self._gang_of.pop(uid, None)
@@ -192,16 +219,17 @@ class GangInvariants:
         self._gang_of[uid] = gang_id
         if not by_pod_group(new):
             self._declare(gang_id, new)
-        if is_finished(new) and node:
-            self.disturb(uid, "a pod has finished")
+        if is_finished(new):
+            self._disturb(gang_id, PODS, version, "a pod has finished")
         was_bound = change.old is not None and change.old["spec"].get("nodeName")
         if node and not was_bound:
             self.ever_bound.add(gang_id)
+            self._begun.add(gang_id)
             if not self._server.writer:
-                self.disturb(uid, "another client bound a pod")
+                self._disturb(gang_id, PODS, version, "another client bound a pod")
 
     def _declare(self, gang_id, pod):
-        options = declared_by(pod, self.default_policy)
+        options = declared_by(pod, self.defaults)
         if options is not None:
             self.declared.setdefault(gang_id, {})[options] = None
 

@@ -1,6 +1,7 @@
 """The end of a run with gangs: none is half there, none waits that would fit, and PodGroups say what is so."""
 
 from collections import Counter, defaultdict
+from datetime import datetime
 from random import Random
 
 from koordsched.framework.status import Code
@@ -21,6 +22,9 @@ from tests.simulation.invariants import is_finished, is_gone
 
 TRIALS = 6
 """Ways in which a gang is tried to be placed: if all succeed, so does the scheduler."""
+
+GIVING_BACK = 25.0
+"""Seconds after the waiting time of a gang that was not bound as a whole, until it has given its nodes back."""
 
 UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations")
 """What members would have to be given, or change, when they are placed: then the trials are left out."""
@@ -64,18 +68,20 @@ class GangReckoning:
         options = self._options(gang_id)
         return options is None or self._lacking(options.groups, waiting) is None
 
-    def wrong(self, reckoning, quotas):
-        """All that is wrong. `reckoning`: what else there is; `quotas`: `QuotaInvariants`, None without."""
-        return [*self._halves(), *self._statuses(), *self._waiting_in_vain(reckoning, quotas)]
+    def wrong(self, reckoning, quotas, now):
+        """All that is wrong. `reckoning`: what else there is; `quotas`: `QuotaInvariants`, None without; `now`: the
+        time by the clock of the replica that acts, in seconds since the epoch, None if none does.
+        """
+        return [*self._halves(now), *self._statuses(), *self._waiting_in_vain(reckoning, quotas)]
 
     # --- what defines gangs ----------------------------------------------------------------------------
 
     def _options(self, gang_id):
         """What defines a gang, if every scheduler that has read all objects must agree; else None."""
-        policy = self._checks.default_policy
+        defaults = self._checks.defaults
         if gang_id in self._groups:
-            return defined_by(self._groups[gang_id], policy)
-        declared = {declared_by(pod, policy) for pod in self._members[gang_id] if not by_pod_group(pod)} - {None}
+            return defined_by(self._groups[gang_id], defaults)
+        declared = {declared_by(pod, defaults) for pod in self._members[gang_id] if not by_pod_group(pod)} - {None}
         known = set(self._checks.declared.get(gang_id, ()))
         return declared.pop() if len(declared) == 1 and known == declared else None
 
@@ -87,12 +93,31 @@ class GangReckoning:
 
     # --- halves ----------------------------------------------------------------------------------------
 
-    def _halves(self):
-        """Gangs with some members on nodes, but fewer than have to be, although nothing has happened to them."""
+    def _halves(self, now):
+        """Gangs with some members on nodes, but fewer than have to be, that nobody but the scheduler has touched.
+
+        Until its waiting time is over such a gang may wait for room (whether there is some is asked below, as for all
+        that wait). Then a Strict gang gives its nodes back, and of another one an Event says that it is incomplete.
+        """
+        told = self._told()
         for gang_id, members in sorted(self._members.items()):
-            options, bound = self._options(gang_id), sum(map(_is_bound, members))
-            if options is not None and 0 < bound < options.min and gang_id not in self._checks.disturbed:
-                yield f"{bound} members of gang {gang_id} have a node, of {options.min}"
+            options, bound = self._options(gang_id), [pod for pod in members if _is_bound(pod)]
+            if options is None or not 0 < len(bound) < options.min or any(map(is_gone, bound)):
+                continue
+            if any(each in self._checks.disturbed for each in (gang_id, *options.groups)):
+                continue
+            since = max(_bound_at(pod) for pod in bound)
+            if now is None or now < since + options.waiting + GIVING_BACK:
+                continue
+            if options.strict or not told.intersection((gang_id, *(pod["metadata"]["uid"] for pod in bound))):
+                yield f"{len(bound)} members of gang {gang_id} have a node, of {options.min}, for {now - since:.0f} s"
+
+    def _told(self):
+        """Gang ids and uids of pods of which an Event says that the gang is incomplete."""
+        events = self._server.objects("Event", "events.k8s.io/v1")
+        concerned = [event["involvedObject"] for event in events if event.get("reason") == "GangIncomplete"]
+        gangs = {f"{each['namespace']}/{each['name']}" for each in concerned if each["kind"] == KIND}
+        return gangs | {each["uid"] for each in concerned if each["kind"] == "Pod"}
 
     # --- PodGroups -------------------------------------------------------------------------------------
 
@@ -205,7 +230,9 @@ def stuck(scheduler):
             for pod in gang.pending.values()
             if cache.placeable(pod)
         }
-        if together and all(_is_gated(queued.get(uid)) for uid in together):
+        # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
+        one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
+        if together and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 
 
@@ -246,6 +273,14 @@ def _is_gated(item):
 
 def _is_bound(pod):
     return bool(pod["spec"].get("nodeName"))
+
+
+def _bound_at(pod):
+    """When the pod was bound by the server's clock, in seconds since the epoch."""
+    for condition in pod["status"].get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "True":
+            return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
+    return 0.0
 
 
 def _is_stuck(pod):

@@ -127,11 +127,14 @@ class GangUsers:
         if not large and rng.random() < 0.4:
             templates = [rng.choice(users.templates), *([plain] if rng.random() < 0.5 else [])]
         quota = self._simulation.quotas.labels() if self._simulation.quotas is not None else {}
+        way = rng.choice(["crd", "crd", "annotations", "annotations", "old label"])
+        if way == "old label":
+            minimum = max(0, minimum)  # a label with a sign is none that a server stores
         return {
             "id": f"{namespace}/{name}",
             "name": name,
             "namespace": namespace,
-            "way": rng.choice(["crd", "crd", "annotations", "annotations", "old label"]),
+            "way": way,
             "min": minimum,
             "total": total,
             "options": options,

@@ -37,6 +37,7 @@ FAULTS = {
     "killed": r" killed$",
     "told to end": r" told to end$",
     "told to end while the others see pods late": r" told to end, the others see pods late$",
+    "killed within a gang": r" is to end within a gang$",
     "stopped": r" stopped for ",
     "wall clock moved": r"wall clock moves by ",
     "node gone": r"DELETED /[nm]\d",

@@ -8,10 +8,7 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 these, so that runs stay short."""
 
 LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
-"""Each is in a fifth of the worlds, but for those of `ON_REQUEST`."""
-
-ON_REQUEST = frozenset({"gangs"})
-"""Features that only worlds have whose seed names them."""
+"""Each is in a fifth of the worlds."""
 
 OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
@@ -60,6 +57,8 @@ class Plan:
     """Many gangs want the room of few."""
     large_gangs: bool = False
     """Some gangs have so many members that placing them takes several turns of the loop."""
+    interrupted_gangs: bool = False
+    """Leaders are killed while they bind the members of a gang."""
 
     @property
     def latest(self):
@@ -73,8 +72,7 @@ class Plan:
             raise ValueError(f"no such feature: {', '.join(sorted(unknown))}")
         rng = Random(f"{seed} plan")
         # What came later has a generator of its own: worlds without it stay what they were.
-        chosen = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
-        later = [name for name in chosen if name not in ON_REQUEST]
+        later = [name for name in LATER if Random(f"{seed} {name}").random() < 0.2]
         elects = rng.random() < 0.8
         kinds = ("priority", "gates", "ports", "selector", "spread", "anti", "affinity", "gpu", "tolerations")
         plan = cls(
@@ -96,7 +94,8 @@ class Plan:
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
-        if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
+        if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or "gangs" in plan.features:
+            # Gangs bring many more pods, of which most wait: each that is tried reads the clock twenty times.
             plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" in plan.features:
             # Breakers open and close in their own time, and a share of very few nodes is none.
@@ -106,12 +105,13 @@ class Plan:
     def _with_gangs(self, rng, forced):
         # Half of the time little else decides where members fit, so that more can be said about it in the end.
         kept = {*forced, *FEATURES, "gangs"} if rng.random() < 0.5 else set(self.features)
-        rivals, large = rng.random() < 0.2, rng.random() < 0.15
+        rivals, large, interrupted = rng.random() < 0.2, rng.random() < 0.15, rng.random() < 0.3
         return replace(
             self,
             features=tuple(feature for feature in self.features if feature in kept),
             rivals=rivals,
             large_gangs=large,
+            interrupted_gangs=interrupted,
             most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
         )
 

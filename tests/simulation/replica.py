@@ -244,11 +244,11 @@ class Process:
             extender._post = partial(self.simulation.extender.post, self)
 
     def _watch_jobs(self, attempted, gangs):
-        """Notes which pods are tried together, what is evicted for them, and which of them are not bound after all."""
+        """Notes which pods are tried together, and what is evicted for them."""
         scheduler = self.scheduler
         [plugin] = scheduler.profiles[configuration.PROFILE].job_plugins
         begin, evict = plugin.begin_job, scheduler.evictions.start
-        undo, give_back = scheduler.binding.undo, scheduler.cycle.give_back
+        give_back = scheduler.cycle.give_back
         victims = []
 
         def beginning(pod):
@@ -268,12 +268,8 @@ class Process:
                 gangs.evicting(victims, known._replace(acts=self.may_write()))
                 victims.clear()
 
-        def undoing(placement, status, now):
-            gangs.disturb(placement.pod.uid, f"it was not bound: {status.message}")
-            undo(placement, status, now)
-
         plugin.begin_job, scheduler.evictions.start = beginning, evicting
-        scheduler.binding.undo, scheduler.cycle.give_back = undoing, giving_back
+        scheduler.cycle.give_back = giving_back
 
     def _watch_pauses(self, inbox):
         """While a cycle lasts that asks extenders, or places many pods, it reads the state of its beginning; what is

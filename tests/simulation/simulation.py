@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
-from tests.simulation.configuration import default_match_policy, preempts_by_pod
+from tests.simulation.configuration import gang_defaults, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
@@ -90,7 +90,7 @@ class Simulation:
         self.gangs = GangUsers(self) if "gangs" in features else None
         self.gang_checks = None
         if self.gangs is not None:
-            self.gang_checks = GangInvariants(self.invariants, self.server, default_match_policy(self.plan))
+            self.gang_checks = GangInvariants(self.invariants, self.server, gang_defaults(self.plan))
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -188,7 +188,9 @@ class Simulation:
             reckoning.reservations = ReservationReckoning(self)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed(), *reckoning.wrong_reservations()]:
             fail(text)
-        for text in gangs.wrong(reckoning, self._quota_checks) if gangs is not None else ():
+        leader = self.leader()
+        now = leader.clock.wall() if leader is not None else None
+        for text in gangs.wrong(reckoning, self._quota_checks, now) if gangs is not None else ():
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):

@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 
+from tests.simulation.apiserver import call_later
 from tests.simulation.invariants import NODES, PODS
 from tests.simulation.network import CALM, FLAKY, REFUSING, SILENT
 
@@ -16,7 +17,11 @@ class Weather:
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} weather")
         self._handovers = Random(f"{simulation.plan.seed} times of hand-overs")
+        self._interruptions = Random(f"{simulation.plan.seed} interruptions of gangs")
         self._later = []
+        self._is_clear = False
+        if self.plan.interrupted_gangs:
+            simulation.server.registry.subscribe_changes(simulation.server.resource("Pod"), self._pod_changed)
 
     def _processes(self):
         running = [replica.process for replica in self.simulation.replicas if replica.process is not None]
@@ -61,8 +66,25 @@ class Weather:
                 self.trace(f"{process.name} told to end, the others see pods late")
                 process.terminate()
 
+    def _pod_changed(self, change):
+        """A leader is killed within a gang now and then: some members are bound, of others nobody knows yet."""
+        writer, node = self.simulation.server.writer, change.new["spec"].get("nodeName")
+        if self._is_clear or not node or not writer or change.old is None or change.old["spec"].get("nodeName"):
+            return
+        if self._interruptions.random() < 0.4 and self.simulation.gang_checks.companions_on_their_way(
+            writer, change.record.uid
+        ):
+            self.trace(f"{writer} is to end within a gang")
+            self._later.append(call_later(self._interruptions.uniform(0, 0.01), self._kill, writer))
+
+    def _kill(self, name):
+        for process in self._processes():
+            if process.name == name:
+                process.kill()
+
     def clear(self):
         """Everything works from now on, and everybody runs."""
+        self._is_clear = True
         for timer in self._later:
             timer.cancel()
         loop = asyncio.get_running_loop()

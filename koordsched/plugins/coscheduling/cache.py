@@ -150,10 +150,10 @@ class GangCache:
             self.satisfy(gang.group)
         if is_stuck(pod) and gang.group.representative == uid:
             gang.group.representative = ""
-        pending = uid in gang.pending
+        pending, alone = uid in gang.pending, gang.group.admits_singly(gang)
         if before is None:
-            # A new pod that may be placed comes to the queue itself.
-            concerns = moved or not pending or not self.placeable(pod)
+            # A new pod that may be placed comes to the queue itself, for all unless it goes on alone.
+            concerns = moved or not pending or alone or not self.placeable(pod)
         else:
             concerns = pending and not _is_alike(before, pod)
         if defined:
@@ -161,6 +161,8 @@ class GangCache:
         elif concerns and before is not None and is_stuck(pod):
             self._fewer(gang.group)
         elif concerns or comes_bound:
+            if alone and pending and (moved or before is not None) and self.placeable(pod):
+                self._activate((pod,))
             self.wake(gang.group)
         elif before is None:
             self._problem(gang.group)
@@ -301,13 +303,16 @@ class GangCache:
             return
         group.satisfied = True
         self._let_go(group)
+        self.wake(group)
 
     def _let_go(self, group: GangGroup) -> None:
-        """Has those tried that are placed one by one."""
+        """Has those tried that are placed one by one. If one of them is in the queue for all, it no longer is."""
         if self.round is not None and self.round.group is group:
             self.round.woken = True
             return
         singly = [gang for gang in group.gangs.values() if group.admits_singly(gang)]
+        if any(group.representative in gang.children for gang in singly):
+            group.representative = ""
         self._activate([pod for gang in singly for pod in gang.pending.values() if self.placeable(pod)])
 
     def wake(self, group: GangGroup) -> None:
@@ -321,7 +326,8 @@ class GangCache:
             return
         if self._problem(group) or group.represented or not group.gangs:
             return
-        for pod in list(group.pending()):
+        together = [gang for gang in group.gangs.values() if not group.admits_singly(gang)]
+        for pod in [pod for gang in together for pod in gang.pending.values()]:
             if self.placeable(pod):
                 self._activate((pod,))
                 if group.represented:

@@ -79,6 +79,7 @@ class Coscheduling(
 
     name = "Coscheduling"
     only_patches = True
+    on_plain_table = True
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         self.args = args
@@ -348,7 +349,10 @@ class Coscheduling(
                     waiting.reject(self.name, text)
 
     def permit(self, cycle: CycleState, pod: Pod, row: int) -> tuple[Status, float]:
-        """WAIT until every gang of the group has enough members (coscheduling spec 3.9)."""
+        """WAIT until every gang of the group has enough members (coscheduling spec 3.9).
+
+        A pod that goes on alone is not part of an attempt, in which others would complete the group. It waits for none.
+        """
         gang = self.cache.of(pod)
         if gang is None:
             alone = self.cache.gang_id(pod) is None
@@ -356,6 +360,8 @@ class Coscheduling(
         gang.move(pod.uid, gang.waiting)
         group = gang.group
         if not self._enough(group):
+            if group.admits_singly(gang) and self._round_of(pod) is None:
+                return SUCCESS, 0.0
             return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
         members = group.waiting()
         if not group.binding_members:

@@ -287,7 +287,8 @@ class JobPreemption:
             cycle = CycleState(pod)
             if not self._handle.filtering.prepare(cycle, self._without).status.ok:
                 return np.full(len(rows), self._not_helpful, dtype=np.int32)
-        found, _ = self._search.of(cycle).on(rows)
+        with self._handle.filtering.overlaid(cycle):
+            found, _ = self._search.of(cycle).on(rows)
         codes = np.full(len(rows), self._not_helpful, dtype=np.int32)
         codes[np.searchsorted(rows, found.rows)] = found.verdicts["code"]
         return codes

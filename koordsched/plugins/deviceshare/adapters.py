@@ -50,6 +50,8 @@ class DevicePluginAdapters:
         self._handle = handle
         self._cluster = handle.cluster
         self._mutexes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._written: dict[str, tuple[core.Node, core.Node]] = {}
+        """By node, the version that was written on, and the one that this made, until a watch event shows another."""
 
     async def adapt(self, cycle: CycleState, pod: Pod, given: Allocation, device: Device) -> Status:
         """Adds to the pod's patch; ERROR if a device plugin could not serve the pod."""
@@ -85,9 +87,8 @@ class DevicePluginAdapters:
         if mutex is None:
             mutex = self._mutexes[node] = asyncio.Lock()
         async with mutex:
-            row = self._cluster.table.row_of.get(node)
-            wire = self._cluster.table.nodes[row] if row is not None else None
-            if wire is None:
+            seen, wire = self._newest(node)
+            if seen is None or wire is None:
                 raise AdaptionError(f'failed to get node "{node}": it is gone')
             now = self._handle.clock.wall()
             held = wire.metadata.annotations.get(key)
@@ -99,8 +100,20 @@ class DevicePluginAdapters:
                 changed: core.Node = await self._handle.writes.patch(NODES, wire, changes)
             except WriteFailed as error:
                 raise AdaptionError(f'failed to patch node "{node}": {error}') from error
-            if (row := self._cluster.table.row_of.get(node)) is not None and self._cluster.table.nodes[row] is wire:
-                self._cluster.upsert_node(changed)
+            # The table itself changes by watch events alone: an attempt at another pod may be under way.
+            for other in [other for other in self._written if other not in self._cluster.table.row_of]:
+                del self._written[other]
+            self._written[node] = (seen, changed)
+
+    def _newest(self, node: str) -> tuple[core.Node | None, core.Node | None]:
+        """The node as the table has it, and as it is known to be; None if it is gone."""
+        row = self._cluster.table.row_of.get(node)
+        seen = self._cluster.table.nodes[row] if row is not None else None
+        before, changed = self._written.get(node, (None, None))
+        if seen is not None and before is seen:
+            return seen, changed
+        self._written.pop(node, None)
+        return seen, seen
 
     def _holds(self, value: str, pod: Pod, now: float) -> bool:
         """Whether a lock still counts. Raises AdaptionError if it cannot be read."""

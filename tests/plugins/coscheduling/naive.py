@@ -68,8 +68,7 @@ def step(gangs, free, satisfied):
         group = [gangs[other] for other in gang.members() if other in gangs]
         whole = len(group) == len(set(gang.members())) and all(each.minimum is not None for each in group)
         if satisfied[name] and gang.policy == "once-satisfied":
-            # Permit asks all gangs of the group, though PreEnqueue does not.
-            if whole and all(lacks(each, [], satisfied[each.name]) <= 0 for each in group) and place_singly(gang, free):
+            if place_singly(gang, free):
                 return True
             continue
         if not whole or any(not complete(each) for each in group):

@@ -1,9 +1,9 @@
 """Defects of Coscheduling, and of attempts that place several pods."""
 
 from koordsched.engine.transaction import Transaction
+from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.cache import GangCache
 from koordsched.plugins.coscheduling.controller.loops import PodGroupController
-from koordsched.plugins.coscheduling.controller.status import Counts
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.plugin import Coscheduling
 from koordsched.plugins.coscheduling.preemption import JobPreemption
@@ -46,6 +46,11 @@ def gangs_among_victims_torn_apart(original):
     return lambda self, job, rooms: rooms
 
 
+@mutation(Coscheduling, "on_plain_table", world=f"{WORLD}+reservations")
+def room_for_a_job_made_inside_of_an_overlay(original):
+    return not original
+
+
 # --- whose turn it is --------------------------------------------------------------------------------
 
 
@@ -70,6 +75,27 @@ def gangs_not_tried_when_they_are_complete(original):
 @mutation(GangCache, "satisfy", world=WORLD)
 def satisfied_gangs_not_noticed(original):
     return lambda self, group: None
+
+
+@mutation(Coscheduling, "permit", world=WORLD)
+def pods_that_go_on_alone_held_for_other_gangs(original):
+    def permit(self, cycle, pod, row):
+        answer, gang = original(self, cycle, pod, row), self.cache.of(pod)
+        if gang is None or self._enough(gang.group):
+            return answer
+        return Status(Code.WAIT), gang.options.waiting_time if gang.options is not None else 0.0
+
+    return permit
+
+
+@mutation(GangCache, "_let_go", world=WORLD)
+def others_still_represented_by_a_pod_that_goes_on_alone(original):
+    def let_go(self, group):
+        before = group.representative
+        original(self, group)
+        group.representative = group.representative or before
+
+    return let_go
 
 
 @mutation(JobAttempt, "_returning", world=WORLD)
@@ -107,8 +133,3 @@ def with_how_many_a_pod_was_bound_not_written(original):
 @mutation(PodGroupController, "_changed", world=WORLD)
 def pod_groups_not_looked_at_when_members_change(original):
     return lambda self, gang: None
-
-
-@mutation(Counts, "__new__", world=WORLD)
-def failed_members_not_counted(original):
-    return lambda cls, *args, **more: original(cls, *args[:4], **{**more, "failed": 0})

@@ -185,6 +185,24 @@ def test_job_preemption_makes_room_for_reservations():
     playing(scenario, nodes=("n1", "n2"), config=PREEMPTS)
 
 
+def test_job_preemption_makes_room_beside_a_reservation_that_members_may_use():
+    """One member uses the Reservation, the other what is left of the node without its less important pod."""
+
+    async def scenario(there):
+        there.put("small", "n1", {"cpu": "8", "memory": "1Gi"}, labels={}, priority=0)
+        there.put("other", "n2", {"cpu": "8", "memory": "1Gi"}, labels={}, priority=0)
+        there.reservation(template=template({"cpu": "2", "memory": "1Gi"}, priority=2000, nodeName="n1"))
+        await there.until(lambda: there.phase() == "Available")
+        there.group()
+        for name in ("one", "two"):
+            there.put(name, requests={"cpu": "5", "memory": "1Gi"}, labels={"app": "web", **MEMBER}, priority=1000)
+        await there.until(lambda: there.where("one") == there.where("two") == "n1")
+        assert (there.where("small"), there.where("other")) == (None, "n2")
+        assert there.phase() == "Succeeded"
+
+    playing(scenario, nodes=("n1", "n2"), config=PREEMPTS)
+
+
 def test_members_that_are_available_count_after_a_restart():
     async def played():
         there = Cluster()

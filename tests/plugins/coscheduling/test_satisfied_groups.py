@@ -1,0 +1,151 @@
+"""Groups of which a pod is bound: gangs that go on one by one, beside gangs that have to be whole again."""
+
+import asyncio
+
+from tests.plugins.coscheduling.placing import LABEL, Gangs, scheduling, settle, text
+from tests.virtualtime import run
+
+TOGETHER = {"groups": text(["default/a", "default/b"])}
+
+
+def playing(scenario, **options):
+    """Runs `scenario(cluster, running)`; nothing is under way afterwards."""
+
+    async def work():
+        cluster = Gangs(**options)
+        async with scheduling(cluster) as running:
+            await scenario(cluster, running)
+            await settle(running)
+
+    run(work())
+
+
+def declare(cluster, first=2, second=1):
+    """Two gangs: the pods of `a` go on one by one, those of `b` are always placed together."""
+    cluster.group(first, "a", match_policy="once-satisfied", **TOGETHER)
+    cluster.group(second, "b", match_policy="only-waiting", **TOGETHER)
+
+
+def test_a_pod_that_goes_on_alone_does_not_wait_for_another_gang():
+    async def scenario(cluster, running):
+        declare(cluster)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        await settle(running)
+        assert cluster.bound() == ["a-1", "a-2", "b-1"]
+        cluster.pod("a-3", "a")
+        await settle(running)
+        assert cluster.bound() == ["a-1", "a-2", "a-3", "b-1"]
+
+    playing(scenario)
+
+
+async def satisfied(cluster, running):
+    """Both gangs, of two pods each, are bound."""
+    declare(cluster, second=2)
+    cluster.pods("a-1", "a-2", gang="a")
+    cluster.pods("b-1", "b-2", gang="b")
+    await settle(running)
+
+
+def test_a_pod_that_goes_on_alone_does_not_take_others_along():
+    async def scenario(cluster, running):
+        await satisfied(cluster, running)
+        cluster.pod("b-3", "b", cpu="2")
+        cluster.pod("b-4", "b", cpu="9")  # fits nowhere
+        await settle(running)
+        cluster.pod("a-3", "a")
+        await settle(running)
+        assert cluster.bound() == ["a-1", "a-2", "a-3", "b-1", "b-2"]
+
+    playing(scenario)
+
+
+def test_pods_that_go_on_alone_in_an_attempt_for_others_do_not_end_it():
+    """The attempt is for `b-3` and `b-4`, of which the second one fits nowhere; `a-3` has a place in it."""
+
+    async def scenario(cluster, running):
+        await satisfied(cluster, running)
+        cluster.pod("a-3", "a", nodeSelector={"kubernetes.io/hostname": "n2"})
+        cluster.pod("b-3", "b", cpu="2")
+        cluster.pod("b-4", "b", cpu="9")
+        await settle(running)
+        assert cluster.waiting() == ["a-3", "b-3", "b-4"]
+        cluster.node("n2", "8")
+        cluster.patch("Node", "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
+        await settle(running, 15)
+        assert cluster.waiting() == ["b-3", "b-4"]
+
+    playing(scenario)
+
+
+def test_the_rest_of_a_group_is_tried_when_its_representative_goes_on_alone():
+    """`a-1` is in the queue for all when `a-3` turns out to be bound. Then it stands for itself, and has no place."""
+
+    async def scenario(cluster, running):
+        declare(cluster)
+        running.work.cancel()  # a standby watches, and its queue fills
+        cluster.pods("a-1", "a-2", gang="a", cpu="16")
+        cluster.pod("b-1", "b", cpu="2")
+        await asyncio.sleep(1)
+        cluster.pod("a-3", "a", node="n1")
+        await asyncio.sleep(1)
+        running.work = asyncio.create_task(running.scheduler.run())
+        await settle(running)
+        assert cluster.bound() == ["a-3", "b-1"]
+
+    playing(scenario)
+
+
+def test_a_pod_that_goes_on_alone_and_completes_the_group_has_the_others_tried():
+    async def scenario(cluster, running):
+        declare(cluster)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        await settle(running)
+        cluster.remove("Pod", "a-1")
+        cluster.pod("b-2", "b")
+        await settle(running)
+        assert cluster.waiting() == ["b-2"]
+        cluster.pod("a-3", "a", cpu="16")  # has no place itself
+        await settle(running)
+        assert cluster.waiting() == ["a-3"]
+
+    playing(scenario)
+
+
+def test_a_pod_that_comes_to_a_gang_that_goes_on_alone_is_tried():
+    """By its label, as another gang's pod before."""
+
+    async def scenario(cluster, running):
+        declare(cluster)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        cluster.pod("c-1", "c")
+        await settle(running)
+        assert cluster.waiting() == ["c-1"]
+        cluster.change("c-1", {LABEL: "a"})
+        await settle(running)
+        assert cluster.waiting() == []
+
+    playing(scenario)
+
+
+def test_a_representative_whose_policy_changes_hands_over():
+    async def scenario(cluster, running):
+        cluster.group(2, "a", match_policy="waiting-and-running", **TOGETHER)
+        cluster.group(1, "b", match_policy="only-waiting", **TOGETHER)
+        cluster.pods("a-1", "a-2", gang="a")
+        cluster.pod("b-1", "b")
+        await settle(running)
+        running.work.cancel()
+        cluster.pod("a-3", "a", cpu="16")
+        cluster.pod("b-2", "b", cpu="2")
+        await asyncio.sleep(1)
+        cluster.regroup("a", match_policy="once-satisfied")
+        await asyncio.sleep(1)
+        running.work = asyncio.create_task(running.scheduler.run())
+        await settle(running)
+        assert cluster.waiting() == ["a-3"]
+
+    playing(scenario)
