@@ -14,7 +14,7 @@ from tests.simulation.simulation import Simulation
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 COMPONENTS = (
     *("elastic-quota", "load-aware", "numa", "devices", "reservation"),
-    *("node-circuit-breaker", "workload-quarantine"),
+    *("gangs", "node-circuit-breaker", "workload-quarantine"),
 )
 ROLES = ("base", *(f"components/{name}" for name in COMPONENTS))
 RBAC = tuple(MANIFESTS / folder / "rbac.yaml" for folder in ROLES)

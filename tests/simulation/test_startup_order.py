@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.depth import quick_first
+from tests.simulation import configuration
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.network import Network
 from tests.simulation.reckoning import belief
@@ -70,6 +71,14 @@ async def beliefs(seed):
     return expected, await run.observe("slow", SlowLists)
 
 
+@pytest.fixture
+def reports_that_stay(monkeypatch):
+    """Lists take up to half an hour; what is known at their end does not depend on how old reports have become."""
+    args = configuration.load_args
+    monkeypatch.setattr(configuration, "load_args", lambda plan: args(plan) | {"nodeMetricExpirationSeconds": 86_400})
+
+
+@pytest.mark.usefixtures("reports_that_stay")
 @pytest.mark.parametrize("first", quick_first(range(0, 60, 20), 1))
 def test_the_first_decision_rests_on_everything(first):
     for seed in range(first, first + 20):
