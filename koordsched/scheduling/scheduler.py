@@ -179,6 +179,8 @@ class Scheduler:
             virtual_pods=VirtualPodHandler(virtual, self.pod_handler),
             own_replicas=replicas,
             count=metrics.count,
+            observe=metrics.observe,
+            show=lambda kind, thing: self.watches.show(kind.path, thing),
             pending=self._pending,
             states=self.plugin_states,
         )
