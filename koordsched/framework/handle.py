@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -167,6 +167,15 @@ def unobserved(metric: str, value: float, *labels: str) -> None:
     """For evaluations without metrics."""
 
 
+Launch = Callable[[Coroutine[Any, Any, None]], None]
+"""Has some work done in the background."""
+
+
+def left_undone(work: Coroutine[Any, Any, None]) -> None:
+    """For evaluations that only repeat decisions."""
+    work.close()
+
+
 def not_shown(kind: Kind[Any], thing: HasMetadata) -> None:
     """For evaluations that write nothing."""
 
@@ -207,10 +216,11 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
+    `live_clock` is for PreBind, Bind and tasks, whose readings journals do not record; `clock` for all else.
     `pending` finds pods that wait, by what other objects say of them. `show` takes in an object that the answer to a
-    write had, as if its watch had delivered it; not one that the watch never delivered. `filtering`, the profile's own
-    filter chain for dry runs, and `hypothesis`, which begins one by its plugins, are there from the first scheduling
-    cycle on.
+    write had, as if its watch had delivered it; not one that the watch never delivered. `launch` has writes done for
+    which no step waits. `filtering`, the profile's own filter chain for dry runs, and `hypothesis`, which begins one by
+    its plugins, are there from the first scheduling cycle on.
     """
 
     profile: str
@@ -231,6 +241,8 @@ class Handle:
     count: Count = uncounted
     observe: Observe = unobserved
     show: Callable[[Kind[Any], Any], None] = not_shown
+    launch: Launch = left_undone
+    live_clock: Clock = None  # type: ignore[assignment]  # set below
     pending: Pending = field(default_factory=NonePending)
     states: PluginStates = field(default_factory=PluginStates)
     topology_hint_providers: list[TopologyHintProvider] = field(default_factory=list)
@@ -238,6 +250,10 @@ class Handle:
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
     hypothesis: Callable[[], AbstractContextManager[Hypothesis]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.live_clock is None:
+            self.live_clock = self.clock
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:
         """Times at which rows are to be touched in a facet; `due` is called with those that were."""

@@ -1,0 +1,25 @@
+"""Work that no step of the scheduler waits for: evictions, writes that undo what was written before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class Background:
+    """Runs such work, each in a task."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Has it done."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Lets what is under way finish."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
