@@ -103,7 +103,7 @@ class Registry(Objects):
         strategy.defaults(obj)
         strategy.admit(self, resource, obj)
         wrong = metadata_errors(meta, resource, strategy)
-        wrong += [] if trusted else strategy.validate(obj)
+        wrong += [] if trusted else strategy.validate_new(obj) + strategy.validate(obj)
         name = str(meta.get("name", ""))
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)

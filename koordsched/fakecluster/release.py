@@ -18,6 +18,7 @@ OLDEST, NEWEST = 30, 36
 
 _RESOURCES_SINCE = {
     ("resource.k8s.io", "v1"): 34,
+    ("resource.k8s.io", "v1beta2"): 36,
     ("storage.k8s.io", "v1", "volumeattributesclasses"): 34,
 }
 """Group, version and, unless all of a version are meant, the resource."""
