@@ -138,15 +138,13 @@ def not_found(resource: Resource, name: str) -> ApiStatusError:
 
 
 def not_authorized(
-    user: str, verb: str, resource: Resource, namespace: str | None, subresource: str = ""
+    user: str, verb: str, resource: Resource, namespace: str | None, subresource: str = "", name: str = ""
 ) -> ApiStatusError:
     """403: no role lets the user do this."""
     path = f"{resource.plural}/{subresource}" if subresource else resource.plural
     scope = f'in the namespace "{namespace}"' if namespace is not None else "at the cluster scope"
-    text = (
-        f'{resource.qualified} is forbidden: User "{user}" cannot {verb} resource "{path}" '
-        f'in API group "{resource.group}" {scope}'
-    )
+    what = f'{resource.qualified} "{name}"' if name else resource.qualified
+    text = f'{what} is forbidden: User "{user}" cannot {verb} resource "{path}" in API group "{resource.group}" {scope}'
     return ApiStatusError(403, "Forbidden", text, _details(resource.group, resource.plural))
 
 

@@ -64,6 +64,11 @@ class Release:
         """Whether a binding removes status.nominatedNodeName."""
         return self.minor >= 34
 
+    @property
+    def guards_claim_statuses(self) -> bool:
+        """Whether parts of a claim's status need permissions of their own."""
+        return self.minor >= 36
+
     def serves(self, group: str, version: str, plural: str) -> bool:
         """Whether a built-in resource exists already."""
         since = _RESOURCES_SINCE.get((group, version), _RESOURCES_SINCE.get((group, version, plural), OLDEST))
