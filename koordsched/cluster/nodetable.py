@@ -210,6 +210,12 @@ class NodeTable:
             raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
         self.log.touch(row, facets)
 
+    def touch_rows(self, rows: RowArray, facets: int) -> None:
+        """The same for many rows, at the cost of one. Raises RuntimeError inside a what-if."""
+        if self.hypothetical:
+            raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
+        self.log.touch_rows(rows, facets)
+
     # --- nodes -----------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
