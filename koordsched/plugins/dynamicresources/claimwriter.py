@@ -1,7 +1,7 @@
 """What PreBind writes to claims: the finalizer, then in one write the allocation and who it is reserved for.
 
-The observable requests are upstream's (dra spec 3.8). Each is a patch on condition of the version that was read, so that
-what is not read here stays, and what others wrote meanwhile is seen.
+The observable requests are upstream's (dra spec 3.8). Each is a patch on condition of the version that was read, so
+that what is not read here stays, and what others wrote meanwhile is seen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClaimFailed(Exception):
 class ClaimWriter:
     """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
 
-    `show` gets every claim that the API server answers with.
+    `show` gets claims that were deallocated, as the API server has them then.
     """
 
     def __init__(
@@ -79,9 +79,7 @@ class ClaimWriter:
         if allocation is None and claim.status.allocation is None:
             raise ClaimFailed(f"claim {title} got deallocated elsewhere in the meantime")
 
-    async def _reserve_once(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
-    ) -> ResourceClaim:
+    async def _reserve_once(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
         """Raises WriteConflict if the claim is of another version by now, ClaimFailed for other failures."""
         title = title_of(claim)
         status: dict[str, Any] = {}
@@ -101,12 +99,10 @@ class ClaimWriter:
             if known is None or known.allocation_timestamp is None:
                 status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
         step = "add allocation and reservation" if allocation is not None else "add reservation"
-        written = await _or_fail(
+        return await _or_fail(
             self._writes.patch(RESOURCE_CLAIMS, claim, {"status": status}, subresource="status"),
             f"{step} to claim {title}",
         )
-        self._show(written)
-        return written
 
     async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
         """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed."""
@@ -121,12 +117,20 @@ class ClaimWriter:
 
     async def delete(self, claim: ResourceClaim) -> None:
         """Deletes the claim, which our finalizer keeps no longer. Raises WriteFailed."""
-        finalizers = claim.metadata.finalizers
-        if FINALIZER in finalizers:
+        meta = claim.metadata
+        for attempt in range(_TRIES):
+            if attempt:
+                claim = await self._writes.read(RESOURCE_CLAIMS, meta.namespace, meta.name)
+            finalizers = claim.metadata.finalizers
+            if claim.metadata.uid != meta.uid or FINALIZER not in finalizers:
+                break
             left = [each for each in finalizers if each != FINALIZER]
-            changes = {"metadata": {"finalizers": left or None}}
-            claim = await self._writes.patch(RESOURCE_CLAIMS, claim, changes)
-        await self._writes.delete(RESOURCE_CLAIMS, claim.metadata)
+            try:
+                await self._writes.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": left or None}})
+                break
+            except WriteConflict:
+                await asyncio.sleep(_PAUSE)
+        await self._writes.delete(RESOURCE_CLAIMS, meta)
 
     def _now(self) -> str:
         return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

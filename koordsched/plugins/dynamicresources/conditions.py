@@ -82,8 +82,7 @@ def check(claim: ResourceClaim, timeout: float, now: float) -> bool:
     failure = failure_of(claim)
     if failure is not None:
         raise BindingFailed(
-            f"device binding failed: claim={claim.metadata.name}, reason={failure.reason}, "
-            f'message="{failure.message}"'
+            f'device binding failed: claim={claim.metadata.name}, reason={failure.reason}, message="{failure.message}"'
         )
     if is_ready(claim):
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from koordsched.api.resource import ResourceClaim
@@ -56,10 +57,7 @@ class Hints:
 def _after_deallocation(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> QueueingHint:
     """Claims of the pod that are missing are for PreEnqueue to find, which is asked before the pod is tried."""
     return _queue_if(
-        old is not None
-        and new is not None
-        and old.status.allocation is not None
-        and new.status.allocation is None
+        old is not None and new is not None and old.status.allocation is not None and new.status.allocation is None
     )
 
 
@@ -69,10 +67,8 @@ def _queue_if(helps: bool) -> QueueingHint:
 
 def _claims_used(pod: Pod) -> Iterable[Hashable]:
     found: list[Hashable] = []
-    try:
+    with suppress(ClaimProblem):  # as long as one is missing, changes of those after it are no help
         found.extend((pod.namespace, claim.name) for claim in named_claims(pod))
-    except ClaimProblem:
-        pass  # of those after it nothing can be known to help
     return found
 
 

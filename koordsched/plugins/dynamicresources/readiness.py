@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager
 from koordsched.api.resource import ResourceClaim
 from koordsched.framework.handle import Clock, Count, Observe
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims, is_older, key_of
+from koordsched.plugins.dynamicresources.changes import ClaimChanges
 from koordsched.plugins.dynamicresources.claims import title_of
 from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout, check, has_conditions
 
 POLL = 5.0
-"""Seconds between checks."""
+"""Seconds between checks while no claim changes."""
 
 _ALLOCATIONS = "scheduler_dra_bindingconditions_allocations_total"
 _WAIT = "scheduler_dra_bindingconditions_wait_duration_seconds"
@@ -24,18 +25,24 @@ class Readiness:
     """Waits for the devices of claims, at most `timeout` seconds."""
 
     def __init__(
-        self, claims: AssumedClaims, clock: Clock, timeout: float, profile: str, count: Count, observe: Observe
+        self,
+        claims: AssumedClaims,
+        changes: ClaimChanges,
+        clock: Clock,
+        timeout: float,
+        profile: str,
+        count: Count,
+        observe: Observe,
     ) -> None:
         self._claims = claims
+        self._changes = changes
         self._clock = clock
         self._timeout = timeout
         self._profile = profile
         self._count = count
         self._observe = observe
 
-    async def wait(
-        self, claims: Sequence[ResourceClaim], waiting: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    async def wait(self, claims: Sequence[ResourceClaim], waiting: Callable[[], AbstractContextManager[None]]) -> None:
         """Returns when all devices are ready. Raises BindingFailed or BindingTimeout if they will not be, ClaimFailed
         if a claim is gone.
 
@@ -60,7 +67,7 @@ class Readiness:
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._all_ready(claims):
-                    await asyncio.sleep(POLL)
+                    await self._changes.wait(map(key_of, claims), POLL)
         except TimeoutError as error:
             raise BindingTimeout("device binding timeout: context deadline exceeded") from error
 
