@@ -15,12 +15,12 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
     allocator = Allocator(index, in_use, expressions, features, share_id)
     demand = allocator.demand(claims, class_of)        # the unallocated claims of a pod in pod order; never raises
     allocator.verdicts(demand, rows, deadline)         # Verdicts: outcomes int8[rows] (Outcome), scores int64[rows]
-    allocator.allocate(demand, row, deadline)          # Allocation | None: results (one AllocationResult per claim), score
+    allocator.allocate(demand, row, deadline)          # Allocation | None: one AllocationResult per claim, score
     allocator.explain(demand, row)                     # why not: per claim and request, devices counted by reason
 
 * `Features`: the gates that matter, as upstream's defaults have them.
-* `Demand`: prepared requests. Claims with equal specs, of equal classes, share what was prepared and all answers, so the
-  thousandth replica costs a look-up. It holds the objects of the classes it was made with: make it anew in each cycle.
+* `Demand`: prepared requests. Claims with equal specs, of equal classes, share what was prepared and all answers, so
+  the thousandth replica costs a look-up. It holds the objects of the classes it was made with: make it anew in each cycle.
 * `Outcome`: FITS, NONE (`cannot allocate all claims`), INVALID (`invalid resource pools were encountered`), ERROR (the
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.
