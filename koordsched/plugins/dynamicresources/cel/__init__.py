@@ -13,3 +13,10 @@
   are off) are kept and raised by each evaluation.
 * `Features`: the feature gates that change the environment.
 """
+
+from koordsched.plugins.dynamicresources.cel.device import Device
+from koordsched.plugins.dynamicresources.cel.environment import Features
+from koordsched.plugins.dynamicresources.cel.errors import CompileError, EvaluationError, Interrupted
+from koordsched.plugins.dynamicresources.cel.program import Program, compile
+
+__all__ = ["CompileError", "Device", "EvaluationError", "Features", "Interrupted", "Program", "compile"]
