@@ -18,6 +18,7 @@ RowArray = npt.NDArray[np.intp]
 """Row numbers."""
 
 _TAIL = 32
+_FEW = 8
 _KEEP = 4096
 
 
@@ -84,8 +85,10 @@ class ChangeLog:
             bit += 1
 
     def touch_rows(self, rows: RowArray, facets: int) -> None:
-        """The same for many rows at once: all get one serial number, and readers go by stamps."""
-        if not len(rows):
+        """The same for many rows at once: they get one serial number, and readers go by stamps. Few go to the list."""
+        if len(rows) <= _FEW:
+            for row in rows.tolist():
+                self.touch(row, facets)
             return
         self.serial += 1
         self._latest[rows] = self.serial
