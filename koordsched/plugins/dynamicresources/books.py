@@ -60,7 +60,7 @@ class DeviceBooks:
         self.in_flight = AllocationsInFlight(self._flight_changed)
         self.classes = cluster.objects.of(DEVICE_CLASSES)
         expressions = CELExpressions(self.features)
-        self.allocator = Allocator(self._index, self.in_use, expressions, self.features, self._share_id)
+        self.allocator = Allocator(self._index, expressions, self.features, self._share_id)
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
         self.counts: DeviceCounts | None = None

@@ -16,10 +16,10 @@ from koordsched.plugins.shared.matching.nodeselector import NodeTerms
 
 
 class AllocatedClaim(NamedTuple):
-    """A claim that has its devices. `index`: its place among the pod's claims; `nodes`: where it can be used, None for
+    """A claim that has its devices. `place` among the pod's claims; `nodes`: where it can be used, None for
     everywhere."""
 
-    index: int
+    place: int
     claim: ResourceClaim
     nodes: NodeTerms | None
 

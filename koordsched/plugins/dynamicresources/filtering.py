@@ -166,7 +166,7 @@ class DeviceFilter:
         if not state.allocated:
             return
         passing = codes == PASS
-        for index, claim, nodes in state.allocated:
+        for place, claim, nodes in state.allocated:
             if not self._is_usable(claim):
                 lacking = passing
             elif nodes is not None:
@@ -174,7 +174,7 @@ class DeviceFilter:
             else:
                 continue
             if lacking.any():
-                state.unavailable.add(index)
+                state.unavailable.add(place)
                 codes[lacking] = self._unavailable
 
     def _is_usable(self, claim: ResourceClaim) -> bool:

@@ -29,9 +29,8 @@ class AllocationsInFlight:
     A keeper of state for journals: how far writes have come is not among the objects there are.
     """
 
-    state_type = list[InFlight]
-
     def __init__(self, changed: Callable[[str, AllocationResult | None], None]) -> None:
+        self.state_type = list[InFlight]
         self._changed = changed
         self._by_claim: dict[str, InFlight] = {}
         self._by_holder: dict[str, dict[str, None]] = {}

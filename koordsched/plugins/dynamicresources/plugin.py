@@ -84,7 +84,13 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         readiness = None
         if binding_timeout is not None:
             readiness = Readiness(
-                books.claims, books.claim_changes, handle.live_clock, binding_timeout, handle.profile, handle.count, handle.observe
+                books.claims,
+                books.claim_changes,
+                handle.live_clock,
+                binding_timeout,
+                handle.profile,
+                handle.count,
+                handle.observe,
             )
         self._binding = ClaimBinding(handle, books, writer, readiness)
         self._deallocation = Deallocation(books.claims, writer, handle.rng, handle.launch, handle.events)
@@ -138,8 +144,8 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         if not status.ok:
             return status
         allocated = [
-            AllocatedClaim(index, claim, self._selectors.terms(selector) if selector is not None else None)
-            for index, claim in enumerate(claims)
+            AllocatedClaim(place, claim, self._selectors.terms(selector) if selector is not None else None)
+            for place, claim in enumerate(claims)
             if (allocation := claim.status.allocation) is not None
             for selector in (allocation.node_selector,)
         ]
