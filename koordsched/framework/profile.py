@@ -161,9 +161,11 @@ class Profile:
 
         Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
         decides on the nomination, otherwise the last one that decides on it. Without plugins there is nothing that a
-        nomination could wait for. AfterPostFilter plugins see the end. Source: core spec 3.6, step 8.
+        nomination could wait for. What plugins before the last one would do is done, too. AfterPostFilter plugins see
+        the end. Source: core spec 3.6, step 8.
         """
         texts: list[str] = []
+        acts: list[Callable[[], None]] = []
         refused_by: frozenset[str] = frozenset()
         nominated: str | None = None if self.post_filters else ""
         for plugin in self.post_filters:
@@ -174,8 +176,12 @@ class Profile:
                 nominated = result.nominated_node
             texts.extend(result.status.reasons)
             refused_by |= result.refused_by
+            if result.actuate is not None:
+                acts.append(result.actuate)
         else:
             result = PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(texts)), nominated, refused_by=refused_by)
+        for act in acts:
+            result.also(act)
         for after in self.after_post_filter_plugins:
             after.after_post_filter(cycle, cycle.pod, codes, result)
         return result

@@ -343,9 +343,9 @@ class Scheduler:
         """Lets bindings, status and events that are under way finish, for a limited time; then ends the watches."""
         try:
             async with asyncio.timeout(within):
+                await self._background.close()
                 await self.binding.close()
                 await self.evictions.close()
-                await self._background.close()
                 await self._status.drain()
         except TimeoutError:
             _log.warning("%d bindings were still in flight at the end", self.binding.in_flight)

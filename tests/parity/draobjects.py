@@ -43,7 +43,9 @@ def _anonymous(name):
 def _seen(claim):
     """What is compared of a claim."""
     meta, status = claim["metadata"], claim.get("status") or {}
-    owners = [{k: v for k, v in owner.items() if k != "blockOwnerDeletion"} for owner in meta.get("ownerReferences", ())]
+    owners = [
+        {k: v for k, v in owner.items() if k != "blockOwnerDeletion"} for owner in meta.get("ownerReferences", ())
+    ]
     return {
         "annotations": meta.get("annotations", {}),
         "owners": owners,
@@ -56,10 +58,12 @@ def _seen(claim):
 
 def _with_shares(ours, recorded):
     """Our claim with the placeholders of the record for random ids, one for each id."""
-    results = (ours.get("allocation") or {}).get("devices", {}).get("results", [])
-    placeholders = [result.get("shareID") for result in (recorded.get("allocation") or {}).get("devices", {}).get("results", [])]
     known = {}
-    for result, placeholder in zip(results, placeholders, strict=False):
-        if "shareID" in result and placeholder and _SHARE.fullmatch(placeholder):
-            result["shareID"] = known.setdefault(result["shareID"], placeholder)
+    for result, other in zip(_results(ours), _results(recorded), strict=False):
+        if "shareID" in result and _SHARE.fullmatch(other.get("shareID", "")):
+            result["shareID"] = known.setdefault(result["shareID"], other["shareID"])
     return ours
+
+
+def _results(seen):
+    return (seen.get("allocation") or {}).get("devices", {}).get("results", [])

@@ -5,7 +5,7 @@ Where upstream is wrong, `dracorrections` says what is right, and why.
 
 import pytest
 
-from tests.parity.dracorrections import corrected
+from tests.parity.dracorrections import CORRECTIONS, corrected
 from tests.parity.draobjects import claim_differences
 from tests.parity.records import device_names, load
 from tests.parity.replay import differences, play
@@ -17,3 +17,10 @@ def test_record_replays_equal(name):
     record = corrected(load(name))
     outcome = run(play(record))
     assert differences(record, outcome) + claim_differences(record, outcome) == []
+
+
+def test_every_correction_is_of_a_record_and_needed():
+    for name in CORRECTIONS:
+        record = load(name)
+        outcome = run(play(record))
+        assert differences(record, outcome) + claim_differences(record, outcome) != [], name

@@ -92,12 +92,11 @@ class ClaimWriter:
                 )
                 self._check(claim, allocation)
             status["allocation"] = msgspec.to_builtins(allocation)
+            if self._timestamps:
+                # Of a new allocation only: one that there is already must not be changed.
+                status["allocation"]["allocationTimestamp"] = self._now()
         user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         status["reservedFor"] = msgspec.to_builtins((*claim.status.reserved_for, user))
-        if self._timestamps and (allocation is None or allocation.allocation_timestamp is None):
-            known = claim.status.allocation
-            if known is None or known.allocation_timestamp is None:
-                status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
         step = "add allocation and reservation" if allocation is not None else "add reservation"
         return await _or_fail(
             self._writes.patch(RESOURCE_CLAIMS, claim, {"status": status}, subresource="status"),

@@ -132,7 +132,7 @@ class DeviceFilter:
     def _search(self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray) -> Codes:
         found = self._books.allocator.verdicts(demand, rows, self.deadline())
         codes: Codes = self._code_of[found.outcomes]
-        if not codes.any() and not found.scores.any():
+        if not found.outcomes.any() and not found.scores.any():
             return codes
         failed = np.flatnonzero(found.outcomes == Outcome.ERROR)
         if not len(failed) and not (found.outcomes == Outcome.FITS).any():
