@@ -20,7 +20,7 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
 
 * `Features`: the gates that matter, as upstream's defaults have them.
 * `Demand`: prepared requests. Claims with equal specs, of equal classes, share what was prepared and all answers, so
-  the thousandth replica costs a look-up. It holds the objects of the classes it was made with: make it anew in each cycle.
+  the thousandth replica costs a look-up. It holds the classes it was made with: make it anew in each cycle.
 * `Outcome`: FITS, NONE (`cannot allocate all claims`), INVALID (`invalid resource pools were encountered`), ERROR (the
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.

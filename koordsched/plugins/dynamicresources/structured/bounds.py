@@ -46,7 +46,9 @@ class Bounds:
         self._plan = plan = claiming.plan
         for alternative in prepared.alternatives:
             planner.look_at_all(plan, alternative, expired)
-        self.prunes = not any(self._may_fail(alternative) for alternative in prepared.alternatives)
+        strict = any(self._is_strict(alternative) for alternative in prepared.alternatives)
+        self._symmetric = not strict
+        self.prunes = not strict and not any(self._may_fail(alternative) for alternative in prepared.alternatives)
         self._alike: dict[object, int] = {}
         self._of: list[int] = []
         keys = [self._key(position, kind) for position, kind in enumerate(plan.kinds)]
@@ -66,10 +68,14 @@ class Bounds:
                         by_value[value] = by_value.get(value, 0) | 1 << position
 
     def _may_fail(self, alternative: Alternative) -> bool:
-        """Whether a request may end the search with an error."""
+        """Whether a selector of a request may end the search with an error."""
         reachable = self._plan.every if alternative.admin else ~self._claiming.ground.used
-        if self._plan.failed[alternative.number] & reachable:
-            return True
+        return self._plan.failed[alternative.number] & reachable != 0
+
+    def _is_strict(self, alternative: Alternative) -> bool:
+        """Whether a constraint may end the search with an error. Whether it does depends on the order of devices: one
+        that is in use before the one that is not allowed prevents it.
+        """
         constraints = self._prepared.claims[alternative.claim].constraints
         return alternative.everything and any(alternative.number in each.alternatives for each in constraints)
 
@@ -107,7 +113,7 @@ class Bounds:
     def like(self, position: int) -> int:
         """The devices that may stand for this one in what is left of the search, itself among them."""
         claiming, bit = self._claiming, 1 << position
-        if claiming.shares.get(position):
+        if not self._symmetric or claiming.shares.get(position):
             return bit
         found = self._of[position]
         for devices in (claiming.taken, *claiming.claimed):

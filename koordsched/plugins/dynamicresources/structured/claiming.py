@@ -1,7 +1,7 @@
 """Devices taken in the course of a search: taking one, with all checks that depend on what is in use, and undoing it.
 
-Source: dra spec 3.6, candidate checks, with B1, B2, B4, B5 and B10 put right: what is refused leaves nothing behind, and
-devices that are taken for admin access are in no other request's way.
+Source: dra spec 3.6, candidate checks, with B1, B2, B4, B5 and B10 put right: what is refused leaves nothing
+behind, and devices that are taken for admin access are in no other request's way.
 """
 
 from __future__ import annotations

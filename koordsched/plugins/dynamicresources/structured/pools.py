@@ -41,6 +41,7 @@ class Pool:
         "generation",
         "key",
         "models",
+        "named",
         "parts",
         "problem",
         "shared_parts",
@@ -59,6 +60,8 @@ class Pool:
         self.models: dict[str, list[Model]] = {}
         """Of devices by name, in pools with counters: there may be several of a name, on several nodes."""
         self.shared_parts: tuple[Part, ...] = ()
+        self.named: frozenset[str] = frozenset()
+        """The nodes that a slice names, also one of an older generation."""
         self._of_all: tuple[Part, ...] = ()
         self._by_node: dict[str, list[Part]] = {}
         self._nodes_of: dict[str, list[str]] | None = None
@@ -78,6 +81,7 @@ class Pool:
         self._of_all = tuple(part for part in usable if part.counters)
         self.shared_parts = tuple(part for part in usable if part.shared)
         self._by_node, self._nodes_of = {}, None
+        self.named = frozenset().union(*(part.named for part in self.parts.values()))
         for part in usable:
             for name in part.named:
                 self._by_node.setdefault(name, []).append(part)
@@ -112,8 +116,8 @@ class Pool:
 
     def nodes_with(self, device: str) -> Iterable[str]:
         """The named nodes to which the use of a device makes a difference, and perhaps some more."""
-        if self.models or len(self._by_node) <= _FEW:
-            return self._by_node
+        if self.models or len(self.named) <= _FEW:
+            return self.named
         if self._nodes_of is None:
             self._nodes_of = {}
             for node, parts in self._by_node.items():
@@ -121,7 +125,7 @@ class Pool:
                     self._nodes_of.setdefault(name, []).append(node)
             shared = {each.name for part in self.shared_parts for each in part.devices}
             for name in shared:
-                self._nodes_of[name] = list(self._by_node)
+                self._nodes_of[name] = list(self.named)
         return self._nodes_of.get(device, ())
 
     @property

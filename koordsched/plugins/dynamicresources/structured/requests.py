@@ -35,8 +35,8 @@ class Selector(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A request, or a sub-request of one. `name` is how results name it, `label` how errors do; `wanted` devices, 0 for all
-    of them; `sub`: its position in the list of sub-requests, -1 if there is none.
+    """A request, or a sub-request of one. `name` is how results name it, `label` how errors do; `wanted`
+    devices, 0 for all of them; `sub`: its position in the list of sub-requests, -1 if there is none.
     """
 
     number: int
@@ -189,7 +189,7 @@ class _Unprepared(Exception):
 
 
 class Demand:
-    """The unallocated claims of a pod. `names` are "namespace/name"; `claims` the objects, to copy configuration from."""
+    """The unallocated claims of a pod. `names` are "namespace/name"; `claims` the objects, for their configuration."""
 
     __slots__ = ("claims", "names", "prepared")
 

@@ -238,7 +238,7 @@ class SliceIndex:
         for key in keys:
             for group, _ in self._groups.views_of(key):
                 numbers[[self._by_name[name].row for name in group.members]] -= 1
-            for name in {name for part in self._pools[key].parts.values() for name in part.named}:
+            for name in self._pools[key].named:
                 entry = self._by_name.get(name)
                 if entry is not None and any(view.pool.key == key for view in entry.own):
                     numbers[entry.row] -= 1
@@ -254,7 +254,7 @@ class SliceIndex:
             pool.refresh()
             everywhere = facts != pool.facts()
             if everywhere:
-                names = names.union(*(part.named for part in pool.parts.values()))
+                names = names | pool.named
             for name in names:
                 if name in self._by_name:
                     self._stale_nodes[name] = None
@@ -267,8 +267,7 @@ class SliceIndex:
     def _refresh_groups(self, pool: Pool) -> None:
         selectors, reach = self._groups.index(pool)
         if reach:
-            names = (name for part in pool.parts.values() for name in part.named if name in self._by_name)
-            self._stale_nodes.update(dict.fromkeys(names))
+            self._stale_nodes.update(dict.fromkeys(name for name in pool.named if name in self._by_name))
         if selectors:
             found = (entry.name for entry in self._nodes.values() if entry.matched & selectors)
             self._stale_nodes.update(dict.fromkeys(found))

@@ -20,7 +20,7 @@ PoolKey = tuple[str, str]
 
 
 class Reach(NamedTuple):
-    """Which nodes can reach something: the one of that name, all, or those that a selector matches. At most one is set."""
+    """Which nodes can reach something: the one of that name, all, or those that a selector matches; or none."""
 
     node: str = ""
     everyone: bool = False
