@@ -16,6 +16,7 @@ from koordsched.plugins.dynamicresources.cel.declarations import Environment
 from koordsched.plugins.dynamicresources.cel.environment import DEVICE
 from koordsched.plugins.dynamicresources.cel.errors import EvaluationError, Failure, no_such_overload
 from koordsched.plugins.dynamicresources.cel.frame import Frame
+from koordsched.plugins.dynamicresources.cel.regexes import pattern
 from koordsched.plugins.dynamicresources.cel.syntax import (
     Call,
     Comprehension,
@@ -178,14 +179,14 @@ class _Planner:
         function = self._environment.functions[node.function]
         run = call_of(function, node.overloads, [each.run for each in arguments])
         constants = [each.constant for each in arguments]
+        if node.function in ("find", "findAll") and type(constants[1]) is str:
+            pattern(constants[1])  # one that is none is refused when the expression is compiled
         if any(each is MISSING for each in constants):
             return Plan(run)
         frame = Frame(None, 0, None)
         if node.function in FOLDED and len(constants) == 1:
             return _constant(run(frame))
-        if node.function in ("find", "findAll"):
-            run(frame)  # a pattern that is none is refused when the expression is compiled
-        # Not a constant: the call costs every time what it costs.
+        # No other call is a constant to upstream: it costs every time what it costs.
         try:
             value = run(frame)
         except EvaluationError:
