@@ -12,6 +12,7 @@ from koordsched.plugins.dynamicresources.cel.declarations import Overload, funct
 from koordsched.plugins.dynamicresources.cel.errors import Failure, no_such_overload
 from koordsched.plugins.dynamicresources.cel.frame import Frame
 from koordsched.plugins.dynamicresources.cel.values import Value
+from koordsched.plugins.dynamicresources.cel.work import WORK
 
 _KEPT = 256
 
@@ -92,6 +93,7 @@ def _find_all(frame: Frame, text: str, expression: str, limit: int = -1) -> tupl
         # Go does not take an empty match right after another one.
         if match.start() == match.end() == end:
             continue
+        WORK.spend(1)
         end = match.end()
         texts.append(match.group())
         if len(texts) == limit:
