@@ -47,7 +47,9 @@ def test_texts_come_back(text, offset):
     assert selects(f"'{literal}'.split('').join() == '{literal}' && string(bytes('{literal}')) == '{literal}'")
 
 
-SUFFIXES = st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"])
+SUFFIXES = st.sampled_from(
+    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2"]
+)
 QUANTITIES = st.builds(
     lambda sign, number, fraction, suffix: f"{sign}{number}{fraction}{suffix}",
     st.sampled_from(["", "+", "-"]),
@@ -79,9 +81,7 @@ VERSIONS = st.builds(
 @given(VERSIONS, VERSIONS, VERSIONS)
 def test_versions_are_ordered(one, other, third):
     def order(left, right):
-        return next(
-            sign for sign in (-1, 0, 1) if selects(f"semver('{left}').compareTo(semver('{right}')) == {sign}")
-        )
+        return next(sign for sign in (-1, 0, 1) if selects(f"semver('{left}').compareTo(semver('{right}')) == {sign}"))
 
     assert order(one, other) == -order(other, one)
     assert (order(one, other) == 0) is (one == other)

@@ -140,7 +140,9 @@ def test_lists_need_their_feature_gate():
     assert fails("true", device({"n": ["a"]})) == "attribute n: unsupported attribute value"
     on = device({"n": ["a", "b"], "v": [("version", "1.0.0")]}, features=LISTS)
     assert selects("device.attributes['drv'].n.includes('b') && 'a' in device.attributes['drv'].n", on, LISTS)
-    assert selects("device.attributes['drv'].n.exists(x, x == 'b') && device.attributes['drv'].n.size() == 2", on, LISTS)
+    assert selects(
+        "device.attributes['drv'].n.exists(x, x == 'b') && device.attributes['drv'].n.size() == 2", on, LISTS
+    )
     assert selects("device.attributes['drv'].v.all(v, v.major() == 1)", on, LISTS)
     with pytest.raises(CompileError, match="undeclared reference to 'includes'"):
         compile("device.attributes['drv'].n.includes('b')")
