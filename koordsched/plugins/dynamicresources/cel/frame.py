@@ -52,7 +52,7 @@ class Frame:
             raise CostExceeded
 
     def tick(self, cost: int, weight: int) -> None:
-        """As `charge`, once per iteration, for a loop whose body has that weight. Raises Interrupted if the time is over."""
+        """As `charge`, for an iteration of a loop whose body has that weight. Raises Interrupted if time is over."""
         self.cost += cost
         self._steps += weight
         if self.cost > COST_LIMIT or self._steps > MOST_STEPS:

@@ -4,6 +4,7 @@ from koordsched.api.resource import DeviceAttribute, DeviceCapacity
 from koordsched.plugins.dynamicresources.cel import Device, Features, compile
 
 DRIVER = "drv"
+DEFAULT = Features()
 LISTS = Features(consumable_capacity=True, list_type_attributes=True)
 
 
@@ -27,7 +28,7 @@ def attribute(value):
     return DeviceAttribute(strings=tuple(value))
 
 
-def device(attributes=None, capacity=None, *, shared=None, features=Features()):
+def device(attributes=None, capacity=None, *, shared=None, features=DEFAULT):
     """A device of DRIVER."""
     return Device.of(
         DRIVER,
@@ -38,6 +39,6 @@ def device(attributes=None, capacity=None, *, shared=None, features=Features()):
     )
 
 
-def selects(text, on=None, features=Features()):
+def selects(text, on=None, features=DEFAULT):
     """Whether an expression selects a device."""
     return compile(text, features).evaluate(on if on is not None else device(features=features))

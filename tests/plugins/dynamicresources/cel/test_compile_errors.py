@@ -49,7 +49,7 @@ MESSAGES = {
     "{'a': 1, 'b': 'c'}.size() == 1": "1:15: expected type 'int' but found 'string'",
     "1.startsWith('a')": "1:13: found no matching overload for 'startsWith' applied to 'int.(string)'",
     "startsWith('a', 'b')": "1:11: found no matching overload for 'startsWith' applied to '(string, string)'",
-    "1.all(x, true)": "1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+    "1.all(x, true)": "1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",  # noqa: E501
     "[1].all(x, x)": "1:12: expected type 'bool' but found 'int'",
     "[1].exists(x, y == x)": "1:15: undeclared reference to 'y' (in container '')",
     "[1].filter(x, x) == []": "1:11: found no matching overload for '_?_:_' applied to '(int, list(int), list(int))'",
@@ -59,11 +59,11 @@ MESSAGES = {
     "[1].all(__result__, true)": "1:9: iteration variable overwrites accumulator variable",
     "cel.bind(1, 2, true)": "1:10: cel.bind() variable names must be simple identifiers",
     "optional.of(1).optMap(1, 2).hasValue()": "1:23: optMap() variable name must be a simple identifier",
-    "'a'.sortBy(x, x) == []": "1:1: sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+    "'a'.sortBy(x, x) == []": "1:1: sortBy can only be applied to a list, identifier, comprehension, call or select expression",  # noqa: E501
     "has(1)": "1:5: invalid argument to has() macro",
     "[?1].size() == 1": "1:3: expected type 'optional_type(int)' but found 'int'",
     "1.?a.hasValue()": "1:2: type 'int' does not support field selection",
-    "'%d'.format(['a']) == ''": "1:14: error during formatting: decimal clause can only be used on integers, was given string",
+    "'%d'.format(['a']) == ''": "1:14: error during formatting: decimal clause can only be used on integers, was given string",  # noqa: E501
     "'%s'.format([1, 2]) == ''": "1:12: too many arguments supplied to string.format (expected 1, got 2)",
     "'%s'.format([]) == ''": "1:12: index 0 out of range",
     "'%z'.format([1]) == ''": '1:12: could not parse formatting clause: unrecognized formatting clause "z"',

@@ -43,7 +43,7 @@ TRUE = {
         'tacocat'.substring(4) == 'cat' && 'tacocat'.substring(0, 4) == 'taco' && 'tacocat'.substring(7) == ''
         '\\t a b \\n'.trim() == 'a b' && ['x', 'y'].join() == 'xy' && ['x', 'y'].join('-') == 'x-y' && [].join() == ''
         strings.quote('a"b\\n') == '"a\\\\"b\\\\n"'
-    """,
+    """,  # noqa: E501
     "format": """
         '%s and %s'.format(['a', 1]) == 'a and 1' && '100%%'.format([]) == '100%'
         '%d'.format([7u]) == '7' && '%.2f'.format([3.14159]) == '3.14' && '%f'.format([1.0]) == '1.000000'
@@ -53,14 +53,14 @@ TRUE = {
         '%s'.format([{'b': [1], 'a': duration('90s')}]) == '{"a":duration("90s"), "b":[1]}'
         '%s %s'.format([duration('1.5s'), timestamp('2020-01-02T03:04:05.600Z')]) == '1.5s 2020-01-02T03:04:05.6Z'
         '%f %f'.format(['NaN', '-Infinity']) == 'NaN -∞' && '%s'.format([int]) == 'int'
-    """,
+    """,  # noqa: E501
     "patterns": """
         'a100-pcie'.matches('^a[0-9]+-') && matches('abc', 'b') && !'abc'.matches('^b')
         'abc 123 def 456'.find('[0-9]+') == '123' && 'abc'.find('[0-9]') == ''
         '123 abc 456'.findAll('[0-9]+') == ['123', '456'] && '1 2 3'.findAll('[0-9]', 2) == ['1', '2']
         'baaac'.findAll('a*') == ['', 'aaa', ''] && 'abc'.findAll('z') == [] && '12'.findAll('[0-9]', 0) == []
         'héllo'.find('é.') == 'él' && 'éa'.findAll('') == ['', '', ''] && 'éé'.findAll('é') == ['é', 'é'] && 'A'.matches('(?i)a')
-    """,
+    """,  # noqa: E501
     "collections": """
         1 in [1, 2] && !(3 in [1, 2]) && 'a' in {'a': 1} && [1, 2][1] == 2 && {'a': 1}['a'] == 1 && {'a': 1}.a == 1
         dyn(1.0) in [1] && dyn(2u) in [1, 2] && {1: 'x'}[dyn(1u)] == 'x' && !(true in {1: 2}.map(k, dyn(k))) && {true: 1}[true] == 1
@@ -76,7 +76,7 @@ TRUE = {
         {'a': 'x'}.transformMapEntry(k, v, {v: k}) == {'x': 'a'} && {'a': 1}.transformMapEntry(k, v, v > 1, {v: k}) == {}
         cel.bind(x, 2, x * x) == 4 && cel.bind(x, 1, cel.bind(y, x + 1, x + y)) == 3 && cel.bind(x, 1 / 0, true)
         [1, 2].map(x, cel.bind(y, x + 1, y)) == [2, 3] && [1].map(x, [2].map(x, x)) == [[2]]
-    """,
+    """,  # noqa: E501
     "lists": """
         lists.range(3) == [0, 1, 2] && lists.range(-1) == [] && [1, 2, 3].slice(1, 3) == [2, 3] && [1, 2].reverse() == [2, 1]
         [[1], [2, 3]].flatten() == [1, 2, 3] && [[[1]], [[2]]].flatten(2) == [1, 2] && [[1]].flatten(0) == [[1]]
@@ -88,7 +88,7 @@ TRUE = {
         [1, 2].first() == optional.of(1) && [1, 2].last().value() == 2 && ![1].slice(0, 0).first().hasValue()
         sets.contains([1, 2, 3], [1, 2]) && !sets.contains([1], [2]) && sets.equivalent([1, 1, 2], [2, 1])
         sets.intersects([1, 2], [2, 3]) && !sets.intersects([1], [2]) && sets.contains([1], [])
-    """,
+    """,  # noqa: E501
     "optionals": """
         optional.of(1).value() == 1 && optional.of(1).hasValue() && !optional.none().hasValue()
         {'a': 1}.?a.value() == 1 && !{'a': 1}.?b.hasValue() && {'a': 1}[?'a'].orValue(2) == 1 && [1][?5].orValue(2) == 2
@@ -98,7 +98,7 @@ TRUE = {
         !optional.ofNonZeroValue(0).hasValue() && !optional.ofNonZeroValue('').hasValue() && optional.ofNonZeroValue(1).hasValue()
         optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.of(2)].unwrapOpt() == [2]
         has(optional.of({'a': 1}).a) && optional.none() == optional.none() && optional.of(1) != optional.none()
-    """,
+    """,  # noqa: E501
     "quantities": """
         quantity('1.5G') == quantity('1500M') && quantity('1Ki').asInteger() == 1024 && quantity('100m').asApproximateFloat() == 0.1
         isQuantity('1.3Gi') && !isQuantity('200K') && !isQuantity('Three') && !isQuantity('') && isQuantity('1e3')
@@ -109,7 +109,7 @@ TRUE = {
         quantity('200M').compareTo(quantity('0.2G')) == 0 && quantity('50M').compareTo(quantity('50Mi')) == -1
         quantity('150Mi').isGreaterThan(quantity('100Mi')) && quantity('50M').isLessThan(quantity('100M'))
         sign(quantity('-1')) == -1 && sign(quantity('0')) == 0 && sign(quantity('1n')) == 1 && quantity('0.1n') == quantity('1n')
-    """,
+    """,  # noqa: E501
     "versions": """
         semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3').patch() == 3
         semver('v1.2', true) == semver('1.2.0') && semver('01.02.03', true) == semver('1.2.3') && isSemver('v1', true)
@@ -117,7 +117,7 @@ TRUE = {
         semver('1.2.3-alpha').isLessThan(semver('1.2.3')) && semver('1.0.0-alpha.1').isLessThan(semver('1.0.0-alpha.beta'))
         semver('1.0.0-2').isLessThan(semver('1.0.0-10')) && semver('1.0.0-10').isLessThan(semver('1.0.0-a'))
         semver('1.2.3').compareTo(semver('1.2.3')) == 0 && semver('2.0.0').isGreaterThan(semver('1.9.9'))
-    """,
+    """,  # noqa: E501
     "networks": """
         ip('192.168.0.1').family() == 4 && ip('2001:db8::68').family() == 6 && string(ip('::1')) == '::1' && isIP('127.0.0.1')
         !isIP('127.0.0.256') && !isIP('fe80::1%en0') && !isIP('::ffff:1.2.3.4') && ip.isCanonical('::1') && !ip.isCanonical('0::1')
@@ -128,7 +128,7 @@ TRUE = {
         !cidr('10.1.0.0/16').containsCIDR(cidr('10.0.0.0/8')) && cidr('10.1.2.3/16').masked() == cidr('10.1.0.0/16')
         cidr('10.1.2.3/16').ip() == ip('10.1.2.3') && cidr('::1/128').prefixLength() == 128 && isCIDR('::/0') && !isCIDR('1.2.3.4')
         string(cidr('10.1.2.3/16')) == '10.1.2.3/16' && type(ip('::1')) == net.IP && type(cidr('::/0')) == net.CIDR
-    """,
+    """,  # noqa: E501
     "urls": """
         url('https://user@example.com:80/a%20b?x=1&y=2&x=3#f').getHost() == 'example.com:80' && isURL('/a') && !isURL('a')
         url('https://example.com:80/').getHostname() == 'example.com' && url('https://[::1]:80/').getHostname() == '::1'
@@ -136,7 +136,7 @@ TRUE = {
         url('https://example.com/a%20b/c').getEscapedPath() == '/a%20b/c' && url('/a b').getEscapedPath() == '/a%20b'
         url('https://e.com/?x=1&y=2&x=3').getQuery() == {'x': ['1', '3'], 'y': ['2']} && !isURL('https://a:b/') && !isURL('')
         url('/a') == url('/a') && !isURL('../a') && !isURL('http://[::1/') && isURL('mailto:a@b')
-    """,
+    """,  # noqa: E501
     "formats": """
         !format.dns1123Label().validate('my-label').hasValue() && format.dns1123Label().validate('My').hasValue()
         format.dns1123Label().validate('a.b').value() == ['must not contain dots']
@@ -151,7 +151,7 @@ TRUE = {
         !format.date().validate('2020-02-29').hasValue() && format.date().validate('2021-02-29').hasValue()
         !format.datetime().validate('2020-01-01T00:00:00Z').hasValue() && format.datetime().validate('2020').hasValue()
         format.named('dns1123Label').value() == format.dns1123Label() && !format.named('x').hasValue()
-    """,
+    """,  # noqa: E501
     "times": """
         duration('1h30m') == duration('5400s') && duration('-1.5s').getMilliseconds() == -1500 && duration('100us') < duration('1ms')
         duration('90m').getHours() == 1 && duration('90m').getMinutes() == 90 && duration('90s').getSeconds() == 90
@@ -167,7 +167,7 @@ TRUE = {
         timestamp('2020-01-02T03:04:05Z').getHours('America/New_York') == 22 && timestamp('2020-01-02T03:04:05Z').getHours('-02:30') == 0
         timestamp('2020-01-02T03:04:05+01:00') == timestamp('2020-01-02T02:04:05Z') && timestamp(0) == timestamp('1970-01-01T00:00:00Z')
         string(timestamp('2020-01-02T03:04:05.600Z')) == '2020-01-02T03:04:05.6Z' && string(duration('90m')) == '5400s'
-    """,
+    """,  # noqa: E501
 }
 LINES = [
     pytest.param(line.strip(), id=f"{name}-{index}")
@@ -208,22 +208,22 @@ ERRORS = {
     "[[1]].flatten(-1) == []": "level must be non-negative",
     "[1].slice(0, 0).min() == 1": "min called on empty list",
     "[1, 1].transformMapEntry(i, v, {v: i}) == {}": "insert failed: key 1 already exists",
-    "quantity('1,3G') == quantity('1')": "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    "quantity('1,3G') == quantity('1')": "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",  # noqa: E501
     "quantity('200K') == quantity('1')": "unable to parse quantity's suffix",
     "quantity('Mi') == quantity('1')": "unable to parse numeric part of quantity",
     "quantity('1500m').asInteger() == 1": "cannot convert value to integer",
     "semver('1.2') == semver('1.2.0')": "No Major.Minor.Patch elements found",
     "semver('1.2-a', true) == semver('1.2.0')": "short version cannot contain PreRelease/Build meta data",
-    "ip('a') == ip('::1')": 'IP Address "a" parse error during conversion from string: ParseAddr("a"): unable to parse IP',
-    "ip('1.2.3') == ip('::1')": 'IP Address "1.2.3" parse error during conversion from string: ParseAddr("1.2.3"): IPv4 address too short',
+    "ip('a') == ip('::1')": 'IP Address "a" parse error during conversion from string: ParseAddr("a"): unable to parse IP',  # noqa: E501
+    "ip('1.2.3') == ip('::1')": 'IP Address "1.2.3" parse error during conversion from string: ParseAddr("1.2.3"): IPv4 address too short',  # noqa: E501
     "ip('::ffff:1.2.3.4') == ip('::1')": 'IPv4-mapped IPv6 address "::ffff:1.2.3.4" is not allowed',
     "ip('fe80::1%a') == ip('::1')": 'IP address "fe80::1%a" with zone value is not allowed',
-    "cidr('10.0.0.0') == cidr('::/0')": "network address parse error during conversion from string: network address parse error "
+    "cidr('10.0.0.0') == cidr('::/0')": "network address parse error during conversion from string: network address parse error "  # noqa: E501
     "during conversion from string: netip.ParsePrefix(\"10.0.0.0\"): no '/'",
     "url('a') == url('/')": 'URL parse error during conversion from string: parse "a": invalid URI for request',
     "'x'.matches('(' + device.driver)": "error parsing regexp: missing closing ): `(drv`",
     "'x'.find('[' + device.driver) == ''": "Illegal regex: error parsing regexp: missing closing ]: `[drv`",
-    "'%d'.format(['x' + device.driver].map(x, dyn(x))) == ''": "error during formatting: decimal clause can only be used on integers, was given string",
+    "'%d'.format(['x' + device.driver].map(x, dyn(x))) == ''": "error during formatting: decimal clause can only be used on integers, was given string",  # noqa: E501
     "timestamp(0).getHours('Nowhere/City') == 1": "unknown time zone Nowhere/City",
     "string(b'\\xff' + b'') == ''": "invalid UTF-8 in bytes, cannot convert to string",
     "int(1e30 + 0.0) == 1": "integer overflow",

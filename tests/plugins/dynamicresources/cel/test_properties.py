@@ -91,25 +91,100 @@ def test_versions_are_ordered(one, other, third):
 
 ATOMS = st.sampled_from(
     [
-        "1", "2u", "1.5", "'a'", "b'a'", "true", "null", "[]", "[1, 2]", "{}", "{'a': 1}", "device", "device.driver", "x",
+        "1", "2u", "1.5", "'a'", "b'a'", "true", "null", "[]", "[1, 2]", "{}", "{'a': 1}", "device", "device.driver", "x",  # noqa: E501
         "device.attributes['drv'].n", "device.attributes['drv'].s", "device.attributes['drv'].v", "device.attributes",
         "device.attributes['drv'].l", "device.capacity['drv'].m", "quantity('1')", "semver('1.0.0')", "optional.none()",
         "optional.of(1)", "duration('1s')", "timestamp(0)", "ip('::1')", "cidr('::/0')", "url('/a')", "dyn(1)", "int",
         "device.attributes['drv'].nope", "format.uuid()", "lists.range(3)", "dyn([dyn(1), dyn('a')])", "-1", "1/0",
     ]
 )  # fmt: skip
-BINARY = st.sampled_from("+ - * / % == != < <= > >= && || in".split())
+BINARY = st.sampled_from(["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in"])
 METHODS = st.sampled_from(
-    "size contains startsWith matches find findAll split join replace format indexOf lastIndexOf charAt substring trim "
-    "lowerAscii sort distinct reverse flatten slice sum min max isSorted first last value hasValue or orValue add sub "
-    "compareTo isLessThan isGreaterThan asInteger isInteger major getHours getSeconds getFullYear family masked ip "
-    "containsIP getHost getQuery validate includes unwrapOpt".split()
+    [
+        "size",
+        "contains",
+        "startsWith",
+        "matches",
+        "find",
+        "findAll",
+        "split",
+        "join",
+        "replace",
+        "format",
+        "indexOf",
+        "lastIndexOf",
+        "charAt",
+        "substring",
+        "trim",
+        "lowerAscii",
+        "sort",
+        "distinct",
+        "reverse",
+        "flatten",
+        "slice",
+        "sum",
+        "min",
+        "max",
+        "isSorted",
+        "first",
+        "last",
+        "value",
+        "hasValue",
+        "or",
+        "orValue",
+        "add",
+        "sub",
+        "compareTo",
+        "isLessThan",
+        "isGreaterThan",
+        "asInteger",
+        "isInteger",
+        "major",
+        "getHours",
+        "getSeconds",
+        "getFullYear",
+        "family",
+        "masked",
+        "ip",
+        "containsIP",
+        "getHost",
+        "getQuery",
+        "validate",
+        "includes",
+        "unwrapOpt",
+    ]
 )
 GLOBALS = st.sampled_from(
-    "size int uint double string bytes bool type dyn duration timestamp quantity semver isSemver ip cidr url isURL "
-    "sets.contains sets.equivalent optional.of optional.ofNonZeroValue strings.quote sign matches format.named".split()
+    [
+        "size",
+        "int",
+        "uint",
+        "double",
+        "string",
+        "bytes",
+        "bool",
+        "type",
+        "dyn",
+        "duration",
+        "timestamp",
+        "quantity",
+        "semver",
+        "isSemver",
+        "ip",
+        "cidr",
+        "url",
+        "isURL",
+        "sets.contains",
+        "sets.equivalent",
+        "optional.of",
+        "optional.ofNonZeroValue",
+        "strings.quote",
+        "sign",
+        "matches",
+        "format.named",
+    ]
 )
-MACROS = st.sampled_from("all exists exists_one map filter optMap optFlatMap sortBy".split())
+MACROS = st.sampled_from(["all", "exists", "exists_one", "map", "filter", "optMap", "optFlatMap", "sortBy"])
 
 
 def extend(parts):

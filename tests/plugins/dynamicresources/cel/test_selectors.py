@@ -7,11 +7,12 @@ from koordsched.plugins.dynamicresources.cel import CompileError, Device, Evalua
 
 from .selecting import LISTS, device, selects
 
+DEFAULT = Features()
 D0 = device({"m": "x"})
 D1 = device({"m": "y", "k": 1})
 
 
-def fails(text, on, features=Features()):
+def fails(text, on, features=DEFAULT):
     with pytest.raises(EvaluationError) as caught:
         compile(text, features).evaluate(on)
     return str(caught.value)
