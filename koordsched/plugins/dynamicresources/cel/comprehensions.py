@@ -50,10 +50,10 @@ def _steps(frame: Frame, over: Value, first: int, second: int | None) -> Iterabl
             yield key
 
 
-def quantifier(loop: Loop, over: Run, first: int, second: int | None, keep: Run) -> Run:
-    """all(), exists() and exists_one()."""
+def quantifier(loop: Loop, over: Run, first: int, second: int | None, keep: Run, weight: int) -> Run:
+    """all(), exists() and exists_one(); `weight` is that of the body."""
     if loop is Loop.EXISTS_ONE:
-        return _exists_one(over, first, second, keep)
+        return _exists_one(over, first, second, keep, weight)
     decisive = loop is Loop.EXISTS
     step = _CONDITION[loop] + 1
 
@@ -65,7 +65,7 @@ def quantifier(loop: Loop, over: Run, first: int, second: int | None, keep: Run)
                 # The condition is looked at once more, if there is one more element.
                 frame.cost += step - 1
                 break
-            frame.tick(step)
+            frame.tick(step, weight)
             try:
                 value = keep(frame)
             except Failure as error:
@@ -85,11 +85,11 @@ def quantifier(loop: Loop, over: Run, first: int, second: int | None, keep: Run)
     return run
 
 
-def _exists_one(over: Run, first: int, second: int | None, keep: Run) -> Run:
+def _exists_one(over: Run, first: int, second: int | None, keep: Run, weight: int) -> Run:
     def run(frame: Frame) -> Value:
         found = 0
         for _ in _steps(frame, over(frame), first, second):
-            frame.tick(0)
+            frame.tick(0, weight)
             value = keep(frame)
             if value is True:
                 found += 1
@@ -103,7 +103,15 @@ def _exists_one(over: Run, first: int, second: int | None, keep: Run) -> Run:
 
 
 def collector(
-    loop: Loop, over: Run, first: int, second: int | None, keep: Run | None, yields: Run, *, free: bool
+    loop: Loop,
+    over: Run,
+    first: int,
+    second: int | None,
+    keep: Run | None,
+    yields: Run,
+    weight: int,
+    *,
+    free: bool,
 ) -> Run:
     """map(), filter() and the transform macros; `free`: what is collected is a constant."""
     cost = _COLLECT[loop] - (_NEW_LIST if free else 0)
@@ -112,7 +120,7 @@ def collector(
         elements: list[Value] = []
         entries = Map()
         for key in _steps(frame, over(frame), first, second):
-            frame.tick(0)
+            frame.tick(0, weight)
             if keep is not None:
                 kept = keep(frame)
                 if kept is False:
@@ -120,7 +128,7 @@ def collector(
                 if kept is not True:
                     raise no_such_overload()
             value = yields(frame)
-            frame.tick(cost)
+            frame.charge(cost)
             if loop is Loop.LIST:
                 elements.append(value)
             elif loop is Loop.MAP:
@@ -146,7 +154,7 @@ def bind(slot: int, result: Run) -> Run:
 
     def run(frame: Frame) -> Value:
         frame.variables[slot] = MISSING
-        frame.tick(0)
+        frame.tick(0, 1)
         return result(frame)
 
     return run

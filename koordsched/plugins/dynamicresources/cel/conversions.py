@@ -1,4 +1,4 @@
-"""Conversions between types: int(), uint(), double(), string(), bytes(), bool(), duration(), timestamp(), type(), dyn()."""
+"""Conversions between types: int(), double(), string(), timestamp() and the like, and type() and dyn()."""
 
 from __future__ import annotations
 

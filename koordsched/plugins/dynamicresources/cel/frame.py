@@ -24,6 +24,9 @@ MOST_CHARACTERS = 10_000_000
 MOST_PATTERNS = 64
 """Regular expressions that one evaluation may compile."""
 
+MOST_STEPS = 1_000_000
+"""Iterations, of loops with a short body: constants, conditionals and && have no cost, so it may be that none has."""
+
 CHECK_EVERY = 100
 """Iterations between two looks at the clock, as upstream."""
 
@@ -31,7 +34,7 @@ CHECK_EVERY = 100
 class Frame:
     """`variables` are the slots of loops and bindings; `device` is the device."""
 
-    __slots__ = ("_expired", "_patterns", "_ticks", "cost", "device", "variables")
+    __slots__ = ("_expired", "_patterns", "_steps", "_ticks", "cost", "device", "variables")
 
     def __init__(self, device: Value, slots: int, expired: Callable[[], bool] | None) -> None:
         self.device = device
@@ -39,6 +42,7 @@ class Frame:
         self.cost = 0
         self._expired = expired
         self._ticks = 0
+        self._steps = 0
         self._patterns = 0
 
     def charge(self, cost: int) -> None:
@@ -47,10 +51,11 @@ class Frame:
         if self.cost > COST_LIMIT:
             raise CostExceeded
 
-    def tick(self, cost: int) -> None:
-        """As `charge`, once per iteration. Raises Interrupted if the time is over."""
+    def tick(self, cost: int, weight: int) -> None:
+        """As `charge`, for an iteration of a loop whose body has that weight. Raises Interrupted if time is over."""
         self.cost += cost
-        if self.cost > COST_LIMIT:
+        self._steps += weight
+        if self.cost > COST_LIMIT or self._steps > MOST_STEPS:
             raise CostExceeded
         self._ticks += 1
         if self._ticks >= CHECK_EVERY:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Any, Final
 
 from koordsched.plugins.dynamicresources.cel import operators
@@ -84,8 +85,12 @@ def _sort_by_keys(elements: List, keys: List) -> List:
         raise Failure("list elements must be comparable")
     if len({type(each) for each in keys}) > 1:
         raise Failure("list elements must have the same type")
-    order = cmp_to_key(lambda one, other: compare(keys[one], keys[other]))
-    return tuple(elements[index] for index in sorted(range(len(keys)), key=order))
+
+    def by_key(one: tuple[Value, Value], other: tuple[Value, Value]) -> int:
+        return compare(one[0], other[0])
+
+    pairs = sorted(zip(keys, elements, strict=True), key=cmp_to_key(by_key))
+    return tuple(element for _, element in pairs)
 
 
 def _compared_cost(elements: Value, *more: Value) -> int:
@@ -122,7 +127,7 @@ def _is_sorted(elements: List) -> bool:
     for each in elements:
         if not comparable(each):
             raise no_such_overload()
-    return all(_at_most(one, other) for one, other in zip(elements, elements[1:], strict=False))
+    return all(_at_most(one, other) for one, other in pairwise(elements))
 
 
 def _at_most(one: Value, other: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
@@ -70,21 +71,81 @@ class CIDR(Opaque):
 
 
 def _problem(text: str) -> str:
-    if not any(each in text for each in ".:"):
-        return "unable to parse IP"
-    if text.find(":") >= 0 and (text.find(".") < 0 or text.find(":") < text.find(".")):
-        return "each group must have at least one digit" if ":" in text[-1:] else "unexpected character"
-    parts = text.split(".")
-    for part in parts:
-        if not part:
-            return "IPv4 field must have at least one digit"
-        if not part.isascii() or not part.isdigit():
-            return "unexpected character"
-        if len(part) > 1 and part[0] == "0":
-            return "IPv4 field has octet with leading zero"
-        if len(part) > 3 or int(part) > 255:
-            return "IPv4 field has value >255"
-    return "IPv4 address too short" if len(parts) < 4 else "IPv4 address too long"
+    """What Go says of a text that is no address."""
+    first = next((each for each in text if each in ".:%"), "")
+    if first == ".":
+        return _problem4(text)
+    if first == ":":
+        return _problem6(text.partition("%")[0], "%" in text and not text.partition("%")[2])
+    return "missing IPv6 address" if first else "unable to parse IP"
+
+
+def _problem4(text: str) -> str:
+    field, dots = "", 0
+    for index, character in enumerate(text):
+        rest = f"(at {quoted(text[index:])})"
+        if character in _DIGITS:
+            if field == "0":
+                return "IPv4 field has octet with leading zero"
+            field += character
+            if int(field) > _OCTET:
+                return "IPv4 field has value >255"
+        elif character == ".":
+            if not field or index == len(text) - 1:
+                return f"IPv4 field must have at least one digit {rest}"
+            if dots == _DOTS:
+                return "IPv4 address too long"
+            field, dots = "", dots + 1
+        else:
+            return f"unexpected character {rest}"
+    return "IPv4 address too short"
+
+
+def _problem6(text: str, empty_zone: bool) -> str:
+    if empty_zone:
+        return "zone must be a non-empty string"
+    rest, doubled, fields = text, False, 0
+    if rest.startswith("::"):
+        rest, doubled = rest[2:], True
+    while rest and fields < _FIELDS:
+        field = re.match(r"[0-9a-fA-F]*", rest, re.ASCII)
+        assert field is not None
+        digits, after = field.group(), rest[field.end() :]
+        if not digits:
+            return f"each colon-separated field must have at least one digit (at {quoted(rest)})"
+        if len(digits) > _MOST_DIGITS:
+            return f"each group must have 4 or less digits (at {quoted(rest)})"
+        if after.startswith("."):
+            return _problem_embedded(rest, fields, doubled)
+        fields += 1
+        if not after:
+            rest = ""
+            break
+        if after[0] != ":":
+            return f"unexpected character, want colon (at {quoted(after)})"
+        if after == ":":
+            return 'colon must be followed by more characters (at ":")'
+        rest = after[1:]
+        if rest.startswith(":"):
+            if doubled:
+                return f"multiple :: in address (at {quoted(rest)})"
+            rest, doubled = rest[1:], True
+    if rest:
+        return f"trailing garbage after address (at {quoted(rest)})"
+    return "address string too short" if fields < _FIELDS else "the :: must expand to at least one field of zeros"
+
+
+def _problem_embedded(text: str, fields: int, doubled: bool) -> str:
+    if not doubled and fields != _FIELDS - 2:
+        return f"embedded IPv4 address must replace the final 2 fields of the address (at {quoted(text)})"
+    if fields + 2 > _FIELDS:
+        return f"too many hex fields to fit an embedded IPv4 at the end of the address (at {quoted(text)})"
+    return _problem4(text)
+
+
+_DIGITS = frozenset("0123456789")
+_OCTET, _DOTS = 255, 3
+_FIELDS, _MOST_DIGITS = 8, 4
 
 
 def _address(text: str) -> Address:

@@ -218,9 +218,10 @@ class _Parser:
                 tree = Select(operator.position, tree, self._plain(name))
         return tree
 
-    @staticmethod
-    def _plain(name: Token) -> str:
-        return name.text.strip("`")
+    def _plain(self, name: Token) -> str:
+        if name.kind == "ESC_IDENTIFIER":
+            self._fail(name.position, "unsupported syntax: '`'")
+        return name.text
 
     def _arguments(self) -> list[Node]:
         arguments: list[Node] = []

@@ -16,6 +16,7 @@ from koordsched.plugins.dynamicresources.cel.declarations import Environment
 from koordsched.plugins.dynamicresources.cel.environment import DEVICE
 from koordsched.plugins.dynamicresources.cel.errors import EvaluationError, Failure, no_such_overload
 from koordsched.plugins.dynamicresources.cel.frame import Frame
+from koordsched.plugins.dynamicresources.cel.regexes import pattern
 from koordsched.plugins.dynamicresources.cel.syntax import (
     Call,
     Comprehension,
@@ -38,6 +39,8 @@ from koordsched.plugins.dynamicresources.cel.values import (
 )
 
 _LIST_COST, _MAP_COST = 10, 30
+_NODES = 8
+"""Nodes of a loop's body that weigh as much as an iteration."""
 _EQUALS = operators.equal_cost
 
 
@@ -178,14 +181,14 @@ class _Planner:
         function = self._environment.functions[node.function]
         run = call_of(function, node.overloads, [each.run for each in arguments])
         constants = [each.constant for each in arguments]
+        if node.function in ("find", "findAll") and type(constants[1]) is str:
+            pattern(constants[1])  # one that is none is refused when the expression is compiled
         if any(each is MISSING for each in constants):
             return Plan(run)
         frame = Frame(None, 0, None)
         if node.function in FOLDED and len(constants) == 1:
             return _constant(run(frame))
-        if node.function in ("find", "findAll"):
-            run(frame)  # a pattern that is none is refused when the expression is compiled
-        # Not a constant: the call costs every time what it costs.
+        # No other call is a constant to upstream: it costs every time what it costs.
         try:
             value = run(frame)
         except EvaluationError:
@@ -260,14 +263,16 @@ class _Planner:
             second = self._slot()
             scope[node.second] = Plan(_variable(second), root=1)
         self._scopes.append(scope)
+        before = len(self._plans)
         keep = None if node.keep is None else self.plan(node.keep).run
         yields = None if node.yields is None else self.plan(node.yields)
         self._scopes.pop()
+        weight = 1 + (len(self._plans) - before) // _NODES
         if yields is None:
             assert keep is not None
-            return Plan(comprehensions.quantifier(node.loop, over, first, second, keep))
+            return Plan(comprehensions.quantifier(node.loop, over, first, second, keep, weight))
         free = node.loop is Loop.LIST and yields.constant is not MISSING
-        return Plan(comprehensions.collector(node.loop, over, first, second, keep, yields.run, free=free))
+        return Plan(comprehensions.collector(node.loop, over, first, second, keep, yields.run, weight, free=free))
 
 
 # --- closures
@@ -395,8 +400,13 @@ def _membership(run: Run, elements: tuple[Value, ...]) -> Plan:
 
         return Plan(find)
 
+    numbers = frozenset(elements) if all(type(each) is int for each in elements) else frozenset()
+
     def search(frame: Frame) -> Value:
-        return operators.contains(run(frame), elements)
+        value = run(frame)
+        if numbers and type(value) is int:
+            return value in numbers
+        return operators.contains(value, elements)
 
     return Plan(search)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import re2
@@ -12,6 +11,7 @@ from koordsched.plugins.dynamicresources.cel.declarations import Overload, funct
 from koordsched.plugins.dynamicresources.cel.errors import Failure, no_such_overload
 from koordsched.plugins.dynamicresources.cel.frame import Frame
 from koordsched.plugins.dynamicresources.cel.values import Value
+from koordsched.plugins.dynamicresources.cel.work import WORK
 
 _KEPT = 256
 
@@ -65,38 +65,51 @@ def _compiled(frame: Frame, text: str, prefix: str = "") -> Any:
             frame.compile_pattern()
 
 
-def _valid(text: str) -> str:
-    # Half of a surrogate pair, which Go would have read as U+FFFD.
-    return text if text.isascii() else text.encode(errors="replace").decode()
+def _encoded(text: str) -> bytes:
+    # RE2 would encode each time it is asked. Half of a surrogate pair, which is no text to Go, is a question mark.
+    return text.encode(errors="replace")
 
 
 def _matches(frame: Frame, text: Value, expression: Value) -> bool:
     if type(text) is not str or type(expression) is not str:
         raise no_such_overload()
     frame.charge(pattern_cost(text, expression))
-    return _compiled(frame, expression).search(_valid(text)) is not None
+    return _compiled(frame, expression).search(_encoded(text)) is not None
 
 
 def _find(frame: Frame, text: str, expression: str) -> str:
     frame.charge(pattern_cost(text, expression))
-    found = _compiled(frame, expression, "Illegal regex: ").search(_valid(text))
-    return "" if found is None else str(found.group())
+    found = _compiled(frame, expression, "Illegal regex: ").search(_encoded(text))
+    return "" if found is None else _decoded(found.group())
 
 
 def _find_all(frame: Frame, text: str, expression: str, limit: int = -1) -> tuple[str, ...]:
     frame.charge(pattern_cost(text, expression))
-    found = _compiled(frame, expression, "Illegal regex: ").finditer(_valid(text))
-    texts = []
+    found = _compiled(frame, expression, "Illegal regex: ").finditer(_encoded(text))
+    texts: list[str] = []
     end = -1
     for match in found:
-        # Go does not take an empty match right after another one.
-        if match.start() == match.end() == end:
+        if 0 <= limit <= len(texts):
+            break
+        WORK.spend(_MATCH)
+        # Go takes no empty match right after another one, nor inside of a character.
+        if match.start() == match.end() and (match.start() == end or _inside(match.string, match.start())):
             continue
         end = match.end()
-        texts.append(match.group())
-        if len(texts) == limit:
-            break
-    return tuple(islice(texts, max(limit, 0) if limit >= 0 else None))
+        texts.append(_decoded(match.group()))
+    return tuple(texts)
+
+
+_MATCH = 4
+"""Work of a match, which takes longer than a comparison."""
+
+
+def _inside(text: bytes, index: int) -> bool:
+    return index < len(text) and text[index] & 0xC0 == 0x80
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 OVERLOADS: Final[tuple[Overload, ...]] = (

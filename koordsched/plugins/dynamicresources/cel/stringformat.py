@@ -37,7 +37,7 @@ _SPECIAL_TEXTS = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "-∞"}
 
 
 class Clause(NamedTuple):
-    """Plain text, or what is to become of an argument there: the letter of the clause, and the precision if given."""
+    """Plain text, or how an argument is shown there: the letter of the clause, and the precision if it is given."""
 
     text: str
     letter: str = ""

@@ -13,6 +13,7 @@ from koordsched.plugins.dynamicresources.cel.errors import Failure, no_such_over
 from koordsched.plugins.dynamicresources.cel.frame import Frame
 from koordsched.plugins.dynamicresources.cel.stringformat import format_text
 from koordsched.plugins.dynamicresources.cel.values import Value, shown
+from koordsched.plugins.dynamicresources.cel.work import WORK
 
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -89,7 +90,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 def _join(frame: Frame, parts: tuple[Value, ...], separator: str = "") -> str:
     length = len(separator) * max(0, len(parts) - 1)
-    frame.charge(len(parts) // 10)  # so that a list is not gone through for nothing
+    WORK.spend(len(parts))
     for each in parts:
         if type(each) is not str:
             raise Failure(f"join: invalid input: {shown(each)}")

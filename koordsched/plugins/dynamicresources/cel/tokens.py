@@ -61,9 +61,19 @@ def tokenize(text: str, issues: Issues) -> list[Token]:
     return tokens
 
 
+_PARTIAL_ESCAPE = re.compile(r"\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-3][0-7]?)?")
+
+
 def _broken_string(text: str, position: int) -> str:
-    line = text[position:].split("\n", 1)[0]
-    return line.replace("\t", "\\t").replace("\r", "\\r")
+    """What there is of a string literal up to the character that breaks it."""
+    quote = text[position]
+    body = re.compile(rf"{quote}(?:{_ESCAPE}|[^\\{quote}\n\r])*").match(text, position)
+    assert body is not None
+    end = body.end()
+    if (partial := _PARTIAL_ESCAPE.match(text, end)) is not None:
+        end = partial.end()
+    shown = text[position : end + 1]
+    return shown.replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
 
 
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

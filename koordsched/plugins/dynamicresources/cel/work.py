@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from koordsched.plugins.dynamicresources.cel.errors import CostExceeded
 
-MOST_WORK = 1_000_000
+MOST_WORK = 250_000
 """Parts that one evaluation may look at."""
 
 
