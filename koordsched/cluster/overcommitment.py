@@ -11,7 +11,7 @@ are placed, pods that ignore reservations).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,6 @@ class Overcommitments:
         self._table = table
         self._pods_on = pods_on
         self._ignores: Callable[[str], bool] = lambda resource: False
-        self._allowed_absent: Container[str] = ()
         self._exceeded: dict[int, set[_Key]] = {}
         self._changed: dict[str, None] = {}
 
@@ -64,10 +63,6 @@ class Overcommitments:
     def ignore(self, ignores: Callable[[str], bool]) -> None:
         """Leaves out resources of these names from now on: those that the configuration tells us not to count."""
         self._ignores = ignores
-
-    def allow_absent(self, resources: Container[str]) -> None:
-        """Pods may be on nodes that have nothing of these resources: they get them otherwise. The names may change."""
-        self._allowed_absent = resources
 
     def nodes(self) -> Iterator[str]:
         """The names of the nodes that are over-committed."""
@@ -115,7 +110,7 @@ class Overcommitments:
         self._check(row, _SLOTS)
 
     def resource_changed(self, index: int) -> None:
-        """The resource of this index became one that nodes may be without, or is none any more."""
+        """The resource of this index is served otherwise from now on, or is not any more (`NodeTable`)."""
         table = self._table
         rows = table.all_rows
         for row in np.flatnonzero(table.requested[index].data[rows] > table.allocatable[index].data[rows]).tolist():
@@ -124,7 +119,7 @@ class Overcommitments:
     def _check(self, row: int, key: _Key) -> None:
         excess = self._excess(row, key)
         over = excess.used > excess.available and not self._ignores(excess.resource)
-        if over and not excess.available and excess.resource in self._allowed_absent:
+        if over and not excess.available and excess.resource in self._table.served_otherwise:
             over = False
         exceeded = self._exceeded.get(row)
         if over == (exceeded is not None and key in exceeded):

@@ -56,7 +56,7 @@ class ExtendedResources:
         self._scored: dict[str, None] = {}
         self._had_class: set[str] = set()
         self.classes.on_change(self._class_of_resource_changed)
-        cluster.overcommitments.allow_absent(self.classes)
+        cluster.table.served_otherwise = self.classes
         cluster.objects.of(DEVICE_CLASSES).subscribe(self.classes.class_changed)
 
     @staticmethod

@@ -16,6 +16,8 @@ from koordsched.framework.evaluation import Evaluations
 from koordsched.framework.plan import Chains
 from koordsched.plugins.shared.extendedresources import ExtendedResources
 from koordsched.queue.hints import QueueingHint
+from koordsched.scheduling.advice import relative_shortage
+from koordsched.scheduling.remedies import shortages
 from tests.plugins.dynamicresources.extended.objects import GATES, device_class
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
@@ -240,6 +242,20 @@ def test_pods_that_came_before_the_class_are_looked_at_again():
     assert len(bench.cluster.overcommitments) == 1
     bench.add(device_class("a", GPU))
     assert len(bench.cluster.overcommitments) == 0
+
+
+def test_advice_does_not_ask_for_what_dra_serves():
+    """The closest node is the one that lacks the least; what DRA may serve there is not lacking."""
+    full = [pod(f"w{name}", container(cpu=used), on=name) for name, used in (("n", "3500m"), ("m", "3900m"))]
+    bench = bench_of(node("n"), node("m", **{GPU: 4}), *full, device_class("a", GPU))
+    fit(bench)
+    waiting, table = bench.pod(WANTED), bench.cluster.table
+    n, m = table.row_of["n"], table.row_of["m"]
+    assert shortages(waiting, table, n) == {0: 500}
+    assert relative_shortage(bench.cluster, waiting, np.array([n, m])).tolist() == [0.5, 0.9]
+    bench.remove(device_class("a"))
+    assert shortages(waiting, table, n) == {0: 500, table.resource_names.index[GPU]: 2}
+    assert relative_shortage(bench.cluster, waiting, np.array([n, m])).tolist() == [1.5, 0.9]
 
 
 def test_classes_are_the_same_for_all_plugins_of_a_cluster():
