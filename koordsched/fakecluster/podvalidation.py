@@ -23,7 +23,7 @@ from koordsched.fakecluster.names import (
     qualified_name_error,
     subdomain_error,
 )
-from koordsched.fakecluster.podclaims import pod_claim_errors
+from koordsched.fakecluster.podclaimvalidation import pod_claim_errors
 from koordsched.fakecluster.quantities import canonicalize, exceeds, whole
 
 Object = dict[str, Any]

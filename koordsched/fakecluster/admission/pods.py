@@ -13,7 +13,7 @@ from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
 from koordsched.fakecluster.errors import ApiStatusError, FieldError
-from koordsched.fakecluster.podclaims import claim_status_errors
+from koordsched.fakecluster.podclaimvalidation import claim_status_errors
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
 from koordsched.fakecluster.preencoded import Preencoded, preencode

@@ -14,8 +14,8 @@ import msgspec
 from koordsched.api.selectors import Selector
 from koordsched.fakecluster.controllers.conditions import find
 from koordsched.fakecluster.controllers.ownership import Key
-from koordsched.fakecluster.controllers.podclaims import PodClaim, extended_claim, pod_claims
 from koordsched.fakecluster.controllers.selectorindex import LabelIndex
+from koordsched.fakecluster.podclaims import PodClaim, extended_claim, pod_claims
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.store import Record
 

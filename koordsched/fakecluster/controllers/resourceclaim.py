@@ -18,10 +18,10 @@ from koordsched.fakecluster.controllers.ownership import (
     is_deleting,
     key_of,
 )
-from koordsched.fakecluster.controllers.podclaims import PodClaim
 from koordsched.fakecluster.controllers.pods import PodRecord
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.podclaims import PodClaim
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """On claims with an allocation."""

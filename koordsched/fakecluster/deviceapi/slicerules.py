@@ -29,7 +29,7 @@ from koordsched.fakecluster.quantities import canonicalize_member
 MOST_DEVICES = 128
 MOST_COMPLEX_DEVICES = 64
 """Where any device has taints, counters or lists of values."""
-_MOST_COUNTER_SETS = 8
+MOST_COUNTER_SETS = 8
 _MOST_COUNTERS = 32
 _MOST_CONSUMPTIONS = 2
 _MOST_TAINTS = 16
@@ -75,7 +75,7 @@ def slice_errors(spec: Object, field: str) -> Errors:
         devices or [], most, lambda device, at: _device_errors(device, per_device, at), name_of, f"{field}.devices"
     )
     return wrong + set_errors(
-        counters or [], _MOST_COUNTER_SETS, _counter_set_errors, name_of, f"{field}.sharedCounters"
+        counters or [], MOST_COUNTER_SETS, _counter_set_errors, name_of, f"{field}.sharedCounters"
     )  # fmt: skip
 
 

@@ -59,19 +59,20 @@ def device_id(entry: Object) -> DeviceId:
     )  # fmt: skip
 
 
-def _results(status: Object) -> list[Object]:
+def allocation_results(status: Object) -> list[Object]:
+    """The devices of the allocation that a status has, in their order."""
     found: list[Object] = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
     return found
 
 
 def allocated_devices(status: Object) -> set[DeviceId]:
     """The devices of the allocation."""
-    return {device_id(result) for result in _results(status)}
+    return {device_id(result) for result in allocation_results(status)}
 
 
 def default_claim_status(status: Object) -> None:
     """Fills the status of a claim, in place."""
-    for result in _results(status):
+    for result in allocation_results(status):
         default_tolerations(result)
 
 
@@ -87,7 +88,7 @@ def without_deallocated(status: Object, old: Object) -> Object:
 
 def admin_result(status: Object) -> str | None:
     """The field of the first result with admin access, or None."""
-    for i, result in enumerate(_results(status)):
+    for i, result in enumerate(allocation_results(status)):
         if result.get("adminAccess"):
             return f"status.allocation.devices.results[{i}].adminAccess"
     return None
