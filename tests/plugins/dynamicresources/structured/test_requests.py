@@ -45,9 +45,9 @@ def is_node(found: Any, name: str = "n1") -> bool:
     if selector is None:
         return False
     (term,) = selector.node_selector_terms
-    return not term.match_expressions and [
-        (each.key, each.operator, each.values) for each in term.match_fields
-    ] == [("metadata.name", "In", (name,))]
+    return not term.match_expressions and [(each.key, each.operator, each.values) for each in term.match_fields] == [
+        ("metadata.name", "In", (name,))
+    ]
 
 
 def test_dra_case_16_all_devices() -> None:
