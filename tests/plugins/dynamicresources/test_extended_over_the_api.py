@@ -30,7 +30,9 @@ def play(steps, *objects, **more):
 
 
 def wanting(name, *claims, **more):
-    return claiming(name, *claims, containers=[container(name="m", cpu="100m", gpu="1")], **more)
+    wants = container(name="m", cpu="100m", gpu="1")
+    wants["resources"]["limits"] = {"ex.com/gpu": "1"}
+    return claiming(name, *claims, containers=[wants], **more)
 
 
 def test_dra_case_107_a_claim_is_made():
