@@ -58,7 +58,7 @@ def test_kept_is_as_rebuilt(start: int) -> None:
 
 
 def fleet(nodes: int) -> World:
-    """Machines with eight devices that differ in names and in what nobody asks for."""
+    """Machines with eight devices that differ in names and in an attribute that no claim reads."""
     world = World(nodes={f"n{at}": {} for at in range(nodes)})
     for at in range(nodes):
         devices = [{"name": f"gpu-{index}", "attributes": {"uuid": {"string": f"{at}-{index}"}}} for index in range(8)]
