@@ -168,6 +168,31 @@ class DeviceClass(Wire, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+# --- taints of devices ---------------------------------------------------------------------------
+
+
+class DeviceTaintSelector(Wire, frozen=True):
+    """Selects devices by identity; a part that is None selects all."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Wire, frozen=True):
+    """Without a selector the taint is on every device."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Wire, frozen=True):
+    """A taint on devices, from someone else than their driver (resource.k8s.io/v1beta2)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 # --- claims --------------------------------------------------------------------------------------
 
 

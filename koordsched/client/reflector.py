@@ -145,6 +145,7 @@ class Reflector(Generic[T]):
         self._interruption: asyncio.Timeout | None = None
         self._outdated = False
         self._refreshing = False
+        self._if_served = False
         self._refreshed = asyncio.Event()
         self.path = path
         self.state = State.SYNCING
@@ -183,12 +184,15 @@ class Reflector(Generic[T]):
                 if not interruption.expired():
                     raise
 
-    async def relist(self) -> None:
+    async def relist(self, *, if_served: bool = False) -> None:
         """Lists the newest state once more, whatever is under way, and returns when it has been handled.
 
         A watch does not tell how far behind it is; to know everything that was written until now, a list is needed.
+        `if_served`: returns also when the server says that it has no such resource, or that we must not read it.
         """
-        self._outdated, self._refreshing = True, False
+        if if_served and self.state in (State.FORBIDDEN, State.NOT_FOUND):
+            return
+        self._outdated, self._refreshing, self._if_served = True, False, if_served
         self._refreshed.clear()
         if self._interruption is not None:
             self._interruption.reschedule(asyncio.get_running_loop().time())
@@ -218,6 +222,8 @@ class Reflector(Generic[T]):
             if isinstance(error, NotFound):
                 state = State.NOT_FOUND if await self._vanished() else State.FAILING
             self._report(state, error)
+            if self._if_served and state is not State.FAILING:
+                self._end_refresh()
             return self._unavailable_backoff.next()
         except ClientError as error:
             return self._failed(error)
@@ -240,6 +246,11 @@ class Reflector(Generic[T]):
         self._listed = False
         self._mute_watches = 0
         return self._relist_backoff.next()
+
+    def _end_refresh(self) -> None:
+        if self._refreshing:
+            self._refreshing = False
+            self._refreshed.set()
 
     async def _vanished(self) -> bool:
         """The server does not have the resource (any more), so there are no such objects. False if it is not the server
@@ -313,9 +324,7 @@ class Reflector(Generic[T]):
         self._backoff.reset()
         self._listed, self._newest_only = True, False
         self.synced.set()
-        if self._refreshing:
-            self._refreshing = False
-            self._refreshed.set()
+        self._end_refresh()
         self._report(State.SYNCED, None)
 
     # --- watching ---

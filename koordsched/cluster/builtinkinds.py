@@ -30,10 +30,17 @@ def _selects_namespaces(spec: PodSpec) -> bool:
     return False
 
 
+def _claims_devices(spec: PodSpec) -> bool:
+    return bool(spec.resource_claims)
+
+
 _EVERYTHING = Need((), every_pod, "nothing is scheduled")
 _STORAGE = Need(
     ("VolumeBinding", "NodeVolumeLimits", "VolumeZone", "VolumeRestrictions"), _reads_storage, "pods with volumes wait"
 )
+
+
+_DEVICES = Need(("DynamicResources",), _claims_devices, "pods with resource claims wait")
 
 
 def _of_storage(plural: str, kind: type[T], event: EventResource, *, namespaced: bool = False) -> Kind[T]:
@@ -69,7 +76,40 @@ POD_DISRUPTION_BUDGETS = Kind(
     need=Need((), no_pod, "no pod is preempted", holds_preemption=True),
 )
 DEVICE_CLASSES = Kind(
-    "resource.k8s.io/v1", "deviceclasses", resource.DeviceClass, events.DEVICE_CLASS, namespaced=False
+    "resource.k8s.io/v1",
+    "deviceclasses",
+    resource.DeviceClass,
+    events.DEVICE_CLASS,
+    namespaced=False,
+    need=_DEVICES,
+)
+RESOURCE_SLICES = Kind(
+    "resource.k8s.io/v1",
+    "resourceslices",
+    resource.ResourceSlice,
+    events.RESOURCE_SLICE,
+    namespaced=False,
+    need=_DEVICES,
+)
+# Their events come from DynamicResources, which also knows what we wrote and the watch does not show yet.
+# `binding` stands for the right to write what only schedulers write of the status.
+RESOURCE_CLAIMS = Kind(
+    "resource.k8s.io/v1",
+    "resourceclaims",
+    resource.ResourceClaim,
+    verbs={
+        "": ("get", "create", "delete", "patch", "update"),
+        "status": ("patch", "update"),
+        "binding": ("patch", "update"),
+    },
+    need=_DEVICES,
+)
+DEVICE_TAINT_RULES = Kind(
+    "resource.k8s.io/v1beta2",
+    "devicetaintrules",
+    resource.DeviceTaintRule,
+    namespaced=False,
+    need=_DEVICES,
 )
 PERSISTENT_VOLUMES = Kind(
     "v1",

@@ -18,6 +18,7 @@ RowArray = npt.NDArray[np.intp]
 """Row numbers."""
 
 _TAIL = 32
+_FEW = 8
 _KEEP = 4096
 
 
@@ -82,6 +83,20 @@ class ChangeLog:
                 self._stamps[bit, row] = self.serial
             facets >>= 1
             bit += 1
+
+    def touch_rows(self, rows: RowArray, facets: int) -> None:
+        """The same for many rows at once: they get one serial number, and readers go by stamps. Few go to the list."""
+        if len(rows) <= _FEW:
+            for row in rows.tolist():
+                self.touch(row, facets)
+            return
+        self.serial += 1
+        self._latest[rows] = self.serial
+        for bit in _bits_of(facets):
+            self._stamps[bit, rows] = self.serial
+        self._rows.clear()
+        self._facets.clear()
+        self._base = self.serial
 
     def stamp(self, row: int, facet: int) -> int:
         """The serial number of the latest change of one facet of a row."""

@@ -6,7 +6,7 @@ everything. What depends on pods (requested, pod count, ports) is kept up by `Cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, KeysView
+from collections.abc import Callable, Container, Hashable, KeysView
 from typing import Any, TypeVar
 
 import msgspec
@@ -94,6 +94,8 @@ class NodeTable:
         self._removal_hooks: list[RemovalHook] = []
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
+        self.served_otherwise: Container[str] = ()
+        """Names of resources that pods may get on nodes that have nothing of them allocatable: DRA serves them."""
         self.hypothetical = 0
         """How many what-ifs are under way: as long as there are any, the table reads as nothing may be kept of."""
 
@@ -154,6 +156,10 @@ class NodeTable:
             else:
                 self.allocatable[index], self.requested[index] = self.column(np.int64), self.column(np.int64)
 
+    def serves_otherwise(self, index: int, row: int) -> bool:
+        """Whether a node without any of the resource may serve it all the same."""
+        return not self.allocatable[index].data.item(row) and self.resource_names.names[index] in self.served_otherwise
+
     # The next three are called when nodes change only: what-ifs hold on to arrays, and make columns look unused.
 
     def _thin_out_rare_resources(self) -> None:
@@ -213,6 +219,12 @@ class NodeTable:
         """Raises RuntimeError inside a what-if. To be called before the first of several changes."""
         if self.hypothetical:
             raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
+
+    def touch_rows(self, rows: RowArray, facets: int) -> None:
+        """The same for many rows, at the cost of one. Raises RuntimeError inside a what-if."""
+        if self.hypothetical:
+            raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
+        self.log.touch_rows(rows, facets)
 
     # --- nodes -----------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import WILDCARD, shape_ports
@@ -107,9 +109,18 @@ class Overcommitments:
                 self._check(row, number)
         self._check(row, _SLOTS)
 
+    def resource_changed(self, index: int) -> None:
+        """The resource of this index is served otherwise from now on, or is not any more (`NodeTable`)."""
+        table = self._table
+        rows = table.all_rows
+        for row in np.flatnonzero(table.requested[index].data[rows] > table.allocatable[index].data[rows]).tolist():
+            self._check(row, index)
+
     def _check(self, row: int, key: _Key) -> None:
         excess = self._excess(row, key)
         over = excess.used > excess.available and not self._ignores(excess.resource)
+        if over and not excess.available and excess.resource in self._table.served_otherwise:
+            over = False
         exceeded = self._exceeded.get(row)
         if over == (exceeded is not None and key in exceeded):
             return

@@ -37,6 +37,8 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     if old.shape is not new.shape and len(old.shape.spec.tolerations) != len(new.shape.spec.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
+    if claims_generated(old, new):
+        actions.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
 
 
@@ -62,6 +64,17 @@ def gates_eliminated(old: Pod, new: Pod) -> bool:
         and new.wire is not None
         and bool(old.wire.spec.scheduling_gates)
         and not new.wire.spec.scheduling_gates
+    )
+
+
+def claims_generated(old: Pod, new: Pod) -> bool:
+    """Whether the pod's status names other resource claims than before."""
+    if old.wire is None or new.wire is None:
+        return False
+    before, after = old.wire.status, new.wire.status
+    return (
+        before.resource_claim_statuses != after.resource_claim_statuses
+        or before.extended_resource_claim_status != after.extended_resource_claim_status
     )
 
 

@@ -14,19 +14,19 @@ def qualified_name_errors(name: str) -> list[str]:
     """Complaints about `[dns-prefix/]name`, the form of label keys and resource names."""
     prefix, slash, local = name.rpartition("/")
     if prefix.count("/"):
-        rule = _rule(_CHARACTERS, _NAME, "MyName", "my.name", "123-abc")
+        rule = regex_complaint(_CHARACTERS, _NAME, "MyName", "my.name", "123-abc")
         return [f"a qualified name {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     complaints = []
     if slash and not prefix:
         complaints.append("prefix part must be non-empty")
     elif slash:
-        complaints += [f"prefix part {complaint}" for complaint in _subdomain_errors(prefix)]
+        complaints += [f"prefix part {complaint}" for complaint in subdomain_errors(prefix)]
     if not local:
         return [*complaints, "name part must be non-empty"]
     if len(local.encode()) > 63:
         complaints.append("name part must be no more than 63 bytes")
     if not re.fullmatch(_NAME, local, re.ASCII):
-        complaints.append(f"name part {_rule(_CHARACTERS, _NAME, 'MyName', 'my.name', '123-abc')}")
+        complaints.append(f"name part {regex_complaint(_CHARACTERS, _NAME, 'MyName', 'my.name', '123-abc')}")
     return complaints
 
 
@@ -36,7 +36,7 @@ def label_value_errors(value: str) -> list[str]:
         complaints.append("must be no more than 63 bytes")
     if not re.fullmatch(_LABEL_VALUE, value, re.ASCII):
         what = f"a valid label must be an empty string or consist of {_CHARACTERS.removeprefix('must consist of ')}"
-        complaints.append(_rule(what, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+        complaints.append(regex_complaint(what, _LABEL_VALUE, "MyValue", "my_value", "12345"))
     return complaints
 
 
@@ -57,7 +57,8 @@ _CHARACTERS = (
 )
 
 
-def _subdomain_errors(name: str) -> list[str]:
+def subdomain_errors(name: str) -> list[str]:
+    """Complaints about a DNS subdomain (RFC 1123)."""
     complaints = []
     if len(name.encode()) > 253:
         complaints.append("must be no more than 253 bytes")
@@ -66,10 +67,11 @@ def _subdomain_errors(name: str) -> list[str]:
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
             "and must start and end with an alphanumeric character"
         )
-        complaints.append(_rule(what, _SUBDOMAIN, "example.com"))
+        complaints.append(regex_complaint(what, _SUBDOMAIN, "example.com"))
     return complaints
 
 
-def _rule(what: str, pattern: str, *examples: str) -> str:
+def regex_complaint(what: str, pattern: str, *examples: str) -> str:
+    """The complaint that a name is not what a regular expression wants (`RegexError`)."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"

@@ -231,6 +231,19 @@ def _controller(obj: Object, now: float) -> Any:
     return _joined(f"{str(o.get('kind')).lower()}/{o.get('name')}" for o in owners if o.get("controller"))
 
 
+# -- devices
+
+
+def _claim_state(obj: Object, now: float) -> Any:
+    deleted, status = bool(obj["metadata"].get("deletionTimestamp")), _status(obj)
+    states = ["deleted"] if deleted else []
+    if status.get("allocation") is not None:
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not deleted:
+        states.append("pending")
+    return ",".join(states)
+
+
 _BINDING = (
     NAME,
     Column("Role", _role_reference),
@@ -365,6 +378,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("ReclaimPolicy", _path("reclaimPolicy", "Delete")),
         Column("VolumeBindingMode", _path("volumeBindingMode", "Immediate")),
         Column("AllowVolumeExpansion", lambda obj, now: bool(obj.get("allowVolumeExpansion"))),
+        AGE,
+    ),
+    "resource.k8s.io/resourceclaims": (NAME, Column("State", _claim_state), AGE),
+    "resource.k8s.io/resourceslices": (
+        NAME,
+        Column("Node", _path("spec.nodeName", "<unset>")),
+        Column("Driver", _path("spec.driver", "")),
+        Column("Pool", _path("spec.pool.name", "")),
         AGE,
     ),
     "coordination.k8s.io/leases": (NAME, Column("Holder", _path("spec.holderIdentity", "")), AGE),

@@ -97,6 +97,23 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
     )
 
 
+def too_many(field: str, actual: int, most: int) -> FieldError:
+    """`Too many: 33: must have at most 32 items`."""
+    items = "item" if most == 1 else "items"
+    return FieldError(field, "FieldValueTooMany", f"Too many: {actual}: must have at most {most} {items}")
+
+
+def too_long(field: str, most: int) -> FieldError:
+    """`Too long: may not be more than 63 bytes`."""
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+
+
+def not_found_value(field: str, value: Any, detail: str = "") -> FieldError:
+    """`Not found: "x": detail`."""
+    text = f"Not found: {_value(value)}" + (f": {detail}" if detail else "")
+    return FieldError(field, "FieldValueNotFound", text)
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiStatusError:
     """422 with one cause per wrong field."""
     unique = list(dict.fromkeys(errors))
@@ -120,13 +137,14 @@ def not_found(resource: Resource, name: str) -> ApiStatusError:
     )
 
 
-def not_authorized(user: str, verb: str, resource: Resource, namespace: str | None) -> ApiStatusError:
+def not_authorized(
+    user: str, verb: str, resource: Resource, namespace: str | None, subresource: str = "", name: str = ""
+) -> ApiStatusError:
     """403: no role lets the user do this."""
+    path = f"{resource.plural}/{subresource}" if subresource else resource.plural
     scope = f'in the namespace "{namespace}"' if namespace is not None else "at the cluster scope"
-    text = (
-        f'{resource.qualified} is forbidden: User "{user}" cannot {verb} resource "{resource.plural}" '
-        f'in API group "{resource.group}" {scope}'
-    )
+    what = f'{resource.qualified} "{name}"' if name else resource.qualified
+    text = f'{what} is forbidden: User "{user}" cannot {verb} resource "{path}" in API group "{resource.group}" {scope}'
     return ApiStatusError(403, "Forbidden", text, _details(resource.group, resource.plural))
 
 

@@ -11,6 +11,7 @@ from koordsched.fakecluster.admission.limitranges import LimitRangeStrategy
 from koordsched.fakecluster.admission.pods import PodStrategy
 from koordsched.fakecluster.admission.priority import SYSTEM_CLASSES, PriorityClassStrategy
 from koordsched.fakecluster.crds import CrdStrategy
+from koordsched.fakecluster.deviceapi import device_strategies
 from koordsched.fakecluster.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 from koordsched.fakecluster.podupdate import template_selector_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors, selector_errors
@@ -356,8 +357,7 @@ def install(registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
         "scheduling.k8s.io/priorityclasses": PriorityClassStrategy(),
         "storage.k8s.io/storageclasses": StorageClassStrategy(),
         "coordination.k8s.io/leases": LeaseStrategy(),
-        "resource.k8s.io/resourceclaims": CountedStrategy(),
-        "resource.k8s.io/resourceslices": CountedStrategy(),
+        **device_strategies(registry),
         "networking.k8s.io/networkpolicies": CountedStrategy(),
         "networking.k8s.io/ingresses": CountedStrategy(),
         f"{_RBAC}/roles": RbacStrategy(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from koordsched.fakecluster.errors import FieldError, invalid_value
+from koordsched.fakecluster.errors import FieldError, invalid_value, too_long
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -114,6 +114,18 @@ def label_errors(labels: object, field: str) -> list[FieldError]:
     return errors
 
 
+_C_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_C_IDENTIFIER_TEXT = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters "
+    "or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
+)
+
+
+def c_identifier_error(name: str) -> str | None:
+    """Why `name` is not a C identifier (attributes of devices), or None."""
+    return None if _C_IDENTIFIER.fullmatch(name) else _C_IDENTIFIER_TEXT
+
+
 _ANNOTATIONS_LIMIT = 256 * 1024
 
 
@@ -132,7 +144,5 @@ def annotation_errors(annotations: object, field: str) -> list[FieldError]:
         else:
             size += len(key) + len(value)
     if size > _ANNOTATIONS_LIMIT:
-        errors.append(
-            FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes")
-        )
+        errors.append(too_long(field, _ANNOTATIONS_LIMIT))
     return errors

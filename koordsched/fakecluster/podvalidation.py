@@ -23,6 +23,7 @@ from koordsched.fakecluster.names import (
     qualified_name_error,
     subdomain_error,
 )
+from koordsched.fakecluster.podclaimvalidation import pod_claim_errors
 from koordsched.fakecluster.quantities import canonicalize, exceeds, whole
 
 Object = dict[str, Any]
@@ -72,6 +73,7 @@ def pod_spec_errors(spec: Object, field: str) -> list[FieldError]:
         _spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints", wrong)
     if spec.get("affinity"):
         _affinity(spec["affinity"], f"{field}.affinity", wrong)
+    wrong += pod_claim_errors(spec, field)
     if spec.get("volumes"):
         _volumes(spec["volumes"], f"{field}.volumes", wrong)
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -256,6 +258,15 @@ def selector_errors(selector: Object, field: str, wrong: list[FieldError]) -> No
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
+def node_selector_errors(selector: Object, field: str, wrong: list[FieldError]) -> None:
+    """Add what is wrong with a NodeSelector."""
+    terms = selector.get("nodeSelectorTerms")
+    if not terms:
+        wrong.append(required(f"{field}.nodeSelectorTerms", "must have at least one node selector term"))
+    for i, term in enumerate(terms or ()):
+        _node_term(term, f"{field}.nodeSelectorTerms[{i}]", wrong)
+
+
 def _node_term(term: Object, field: str, wrong: list[FieldError]) -> None:
     for i, expression in enumerate(term.get("matchExpressions") or ()):
         where = f"{field}.matchExpressions[{i}]"
@@ -275,6 +286,27 @@ def _node_term(term: Object, field: str, wrong: list[FieldError]) -> None:
             wrong.append(invalid_value(f"{where}.operator", operator or "", "not a valid selector operator"))
         if (bad := qualified_name_error(str(expression.get("key") or ""))) is not None:
             wrong.append(invalid_value(f"{where}.key", expression.get("key") or "", bad))
+    for i, expression in enumerate(term.get("matchFields") or ()):
+        _node_field(expression, f"{field}.matchFields[{i}]", wrong)
+
+
+def _node_field(expression: Object, field: str, wrong: list[FieldError]) -> None:
+    key, operator, values = (
+        expression.get("key") or "",
+        expression.get("operator") or "",
+        expression.get("values") or (),
+    )
+    if operator not in ("In", "NotIn"):
+        wrong.append(invalid_value(f"{field}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        wrong.append(required(f"{field}.values", text))
+    if key != "metadata.name":
+        wrong.append(invalid_value(f"{field}.key", key, "not a valid field selector key"))
+        return
+    for i, value in enumerate(values):
+        if (bad := subdomain_error(value)) is not None:
+            wrong.append(invalid_value(f"{field}.values[{i}]", value, bad))
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -291,12 +323,7 @@ def _affinity(affinity: Object, field: str, wrong: list[FieldError]) -> None:
     if node := affinity.get("nodeAffinity"):
         where = f"{field}.nodeAffinity"
         if (needed := node.get(_REQUIRED)) is not None:
-            terms = needed.get("nodeSelectorTerms")
-            if not terms:
-                text = "must have at least one node selector term"
-                wrong.append(required(f"{where}.{_REQUIRED}.nodeSelectorTerms", text))
-            for i, term in enumerate(terms or ()):
-                _node_term(term, f"{where}.{_REQUIRED}.nodeSelectorTerms[{i}]", wrong)
+            node_selector_errors(needed, f"{where}.{_REQUIRED}", wrong)
         for i, term in enumerate(node.get(_PREFERRED) or ()):
             _weight(term, f"{where}.{_PREFERRED}[{i}]", wrong)
             _node_term(term.get("preference") or {}, f"{where}.{_PREFERRED}[{i}].preference", wrong)

@@ -64,6 +64,20 @@ def canonicalize(quantities: Any, field: str) -> list[FieldError]:
     return wrong
 
 
+def canonicalize_member(holder: dict[str, Any], key: str, field: str) -> list[FieldError]:
+    """Bring one quantity of an object into canonical form, in place, if it is there; tells if it is none."""
+    text = holder.get(key)
+    if text is None:
+        return []
+    try:
+        stored = canonical(text)
+    except (QuantityError, TypeError):
+        return [invalid_value(field, text, _SYNTAX_TEXT)]
+    if stored is not text:
+        holder[key] = stored
+    return []
+
+
 @lru_cache(maxsize=16384)
 def amount(text: str | int | float) -> Fraction:
     """The exact value. Raises QuantityError."""

@@ -17,7 +17,7 @@ from koordsched.fakecluster import errors
 from koordsched.fakecluster.binding import bound_pod
 from koordsched.fakecluster.clock import CallLater, Clock, SystemClock, loop_call_later, rfc3339
 from koordsched.fakecluster.deletion import with_propagation
-from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.fakecluster.errors import ApiStatusError, FieldError
 from koordsched.fakecluster.objectmeta import generate_name, metadata_errors, new_uid
 from koordsched.fakecluster.objects import Objects
 from koordsched.fakecluster.preencoded import encode
@@ -31,6 +31,8 @@ from koordsched.fakecluster.updating import check_identity, keep_metadata, outsi
 __all__ = ["ApiStatusError", "ChangeView", "Registry"]
 
 Callback = Callable[[str, "Object | None", Object], None]
+Permit = Callable[[Object, Object], list[FieldError]]
+"""What a user may not change between two versions of an object: (new, old)."""
 
 _NAME_ATTEMPTS = 8
 """Generated names that are tried before AlreadyExists is the answer (registry/store: create with retries)."""
@@ -103,7 +105,7 @@ class Registry(Objects):
         strategy.defaults(obj)
         strategy.admit(self, resource, obj)
         wrong = metadata_errors(meta, resource, strategy)
-        wrong += [] if trusted else strategy.validate(obj)
+        wrong += [] if trusted else strategy.validate_new(obj) + strategy.validate(obj)
         name = str(meta.get("name", ""))
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)
@@ -207,10 +209,12 @@ class Registry(Objects):
         make: Callable[[Object], Object],
         subresource: str = "",
         dry_run: bool = False,
+        permit: Permit | None = None,
     ) -> Record:
         """Replace an object by `make(a copy of it)`, in the resource's version; returns the stored version.
 
-        `make` owns its argument and gives up its result. Nothing is written when nothing changes.
+        `make` owns its argument and gives up its result; `permit` says what the user may not change. Nothing is written
+        when nothing changes.
         """
         record = self.record(resource, namespace, name)
         strategy = self.strategy(resource)
@@ -229,6 +233,7 @@ class Registry(Objects):
         wrong = metadata_errors(meta, resource, strategy)
         wrong += strategy.validate(new)
         wrong += strategy.validate_update(new, old, subresource)
+        wrong += permit(new, old) if permit is not None else []
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)
         if resource.converted:

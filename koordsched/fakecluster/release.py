@@ -18,6 +18,7 @@ OLDEST, NEWEST = 30, 36
 
 _RESOURCES_SINCE = {
     ("resource.k8s.io", "v1"): 34,
+    ("resource.k8s.io", "v1beta2"): 36,
     ("storage.k8s.io", "v1", "volumeattributesclasses"): 34,
 }
 """Group, version and, unless all of a version are meant, the resource."""
@@ -67,6 +68,11 @@ class Release:
     def labels_with_bindings(self) -> bool:
         """Whether the labels of a Binding are merged into the pod, as its annotations are."""
         return self.minor >= 35
+
+    @property
+    def guards_claim_statuses(self) -> bool:
+        """Whether parts of a claim's status need permissions of their own."""
+        return self.minor >= 36
 
     def serves(self, group: str, version: str, plural: str) -> bool:
         """Whether a built-in resource exists already."""

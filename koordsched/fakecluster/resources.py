@@ -379,6 +379,7 @@ def builtin_resources() -> list[Resource]:
             False,
             fields=_fields("spec.nodeName", "spec.driver"),
         ),
+        _kind("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", False, STATUS),
         _kind(
             "apiextensions.k8s.io",
             "v1",

@@ -124,7 +124,7 @@ class ApiServer:
             return self._verbs.on_object(request, resource, namespace, rest[1])
         if len(rest) > 3 and rest[2] != "proxy":
             raise errors.no_such_path()
-        return self._subresources.answer(request, resource, namespace, rest[1], rest[2])
+        return self._subresources.answer(request, resource, namespace, rest[1], rest[2], user)
 
     def _other(self, request: Request, parts: list[str]) -> Response:
         if request.method != "GET":

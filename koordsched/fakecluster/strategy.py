@@ -35,6 +35,10 @@ class Strategy:
     def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
         """Carry over from `old` what this update may not touch. `old` is shared: read only."""
 
+    def validate_new(self, obj: Object) -> list[FieldError]:
+        """What is wrong with a new object; of what no update can change."""
+        return []
+
     def validate(self, obj: Object) -> list[FieldError]:
         """What is wrong with an object, new or updated."""
         return []

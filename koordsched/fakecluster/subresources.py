@@ -10,12 +10,13 @@ from koordsched.fakecluster import errors
 from koordsched.fakecluster.auth import Authenticator, User
 from koordsched.fakecluster.bodies import PATCH_TYPES, media_type, parse, read_json
 from koordsched.fakecluster.clock import rfc3339
+from koordsched.fakecluster.deviceapi.authorization import CLAIMS, ClaimStatusAuthorization
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.eviction import evict
 from koordsched.fakecluster.messages import Request, Response, json_response
 from koordsched.fakecluster.objectmeta import new_uid
 from koordsched.fakecluster.patching import json_patch, merge_patch
-from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.registry import Permit, Registry
 from koordsched.fakecluster.resources import Object, Resource
 from koordsched.fakecluster.scale import ScalePaths, read_scale, scale_paths, write_replicas
 from koordsched.fakecluster.verbs import Verbs, dry_run, success
@@ -30,9 +31,10 @@ class Subresources:
         self._registry = registry
         self._verbs = verbs
         self._authenticator = authenticator
+        self._claim_statuses = ClaimStatusAuthorization(registry)
 
     def answer(
-        self, request: Request, resource: Resource, namespace: str | None, name: str, subresource: str
+        self, request: Request, resource: Resource, namespace: str | None, name: str, subresource: str, user: User
     ) -> Response:
         """Dispatch on the subresource; 404 for one that the kind does not have."""
         if subresource not in resource.subresources:
@@ -49,11 +51,21 @@ class Subresources:
             return self._connect(resource, namespace, name, subresource)
         if request.method == "GET":
             return self._verbs.on_object(request, resource, namespace, name)
+        permit = self._permit(request, resource, namespace, user) if subresource == "status" else None
         if request.method == "PUT":
-            return self._verbs.update(request, resource, namespace, name, subresource)
+            return self._verbs.update(request, resource, namespace, name, subresource, permit)
         if request.method == "PATCH":
-            return self._verbs.patch(request, resource, namespace, name, subresource)
+            return self._verbs.patch(request, resource, namespace, name, subresource, permit)
         raise errors.method_not_allowed()
+
+    def _permit(self, request: Request, resource: Resource, namespace: str | None, user: User) -> Permit | None:
+        """What limits the user in writing a status; None if nothing does."""
+        if resource.storage != CLAIMS or not self._registry.release.guards_claim_statuses:
+            return None
+        if self._authenticator is None or "system:masters" in user.groups:
+            return None
+        verb = "patch" if request.method == "PATCH" else "update"
+        return self._claim_statuses.permit(user, verb, namespace or "")
 
     def bind(self, request: Request, namespace: str, name: str | None) -> Response:
         """POST of a Binding: to a pod's subresource, or (name None) to the bindings collection."""

@@ -15,7 +15,7 @@ from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.listing import Page, Pager, integer, list_body, list_head, resource_version
 from koordsched.fakecluster.messages import Request, Response, json_response
 from koordsched.fakecluster.patching import patcher
-from koordsched.fakecluster.registry import Registry
+from koordsched.fakecluster.registry import Permit, Registry
 from koordsched.fakecluster.representation import (
     PARTIAL,
     PARTIAL_LIST,
@@ -211,20 +211,34 @@ class Verbs:
             report_unknown(resource, unknown, request.query.get("fieldValidation", "Warn"), warnings)
 
     def update(
-        self, request: Request, resource: Resource, namespace: str | None, name: str, subresource: str = ""
+        self,
+        request: Request,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        subresource: str = "",
+        permit: Permit | None = None,
     ) -> Response:
-        """PUT."""
+        """PUT. `permit` says what the user may not change."""
         warnings: list[str] = []
         obj = read_object(request, resource, warnings)
         if not resource.definition:
             self._prune(resource, obj, request, warnings)
-        record = self._registry.update_record(resource, namespace, name, lambda _: obj, subresource, dry_run(request))
+        record = self._registry.update_record(
+            resource, namespace, name, lambda _: obj, subresource, dry_run(request), permit
+        )
         return self._written(request, resource, record, warnings)
 
     def patch(
-        self, request: Request, resource: Resource, namespace: str | None, name: str, subresource: str = ""
+        self,
+        request: Request,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        subresource: str = "",
+        permit: Permit | None = None,
     ) -> Response:
-        """PATCH of any kind; a server-side apply creates what does not exist."""
+        """PATCH of any kind; a server-side apply creates what does not exist. `permit` as for `update`."""
         kind = PATCH_TYPES.get(media_type(request))
         if kind is None:
             raise errors.unsupported_media_type(media_type(request), tuple(PATCH_TYPES))
@@ -252,6 +266,7 @@ class Verbs:
             self._then_checked(change, request, resource, warnings),
             subresource,
             dry_run(request),
+            permit,
         )
         return self._written(request, resource, record, warnings)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -35,6 +35,10 @@ class WriteFailed(Exception):
     """An API write was not carried out; the message is the server's, or says what went wrong before."""
 
 
+class WriteConflict(WriteFailed):
+    """The object is not of the version, or not the one, that the write was meant for."""
+
+
 class Writes(Protocol):
     """The API writes that plugins may ask for. Each raises WriteFailed."""
 
@@ -44,15 +48,30 @@ class Writes(Protocol):
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merges changes into an object, or a subresource of it, if it still has the given version; returns the
-        result. It is carried out once, also if the response was lost."""
+        result. It is carried out once, also if the response was lost. Raises WriteConflict if it has not."""
 
     async def merge(
-        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+        self,
+        kind: Kind[Any],
+        meta: ObjectMeta,
+        changes: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        strategic: bool = False,
     ) -> None:
         """Merges changes into the object of that name and uid, or a subresource of it, whatever its version.
 
-        As urgent as a binding; it may be sent twice.
+        As urgent as a binding; it may be sent twice. `strategic`: the changes are a strategic merge patch.
         """
+
+    async def create(self, kind: Kind[T], namespace: str, thing: Mapping[str, Any]) -> T:
+        """Creates an object (JSON) and returns it. It is sent once: if the response was lost, it may be there."""
+
+    async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
+        """Deletes the object of that name and uid; one that is gone is fine."""
+
+    async def read(self, kind: Kind[T], namespace: str, name: str) -> T:
+        """The object as the API server has it now."""
 
 
 class OnBehalf(NamedTuple):
@@ -158,6 +177,30 @@ def uncounted(metric: str, *labels: str) -> None:
     """For evaluations without metrics."""
 
 
+class Observe(Protocol):
+    """Observes a value of a metric."""
+
+    def __call__(self, metric: str, value: float, *labels: str) -> None:
+        """`metric`: a histogram by its full name."""
+
+
+def unobserved(metric: str, value: float, *labels: str) -> None:
+    """For evaluations without metrics."""
+
+
+Launch = Callable[[Coroutine[Any, Any, None]], None]
+"""Has some work done in the background."""
+
+
+def left_undone(work: Coroutine[Any, Any, None]) -> None:
+    """For evaluations that only repeat decisions."""
+    work.close()
+
+
+def not_shown(kind: Kind[Any], thing: HasMetadata) -> None:
+    """For evaluations that write nothing."""
+
+
 class Pending(Protocol):
     """The pods that wait for a node, as the API server last showed them."""
 
@@ -195,9 +238,12 @@ class Handle:
     facets and accountants are registered on `cluster` and `cluster.table` in the constructor; reasons are interned in
     `reasons`; `features` are the feature gates that are on, `own_replicas` the scheduler's own pods, never to be
     evicted. What a plugin knows that is more than a function of the objects there are it declares in `states`.
+    `live_clock` is for PreBind, Bind and tasks, whose readings journals do not record; `clock` for all else.
     `pending` finds pods that wait, by what other objects say of them; `renounce` has pods that wait lose the room that
-    they are promised, if they are. `filtering`, the profile's own filter chain for
-    dry runs, and `hypothesis`, which begins one by its plugins, are there from the first scheduling cycle on.
+    they are promised, if they are. `show` takes in an object that the answer to a write had, as if its watch had
+    delivered it; not one that the watch never delivered. `launch` has writes done for which no step waits. `filtering`,
+    the profile's own filter chain for dry runs, and `hypothesis`, which begins one by its plugins, are there from the
+    first scheduling cycle on.
     """
 
     profile: str
@@ -216,6 +262,10 @@ class Handle:
     features: frozenset[str] = frozenset()
     own_replicas: Container[Pod] = ()
     count: Count = uncounted
+    observe: Observe = unobserved
+    show: Callable[[Kind[Any], Any], None] = not_shown
+    launch: Launch = left_undone
+    live_clock: Clock = None  # type: ignore[assignment]  # set below
     pending: Pending = field(default_factory=NonePending)
     renounce: Callable[[Iterable[Pod]], None] = lambda pods: None
     states: PluginStates = field(default_factory=PluginStates)
@@ -224,6 +274,10 @@ class Handle:
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
     hypothesis: Callable[[], AbstractContextManager[Hypothesis]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.live_clock is None:
+            self.live_clock = self.clock
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:
         """Times at which rows are to be touched in a facet; `due` is called with those that were."""

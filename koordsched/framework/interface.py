@@ -261,6 +261,10 @@ class PostFilter(Plugin):
     on_plain_table: ClassVar[bool] = False
     allows_for_groups: ClassVar[bool] = False
 
+    def treats_alike(self, shape: PodShape) -> bool:
+        """Whether the answer is the same for all pods of this shape, whatever its hints tell apart. Default: False."""
+        return False
+
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""

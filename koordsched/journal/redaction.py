@@ -24,7 +24,9 @@ READ_DOMAINS = (
 )
 """Annotations of these domains, and of their subdomains, may be read by plugins."""
 
-READ_KEYS = frozenset(("storage.alpha.kubernetes.io/migrated-plugins",))
+READ_KEYS = frozenset(
+    ("storage.alpha.kubernetes.io/migrated-plugins", "resource.kubernetes.io/extended-resource-claim")
+)
 
 UNREAD = "koordsched.io/unread"
 """Stands for the annotations of a node that were left out: changes when they do, for that is an event."""

@@ -245,8 +245,14 @@ class Metrics(MetricRegistry):
         )
 
         self._counted: dict[str, CounterFamily] = {
-            family.name: family for family in (self.resource_claim_creates, self.volume_scheduling_stage_error)
+            family.name: family
+            for family in (
+                self.resource_claim_creates,
+                self.dra_binding_conditions_allocations,
+                self.volume_scheduling_stage_error,
+            )
         }
+        self._observed = {self.dra_binding_conditions_wait.name: self.dra_binding_conditions_wait}
         self._attempts: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._sli = [self.pod_scheduling_sli_duration.labels(a) for a in self._attempt_labels()]
 
@@ -286,6 +292,10 @@ class Metrics(MetricRegistry):
     def count(self, metric: str, *labels: str) -> None:
         """One more of a counter of ours, by name: for plugins. Raises KeyError for an unknown one."""
         self._counted[metric].labels(*labels).value += 1
+
+    def observe(self, metric: str, value: float, *labels: str) -> None:
+        """A value of a histogram of ours, by name: for plugins. Raises KeyError for an unknown one."""
+        self._observed[metric].labels(*labels).observe(value)
 
     def running(self, operation: str) -> Gauge:
         """How many pieces of this work are under way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.plugin_args import NodeResourcesBalancedAllocationArgs, ResourceSpec
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import MAX_SCORE, Scores, ShapeScore
+from koordsched.plugins.shared.extendedresources import ExtendedResources, ScoredDevices, scored_devices
 from koordsched.plugins.shared.matching.rows import single
 from koordsched.plugins.shared.nodeutilization import Floats, NodeUtilization
 
@@ -34,8 +35,16 @@ _OFFSET = _MIDDLE + 2 * _MIDDLE
 _EXACT = 1 << 52
 """Below this, sums of two amounts are exact in floating point."""
 
-Balanced = tuple[tuple[int, int], ...]
-"""(resource index, what the pod requests of it)."""
+
+class BalancedResource(NamedTuple):
+    """A configured resource, by its index, as one pod sees it. `devices`: what a node may have of it by DRA."""
+
+    resource: int
+    request: int
+    devices: ScoredDevices | None = None
+
+
+Balanced = tuple[BalancedResource, ...]
 
 
 class NodeResourcesBalancedAllocation(ShapeScore):
@@ -47,6 +56,8 @@ class NodeResourcesBalancedAllocation(ShapeScore):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
         self._resources = (args.resources if args is not None else ()) or _DEFAULT_RESOURCES
+        extended = ExtendedResources.shared(handle)
+        self._devices = scored_devices(extended, (resource.name for resource in self._resources))
         self._table = handle.cluster.table
         self._befores: dict[tuple[int, ...], _Before] = {}
 
@@ -57,12 +68,12 @@ class NodeResourcesBalancedAllocation(ShapeScore):
             self._table.ensure_resource(index)
             request = shape.requests.get(index)
             if index < FIRST_SCALAR or request:
-                balanced.append((index, request))
+                balanced.append(BalancedResource(index, request, self._devices.get(resource.name)))
         return tuple(balanced)
 
     def skips(self, shape: PodShape) -> bool:
         """Pods that request none of the resources."""
-        return not any(request for _, request in shape.compiled(self, self._compile))
+        return not any(scored.request for scored in shape.compiled(self, self._compile))
 
     def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
         """0..100: 50, plus half of 50 and of the balance gained or lost."""
@@ -70,22 +81,25 @@ class NodeResourcesBalancedAllocation(ShapeScore):
         row = single(rows)
         if row < 0:
             if len(balanced) == 2 and isinstance(rows, slice) and rows == table.all_rows:
+                # Where every node has the resources there are no devices instead.
                 found = self._before(balanced).score_all(table, balanced)
                 if found is not None:
                     return found
             return _score_rows(balanced, table, rows)
         before: list[float] = []
         after: list[float] = []
-        for index, request in balanced:
+        for index, request, devices in balanced:
             capacity = table.allocatable[index].data.item(row)
+            used = table.requested[index].data.item(row)
+            if devices is not None:
+                capacity, used = devices.amounts_on(row, capacity, used)
             if capacity:
-                used = table.requested[index].data.item(row)
                 before.append(min(used / capacity, 1.0))
                 after.append(min((used + request) / capacity, 1.0))
         return _MIDDLE + (_MIDDLE + _balance(after) - _balance(before)) // 2
 
     def _before(self, balanced: Balanced) -> _Before:
-        indices = tuple(index for index, _ in balanced)
+        indices = tuple(scored.resource for scored in balanced)
         found = self._befores.get(indices)
         if found is None:
             found = self._befores[indices] = _Before(indices)
@@ -108,7 +122,7 @@ class _Before:
         if not utilization.usable:
             return None
         self._renew(renewed)
-        after = [used + request for used, (_, request) in zip(utilization.base, balanced, strict=True)]
+        after = [used + scored.request for used, scored in zip(utilization.base, balanced, strict=True)]
         scores = self._balances(after, utilization.capacity)
         scores += self._offset
         scores >>= 1
@@ -164,10 +178,13 @@ def _score_rows(balanced: Balanced, table: NodeTable, rows: Rows) -> npt.NDArray
     before: list[Floats] = []
     after: list[Floats] = []
     present = []
-    for index, request in balanced:
-        # Converted once: dividing integers converts both in small pieces, at several times the cost.
-        capacity = table.allocatable[index].data[rows].astype(np.float64)
+    for index, request, devices in balanced:
+        allocatable = table.allocatable[index].data[rows]
         used = table.requested[index].data[rows]
+        if devices is not None:
+            allocatable, used = devices.amounts(rows, allocatable, used)
+        # Converted once: dividing integers converts both in small pieces, at several times the cost.
+        capacity = allocatable.astype(np.float64)
         has_any = capacity > 0
         present.append(has_any)
         if not has_any.all():

@@ -146,7 +146,7 @@ def _remedies(
     ]
     refusals = np.stack([_refuses(plugin, cluster, cycle, rows) for plugin in plugins], axis=1)
     patterns, which = np.unique(refusals, axis=0, return_inverse=True)
-    shortage = _relative_shortage(cluster, cycle.pod, rows)
+    shortage = relative_shortage(cluster, cycle.pod, rows)
     waits = np.isin(rows, curable)
     ranked: list[tuple[bool, int, float, Remedy]] = []
     for number, pattern in enumerate(patterns):
@@ -174,14 +174,17 @@ def _refuses(
     return np.zeros(len(rows), dtype=np.bool_) if codes is None else np.asarray(codes != PASS)
 
 
-def _relative_shortage(cluster: ClusterState, pod: Pod, rows: RowArray) -> npt.NDArray[np.float64]:
+def relative_shortage(cluster: ClusterState, pod: Pod, rows: RowArray) -> npt.NDArray[np.float64]:
     """How much of its requests the pod would not get on each row: 0 = nothing is missing, per resource at most 1."""
     table = cluster.table
     total = np.zeros(len(rows), dtype=np.float64)
     for index, amount in pod.shape.requests.amounts:
         if index < len(table.allocatable):
-            free = table.allocatable[index].data[rows] - table.requested[index].data[rows]
-            total += np.clip(amount - free, 0, amount) / amount
+            allocatable = table.allocatable[index].data[rows]
+            short = np.clip(amount - allocatable + table.requested[index].data[rows], 0, amount)
+            if table.resource_names.names[index] in table.served_otherwise:
+                short[allocatable == 0] = 0
+            total += short / amount
     return total
 
 

@@ -32,14 +32,17 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Transport
+from koordsched.client.transport import STRATEGIC_MERGE_PATCH, Request, Transport
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
+from koordsched.scheduling.versionedpatch import patch_version
 from koordsched.scheduling.virtualpods import VirtualPodWriters
 from koordsched.scheduling.writeretries import (
     brief_pauses,
+    collection_path,
+    delete_of_uid,
     evict_until_certain,
     merge_request,
     pauses,
@@ -162,36 +165,19 @@ class ApiWrites:
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
         """Merge patch on condition of the version given. Raises WriteFailed if it certainly was not carried out."""
-        meta = thing.metadata
-        path = kind.object_path(meta.namespace, meta.name)
-        target = f"{path}/{subresource}" if subresource else path
-        conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
-        decode = Decoder(kind.type)
-        waits = pauses()
-        doubtful = False
-        while True:
-            try:
-                response = await self.lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))
-                return decode(response.body)
-            except Conflict as error:
-                # Our own earlier attempt may have made the new version.
-                ours = await self._read_if(path, changes) if doubtful else None
-                if ours is not None:
-                    return decode(ours)
-                raise WriteFailed(str(error)) from error
-            except Ambiguous as error:
-                doubtful = True
-                _log.debug("it is unknown whether %s was changed, reading it back: %s", path, error)
-            except (ClientError, DecodeError) as error:
-                raise WriteFailed(str(error)) from error
-            await asyncio.sleep(next(waits))
+        return await patch_version(self.lanes, self.transport, kind, thing, changes, subresource)
 
     async def merge(
-        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+        self,
+        kind: Kind[Any],
+        meta: ObjectMeta,
+        changes: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        strategic: bool = False,
     ) -> None:
         """Merge patch on condition of the uid. Raises WriteFailed."""
-        request = merge_request(kind, meta, changes, subresource)
+        request = merge_request(kind, meta, changes, subresource, strategic=strategic)
         waits = brief_pauses(self.rng)
         while True:
             try:
@@ -206,14 +192,25 @@ class ApiWrites:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)
 
-    async def _read_if(self, path: str, changes: Mapping[str, Any]) -> bytes | None:
-        """The object, if the changes are in it; one that cannot be read counts as without them."""
+    async def create(self, kind: Kind[T], namespace: str, thing: Mapping[str, Any]) -> T:
+        """Sends it once. Raises WriteFailed, also if the outcome is unknown."""
+        request = Request("POST", collection_path(kind, namespace), orjson.dumps(thing))
         try:
-            response = await self.transport.request("GET", path)
-            return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
-        except (ClientError, orjson.JSONDecodeError) as error:
-            _log.debug("cannot read %s back: %s", path, error)
-            return None
+            return Decoder(kind.type)((await self.lanes.submit(Lane.BINDING, request)).body)
+        except (ClientError, DecodeError) as error:
+            raise WriteFailed(str(error)) from error
+
+    async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
+        """Deletes the object of that name and uid; one that is gone is fine. Raises WriteFailed."""
+        await delete_of_uid(self.lanes, Lane.BINDING, kind, meta)
+
+    async def read(self, kind: Kind[T], namespace: str, name: str) -> T:
+        """The object as it is now. Raises WriteFailed."""
+        try:
+            response = await self.transport.request("GET", kind.object_path(namespace, name))
+            return Decoder(kind.type)(raise_for_status(response).body)
+        except (ClientError, DecodeError) as error:
+            raise WriteFailed(str(error)) from error
 
     # --- status ----------------------------------------------------------------------------------
 
@@ -254,10 +251,3 @@ class ApiWrites:
             self.lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
         )
         await evict_until_certain(self.lanes, Request("DELETE", _pod_path(pod), delete))
-
-
-def _contains(thing: object, changes: object) -> bool:
-    """Whether a merge of the changes would leave the object as it is."""
-    if not isinstance(changes, Mapping):
-        return thing == changes
-    return isinstance(thing, Mapping) and all(_contains(thing.get(key), value) for key, value in changes.items())

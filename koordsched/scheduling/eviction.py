@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from koordsched.client.clock import Clock
 from koordsched.cluster.pod import Pod
-from koordsched.framework.handle import OnBehalf, WriteFailed
+from koordsched.framework.handle import Launch, OnBehalf, WriteFailed
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.status import Code
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.scheduling.apiwrites import ApiWrites
+from koordsched.scheduling.background import Background
 from koordsched.scheduling.recording import NOT_RECORDING, Recorder
 from koordsched.scheduling.reporter import Reporter
 
@@ -28,9 +28,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 """Seconds before a preemptor is activated for which the API server keeps refusing to evict; the first time none."""
 
 _FEW_EVICTIONS = 64
-
-Launch = Callable[[Coroutine[Any, Any, None]], None]
-"""Has some work done in the background."""
 
 
 @dataclass(eq=False, repr=False)
@@ -56,11 +53,11 @@ class PreemptionEvictions:
         """`cancel_binding(uid)` stops a pod in PreBind and returns whether it was; `placed(uid)`: the pod if it is
         on a node, as far as the scheduler has heard. `launch`: None has evictions done by tasks.
         """
-        self._launch = launch or self._start_task
+        self._background = Background()
+        self._launch = launch or self._background.start
         self._running: set[str] = set()
         self._failures: dict[str, int] = {}
         """namespace/name of a preemptor -> evictions for it that failed, one after the other."""
-        self._tasks: set[asyncio.Task[None]] = set()
         self._evictions: dict[str, _Eviction] = {}
         """By the victim's uid; those of victims that are known to be going are forgotten now and then."""
         self._most_evictions = _FEW_EVICTIONS
@@ -131,11 +128,6 @@ class PreemptionEvictions:
             self._running.add(preemptor.uid)
         self._launch(self._evict_all(preemptor, node, new, counted_on))
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def over(self, uid: str) -> None:
         """From here on the preemptor may enter the queue."""
         if uid in self._running:
@@ -153,8 +145,7 @@ class PreemptionEvictions:
 
     async def close(self) -> None:
         """Lets evictions under way finish."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._background.close()
 
     async def _evict_all(
         self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]

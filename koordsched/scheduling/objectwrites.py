@@ -8,14 +8,20 @@ from typing import Any
 import orjson
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.client.errors import AlreadyExists, ClientError, Conflict, NotFound
+from koordsched.client.errors import AlreadyExists, ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import Request
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.virtualpods import VirtualPodWriters
-from koordsched.scheduling.writeretries import evict_until_certain, merge_request, write_until_certain
+from koordsched.scheduling.writeretries import (
+    collection_path,
+    delete_of_uid,
+    evict_until_certain,
+    merge_request,
+    write_until_certain,
+)
 
 
 class ObjectWrites:
@@ -27,9 +33,9 @@ class ObjectWrites:
 
     async def create(self, kind: Kind[Any], namespace: str, thing: Mapping[str, Any]) -> bool:
         """Creates the object (JSON); False if there is one of that name already."""
-        collection = f"/{kind.api}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else kind.path
+        request = Request("POST", collection_path(kind, namespace), orjson.dumps(thing))
         try:
-            await write_until_certain(self._lanes, Lane.STATUS, Request("POST", collection, orjson.dumps(thing)))
+            await write_until_certain(self._lanes, Lane.STATUS, request)
         except AlreadyExists:
             return False
         except ClientError as error:
@@ -47,15 +53,7 @@ class ObjectWrites:
 
     async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
         """Deletes the object of that name and uid; one that is gone is fine."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-        request = Request("DELETE", kind.object_path(meta.namespace, meta.name), orjson.dumps(options))
-        try:
-            await write_until_certain(self._lanes, Lane.STATUS, request)
-        except NotFound:
-            return
-        except ClientError as error:
-            if not (isinstance(error, Conflict) and error.is_about_uid):
-                raise WriteFailed(str(error)) from error
+        await delete_of_uid(self._lanes, Lane.STATUS, kind, meta)
 
     async def evict(self, pod: Pod) -> None:
         """Evicts the pod, disruption budgets permitting; one that is gone is fine."""

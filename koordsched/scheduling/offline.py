@@ -46,15 +46,34 @@ class BadObject(ValueError):
 
 class _NoWrites:
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str] | None = None) -> None:
-        raise WriteFailed("nothing is written offline")
+        raise _offline()
 
     async def patch(self, kind: Kind[T], thing: T, changes: Mapping[str, Any], *, subresource: str = "") -> T:
-        raise WriteFailed("nothing is written offline")
+        raise _offline()
 
     async def merge(
-        self, kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], *, subresource: str = ""
+        self,
+        kind: Kind[Any],
+        meta: ObjectMeta,
+        changes: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        strategic: bool = False,
     ) -> None:
-        raise WriteFailed("nothing is written offline")
+        raise _offline()
+
+    async def create(self, kind: Kind[T], namespace: str, thing: Mapping[str, Any]) -> T:
+        raise _offline()
+
+    async def delete(self, kind: Kind[Any], meta: ObjectMeta) -> None:
+        raise _offline()
+
+    async def read(self, kind: Kind[T], namespace: str, name: str) -> T:
+        raise _offline()
+
+
+def _offline() -> WriteFailed:
+    return WriteFailed("nothing is written offline")
 
 
 class _NoEvictions:

@@ -28,6 +28,7 @@ def shortages(pod: Pod, table: NodeTable, row: int) -> dict[int, int]:
         for index, amount in pod.shape.requests.amounts
         if index < len(table.allocatable)
         and (missing := amount - table.allocatable[index].data.item(row) + table.requested[index].data.item(row)) > 0
+        and not table.serves_otherwise(index, row)
     }
 
 

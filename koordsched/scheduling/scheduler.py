@@ -25,7 +25,7 @@ from koordsched.extender.consultation import ExtenderConsultations
 from koordsched.extender.extenders import Extenders
 from koordsched.extender.objects import ExtenderObjects
 from koordsched.framework.controller import ControllerFactory, ControllerHandle
-from koordsched.framework.handle import WARNING, Handle
+from koordsched.framework.handle import WARNING, Handle, Launch
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.pluginstates import PluginStates
 from koordsched.framework.profile import PluginFactory, Profile
@@ -41,12 +41,13 @@ from koordsched.queue.queue import SchedulingQueue
 from koordsched.queue.timers import MAX_UNSCHEDULABLE
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.assembly import build_profiles
+from koordsched.scheduling.background import Background
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.controllerwatches import ControllerWatches
 from koordsched.scheduling.cycle import SchedulingCycle
 from koordsched.scheduling.decisions import Decisions
-from koordsched.scheduling.eviction import Launch, PreemptionEvictions
+from koordsched.scheduling.eviction import PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt, FailureHandler
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from koordsched.scheduling.inbox import Inbox
@@ -132,6 +133,7 @@ class Scheduler:
         self._recorder = recorder
         decisive = recorder.clock(clock)
         self.timers = Timers(decisive.monotonic)
+        self._background = Background()
         self.plugin_states = PluginStates(recorder.read)
 
         # Profiles and queue know each other: plugins ask who is nominated, the queue asks plugins for hints.
@@ -179,6 +181,10 @@ class Scheduler:
             virtual_pods=VirtualPodHandler(virtual, self.pod_handler),
             own_replicas=replicas,
             count=metrics.count,
+            observe=metrics.observe,
+            show=lambda kind, thing: self.watches.show(kind.path, thing),
+            launch=launch or self._background.start,
+            live_clock=clock,
             pending=self._pending,
             renounce=self._renounce,
             states=self.plugin_states,
@@ -342,6 +348,7 @@ class Scheduler:
         """Lets bindings, status and events that are under way finish, for a limited time; then ends the watches."""
         try:
             async with asyncio.timeout(within):
+                await self._background.close()
                 await self.binding.close()
                 await self.evictions.close()
                 await self._status.drain()

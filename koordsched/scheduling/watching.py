@@ -24,6 +24,7 @@ from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.timeslices import TimeSlices
 from koordsched.client.transport import JSON, Transport
 from koordsched.client.wireformat import Decode
+from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.events import ASSIGNED_POD, NODE, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.objects import Store
 from koordsched.cluster.pod import Pod
@@ -133,6 +134,8 @@ class Watches:
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.sinks: dict[str, Sink[Any]] = {}
         """Path of a resource -> where its objects go in the end."""
+        self._inlets: dict[str, Sink[Any]] = {}
+        """Path of a resource -> where its watch delivers them."""
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
         node_sink = TimedSink(
@@ -178,6 +181,8 @@ class Watches:
             decode, sink = raw_objects.wrap(decode, self._inbox, sink, by_name=path != PODS)
         elif self._inbox is not None:
             sink = InboxSink(self._inbox, sink, by_name=path != PODS)
+
+        self._inlets[path] = sink
 
         def malformed(name: str, error: Exception) -> None:
             _log.warning("%s %s cannot be decoded and is ignored: %s", path, name, error)
@@ -238,8 +243,16 @@ class Watches:
                 task.result()
 
     async def catch_up(self) -> None:
-        """Handles every pod as it is now: what another scheduler bound until this moment is known afterwards."""
+        """Handles every pod, and every claim to devices, as it is now: what another scheduler bound or allocated until
+        this moment is known afterwards.
+        """
+        if (claims := self.reflectors.get(RESOURCE_CLAIMS.path)) is not None:
+            await claims.relist(if_served=True)
         await self.reflectors[PODS].relist()
+
+    def show(self, path: str, thing: HasMetadata) -> None:
+        """Takes in an object of this collection that the API server answered a write with."""
+        self._inlets[path].upsert(thing)
 
     async def stop(self) -> None:
         """Ends all watches."""

@@ -12,7 +12,7 @@ import orjson
 from koordsched.api.meta import ObjectMeta
 from koordsched.client.errors import Ambiguous, ClientError, Conflict, NotFound
 from koordsched.client.lanes import Lane, Lanes
-from koordsched.client.transport import MERGE_PATCH, Request, Response
+from koordsched.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 from koordsched.cluster.kinds import Kind
 from koordsched.framework.handle import WriteFailed
 
@@ -46,11 +46,32 @@ async def write_until_certain(lanes: Lanes, lane: Lane, request: Request) -> Res
             await asyncio.sleep(next(waits))
 
 
-def merge_request(kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], subresource: str = "") -> Request:
+def collection_path(kind: Kind[Any], namespace: str) -> str:
+    """Where objects of the kind are created; the namespace of cluster-wide kinds is ""."""
+    return f"/{kind.api}/namespaces/{namespace}/{kind.plural}" if kind.namespaced else kind.path
+
+
+def merge_request(
+    kind: Kind[Any], meta: ObjectMeta, changes: Mapping[str, Any], subresource: str = "", *, strategic: bool = False
+) -> Request:
     """Merges changes into the object of that name and uid, or a subresource of it."""
     body = {**changes, "metadata": {**changes.get("metadata", {}), "uid": meta.uid}}
     path = kind.object_path(meta.namespace, meta.name)
-    return Request("PATCH", f"{path}/{subresource}" if subresource else path, orjson.dumps(body), MERGE_PATCH)
+    form = STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH
+    return Request("PATCH", f"{path}/{subresource}" if subresource else path, orjson.dumps(body), form)
+
+
+async def delete_of_uid(lanes: Lanes, lane: Lane, kind: Kind[Any], meta: ObjectMeta) -> None:
+    """Deletes the object of that name and uid; one that is gone is fine. Raises WriteFailed."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+    request = Request("DELETE", kind.object_path(meta.namespace, meta.name), orjson.dumps(options))
+    try:
+        await write_until_certain(lanes, lane, request)
+    except NotFound:
+        return
+    except ClientError as error:
+        if not (isinstance(error, Conflict) and error.is_about_uid):
+            raise WriteFailed(str(error)) from error
 
 
 async def evict_until_certain(lanes: Lanes, request: Request) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.api import core, podstates, resource
+from koordsched.api import core, podstates
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import Wire
 from koordsched.api.protobuf.decoding import ProtobufDecoder
@@ -20,14 +20,14 @@ from koordsched.client.errors import NotFound, error_from_status
 from koordsched.client.jsonformat import JsonFormat
 from koordsched.client.protobufformat import LONGEST_FRAME, FrameSplitter, ProtobufFormat, is_protobuf
 from koordsched.client.wireformat import Page, Unreadable
-from koordsched.cluster.builtinkinds import CONFIG_MAPS, DEVICE_CLASSES, PODS
+from koordsched.cluster.builtinkinds import CONFIG_MAPS, PODS
 from koordsched.fakecluster.protobufanswers import encoded
 from koordsched.plugins import KINDS
 from tests.client.recorded.record import HERE
 
 WATCHED = KINDS.values()
 BUILT_IN = [kind for kind in WATCHED if definition_of(kind.api, kind.type.__name__)]
-RECORDED = [kind for kind in BUILT_IN if kind not in (CONFIG_MAPS, DEVICE_CLASSES)]
+RECORDED = [kind for kind in BUILT_IN if kind is not CONFIG_MAPS and kind.api != "apis/resource.k8s.io/v1"]
 """Of the others there is no answer of a real API server; they go by published field numbers alone."""
 
 
@@ -56,6 +56,7 @@ def test_what_comes_as_json_alone_is_what_custom_resource_definitions_add():
     assert {kind.plural for kind in WATCHED} - {kind.plural for kind in BUILT_IN} == {
         "clusternetworktopologies",
         "devices",
+        "devicetaintrules",  # of a version whose field numbers we do not have
         "elasticquotas",
         "elasticquotaprofiles",
         "nodemetrics",
@@ -83,8 +84,8 @@ def fields_set(value, found):
             if inner not in (info.default, () if info.default_factory is msgspec.NODEFAULT else info.default_factory()):
                 found.add((type(value).__name__, info.name))
             fields_set(inner, found)
-    elif isinstance(value, tuple):
-        for item in value:
+    elif isinstance(value, tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
             fields_set(item, found)
 
 
@@ -210,20 +211,6 @@ def test_the_group_of_a_pod():
     [item] = from_protobuf.page(encoded(orjson.dumps(listed))).items
     assert from_protobuf.decode(item, None).spec == from_json.decode(orjson.dumps(body), None).spec
     assert from_protobuf.decode(item, None).spec.scheduling_group.pod_group_name == "g"
-
-
-def test_classes_of_devices():
-    body = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "example.com/gpu"},
-    }
-    listed = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClassList", "metadata": {}, "items": [body]}
-    form = ProtobufFormat(ProtobufDecoder(resource.DeviceClass, "io.k8s.api.resource.v1.DeviceClass"))
-    [item] = form.page(encoded(orjson.dumps(listed))).items
-    assert form.decode(item, None) == Decoder(resource.DeviceClass)(orjson.dumps(body))
-    assert form.decode(item, None).spec.extended_resource_name == "example.com/gpu"
 
 
 def pruned(draw, value):

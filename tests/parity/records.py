@@ -15,9 +15,18 @@ def load(name):
     return json.loads((GOLDEN / f"{name}.json").read_text())
 
 
+DEVICES = "d-"
+"""What the names of records begin with that are about claims to devices."""
+
+
 def names():
-    """All records."""
-    return sorted(path.stem for path in GOLDEN.glob("*.json"))
+    """All records but those about devices."""
+    return sorted(path.stem for path in GOLDEN.glob("*.json") if not path.stem.startswith(DEVICES))
+
+
+def device_names():
+    """The records about devices."""
+    return sorted(path.stem for path in GOLDEN.glob(f"{DEVICES}*.json"))
 
 
 def one_shot(record):

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import re
 
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.patching import patcher
@@ -12,6 +13,30 @@ SETTLE = 3.0
 """Virtual seconds between one pending pod and the next."""
 
 CONTENT_TYPES = {"merge": "merge", "strategic-merge-patch+json": "strategic", "merge-patch+json": "merge"}
+
+
+_UID_OF = re.compile(r"<uid of ([^>]+)>")
+
+
+class Uids:
+    """The uids of objects: known before the objects are there, as others may name them."""
+
+    def __init__(self):
+        self._numbers = itertools.count(1)
+        self._of_pods = {}
+
+    def next(self):
+        """A new one."""
+        return f"uid-{next(self._numbers)}-"
+
+    def of_pod(self, key):
+        """That of the pod of this key, which is created once."""
+        return self._of_pods.setdefault(key, self.next())
+
+    def filled_in(self, thing):
+        """The object, or patch, with uids instead of placeholders."""
+        text = _UID_OF.sub(lambda found: self.of_pod(found[1]), json.dumps(thing))
+        return json.loads(text.replace('"<time>"', '"2031-05-04T08:00:00Z"'))
 
 
 class Replay:
@@ -54,11 +79,13 @@ async def play(record):
     """Plays objects, pending pods and steps; returns the Replay."""
     embedded = Embedded()
     outcome = Replay(embedded)
-    numbers = itertools.count(1)
+    uids = Uids()
 
     def put(thing):
-        metadata = {"uid": f"uid-{next(numbers)}-", **thing["metadata"]}
-        stored = embedded.insert({**thing, "metadata": metadata})
+        thing, meta = uids.filled_in(thing), thing["metadata"]
+        is_pod = thing["kind"] == "Pod"
+        uid = uids.of_pod(f"{meta.get('namespace', 'default')}/{meta['name']}") if is_pod else uids.next()
+        stored = embedded.insert({**thing, "metadata": {"uid": uid, **thing["metadata"]}})
         if thing["kind"] == "Pod":
             outcome.uids[stored.uid] = f"{stored.namespace}/{stored.name}"
 
@@ -75,13 +102,14 @@ async def play(record):
         for thing in pending:
             put(thing)
         pending = []
-    async with scheduler_on(embedded, record["config"]) as running:
+    gates = [f"{name}={str(on).lower()}" for name, on in record.get("featureGates", {}).items()]
+    async with scheduler_on(embedded, record["config"], gates=gates) as running:
         for thing in pending:
             put(thing)
             await asyncio.sleep(SETTLE)
         await asyncio.sleep(SETTLE)
         for step in record.get("steps", []):
-            do(embedded, put, step)
+            do(embedded, put, uids.filled_in(step) if "patch" in step else step)
             await asyncio.sleep(SETTLE if step.get("settle") else float(step.get("wait", SETTLE)))
             for key in record["expected"]:
                 if "/" in key:
@@ -104,7 +132,10 @@ def do(embedded, put, step):
         # Recorded objects lack defaults that a whole update would add, so the patch goes past the update rules.
         record = embedded.registry.record(resource, namespace, target["name"])
         apply = patcher(resource, CONTENT_TYPES[target.get("type", "merge")], target.get("body", target.get("merge")))
-        embedded.registry.replace_record(resource, record, apply(record.obj()))
+        patched = apply(record.obj())
+        embedded.registry.replace_record(resource, record, patched)
+        if "deletionTimestamp" in patched["metadata"] and not patched["metadata"].get("finalizers"):
+            embedded.registry.delete(resource, namespace, target["name"])
         return
     try:
         embedded.registry.delete(
@@ -117,7 +148,9 @@ def do(embedded, put, step):
 
 def api_version_of(kind):
     """The group of the kinds that records name without one."""
-    return {"PodDisruptionBudget": "policy/v1", "CSINode": "storage.k8s.io/v1"}.get(kind, "v1")
+    devices = ("ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
+    groups = {"PodDisruptionBudget": "policy/v1", "CSINode": "storage.k8s.io/v1"}
+    return "resource.k8s.io/v1" if kind in devices else groups.get(kind, "v1")
 
 
 def differences(record, outcome):
@@ -147,10 +180,10 @@ def differences(record, outcome):
             c for c in pod["status"].get("conditions", []) if c["type"] == "PodScheduled" and c["status"] == "False"
         ]
         condition = {"reason": shown[0]["reason"], "message": shown[0]["message"]} if shown else None
-        if condition != expected["condition"]:
+        if "condition" in expected and condition != expected["condition"]:
             found.append(f"{key}: condition {json.dumps(condition)}, expected {json.dumps(expected['condition'])}")
         nominated = pod["status"].get("nominatedNodeName")
-        if nominated != expected["nominatedNode"]:
+        if "nominatedNode" in expected and nominated != expected["nominatedNode"]:
             found.append(f"{key}: nominated to {nominated}, expected {expected['nominatedNode']}")
         if "attempts" in expected and outcome.attempts.get(key) != expected["attempts"]:
             found.append(f"{key}: attempts {outcome.attempts.get(key)}, expected {expected['attempts']}")

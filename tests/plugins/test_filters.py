@@ -1,20 +1,16 @@
 """What each filter refuses, and with which words."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from koordsched.api.core import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from koordsched.cli.offline import prepare
-from koordsched.cluster.builtinkinds import DEVICE_CLASSES
-from koordsched.config import FeatureGates, load, resolve
 from koordsched.config.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import CycleState, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
-from tests.plugins.harness import Bench, explain
+from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, node_affinity, pod, term
 
 UU = "UnschedulableAndUnresolvable"
@@ -338,57 +334,6 @@ def test_priority_sort():
     ]
     ordered = sorted(queued, key=bench.plugin("PrioritySort").sort_key)
     assert [entry.sequence for entry in ordered] == [2, 4, 3, 1, 5]
-
-
-def test_dynamic_resources_refuses_claims():
-    wanted = pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
-    found = explain([node("n1"), node("n2")], wanted)
-    assert found.any_of == []
-    assert found.reason == "Unschedulable"
-    assert "dynamic resource allocation is not supported" in found.message
-    assert found.rejected_by == "DynamicResources"
-
-
-def device_class(name, resource, created):
-    metadata = {"name": name, "creationTimestamp": f"2030-01-0{created}T00:00:00Z"}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": metadata,
-        "spec": {"extendedResourceName": resource} if resource else {},
-    }
-
-
-@pytest.mark.parametrize(
-    "requested, named",
-    [
-        # The newest class with the name serves it, of equally new ones the first by name.
-        ("example.com/gpu", "b"),
-        ("deviceclass.resource.kubernetes.io/plain", "plain"),
-        ("example.com/other", None),
-    ],
-)
-def test_a_resource_of_a_device_class_is_named_as_such(requested, named):
-    classes = [
-        device_class("a", "example.com/gpu", 1),
-        device_class("c", "example.com/gpu", 2),
-        device_class("b", "example.com/gpu", 2),
-        device_class("plain", "", 3),
-    ]
-    found = explain([node("n1"), node("n2"), *classes], pod("p", container(**{requested: "1"})))
-    assert f"2 Insufficient {requested}. no new claims to deallocate" in found.message
-    said = f"{requested} is provided by DeviceClass {named}, but this scheduler does not support dynamic resource"
-    assert (said in found.message) == (named is not None)
-    assert ("DeviceClass" in found.message) == (named is not None)
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_device_classes_are_read_with_the_gate_alone(enabled):
-    gates = FeatureGates.parse([f"DRAExtendedResource={str(enabled).lower()}"])
-    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    resolved = resolve(load(json.dumps(document), gates=gates), gates=gates)
-    wanted = prepare([], resolved).scheduler.cluster.objects.wanted()
-    assert (DEVICE_CLASSES in [store.kind for store in wanted]) == enabled
 
 
 def test_dynamic_resources_after_failed_filtering():

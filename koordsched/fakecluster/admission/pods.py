@@ -13,6 +13,7 @@ from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
 from koordsched.fakecluster.errors import ApiStatusError, FieldError
+from koordsched.fakecluster.podclaimvalidation import claim_status_errors
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
 from koordsched.fakecluster.preencoded import Preencoded, preencode
@@ -140,6 +141,8 @@ class PodStrategy(Strategy):
         return wrong
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            return claim_status_errors(obj, old)
         return pod_update_errors(obj, old) if not subresource else []
 
     def grace_period(self, obj: Object, requested: int | None) -> int:

@@ -15,6 +15,7 @@ from koordsched.fakecluster.controllers.nodelifecycle import NodeLifecycleContro
 from koordsched.fakecluster.controllers.podowner import PodOwnerController
 from koordsched.fakecluster.controllers.pods import PodRecord
 from koordsched.fakecluster.controllers.replicaset import ReplicaSetController
+from koordsched.fakecluster.controllers.resourceclaim import ResourceClaimController
 from koordsched.fakecluster.controllers.statefulset import StatefulSetController
 from koordsched.fakecluster.controllers.tainteviction import TaintEvictionController
 from koordsched.fakecluster.controllers.volumebinding import VolumeBindingController
@@ -49,6 +50,8 @@ class Controllers:
         self._nodes = NodeLifecycleController(context, node_grace_seconds)
         self._taints = TaintEvictionController(context)
         self._volumes = VolumeBindingController(context, provision_delay)
+        served = registry.find("resource.k8s.io", "v1", "resourceclaims") is not None
+        self._resource_claims = ResourceClaimController(context) if served else None
         self._garbage = GarbageCollector(registry)
         self._endings: list[Callable[[], None]] = []
         context.pods.on_owned_change("", self._orphan_changed)
@@ -56,6 +59,8 @@ class Controllers:
     def start(self) -> None:
         """Begins to control, with everything that is there now."""
         self._endings = [*self._context.start(), self._nodes.start(), self._garbage.start()]
+        if self._resource_claims is not None:
+            self._endings += self._resource_claims.start()
 
     def stop(self) -> None:
         """Ends all controllers; what they had not done yet stays undone. They cannot be started again."""
@@ -76,6 +81,9 @@ class Controllers:
             self._volumes.volume_queue,
         ):
             queue.close()
+        if self._resource_claims is not None:
+            self._resource_claims.queue.close()
+            self._resource_claims.pod_queue.close()
         self._daemon_sets.node_queue.close()
         self._jobs.release_queue.close()
         self._garbage.queue.close()

@@ -15,6 +15,7 @@ from koordsched.api.selectors import Selector
 from koordsched.fakecluster.controllers.conditions import find
 from koordsched.fakecluster.controllers.ownership import Key
 from koordsched.fakecluster.controllers.selectorindex import LabelIndex
+from koordsched.fakecluster.podclaims import PodClaim, extended_claim, pod_claims
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.store import Record
 
@@ -41,6 +42,9 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     tracked: bool
     """Whether a Job still has to count it."""
     deletion_cost: int
+    claims: tuple[PodClaim, ...] = ()
+    extended_claim: str = ""
+    """Name of the ResourceClaim for its extended resources."""
 
     @property
     def namespace(self) -> str:
@@ -203,6 +207,8 @@ def pod_record(record: Record, before: PodRecord | None = None) -> PodRecord:
         sum([container.get("restartCount", 0) for container in containers]) if containers else 0,
         JOB_TRACKING_FINALIZER in (metadata.get("finalizers") or ()),
         int(cost) if cost.lstrip("+-").isdecimal() else 0,
+        pod_claims(spec, status) if spec.get("resourceClaims") else (),
+        extended_claim(status) if "extendedResourceClaimStatus" in status else "",
     )
 
 

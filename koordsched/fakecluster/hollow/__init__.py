@@ -9,6 +9,8 @@ from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.hollow.allocation import NodeAllocation
 from koordsched.fakecluster.hollow.amplification import RATIO, RAW, amplified, ratio_text
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
+from koordsched.fakecluster.hollow.bindingconditions import BindingConditions
+from koordsched.fakecluster.hollow.claimbooks import ClaimBooks
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.devicereports import DeviceReports
 from koordsched.fakecluster.hollow.deviceresources import DeviceResources
@@ -18,7 +20,8 @@ from koordsched.fakecluster.hollow.loadreports import LoadReports
 from koordsched.fakecluster.hollow.nodeobjects import HOLLOW, Object, extra_objects, node_object, plan_nodes
 from koordsched.fakecluster.hollow.options import HollowOptions
 from koordsched.fakecluster.hollow.podrunner import PodRunner
-from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.fakecluster.hollow.slicepublisher import SlicePublisher
+from koordsched.fakecluster.hollow.templates import TemplateError, load_pools, load_templates
 from koordsched.fakecluster.hollow.topologyreports import TopologyReports
 from koordsched.fakecluster.hollow.usage import Share
 from koordsched.fakecluster.registry import ChangeView, Registry
@@ -43,7 +46,10 @@ class HollowNodes:
         self._planned = plan_nodes(load_templates(self._options.template), self._options.count)
         self._timers = BatchedTimers(registry)
         self._heartbeats = Heartbeats(registry, self._timers, self._options)
-        self._runner = PodRunner(registry, self._timers, self._options, self._node_of)
+        self._slices = SlicePublisher(registry, self._timers, load_pools(self._options.template))
+        self._bindings = BindingConditions(registry, self._timers, self._slices)
+        claims = ClaimBooks(registry, self._slices)
+        self._runner = PodRunner(registry, self._timers, self._options, self._node_of, claims)
         self._nodes: dict[str, HollowNode] = {}
         self._loads = LoadReports(registry, self._timers, self._options, self._nodes)
         self._topologies = TopologyReports(registry, self._timers, self._nodes)
@@ -58,6 +64,7 @@ class HollowNodes:
 
     def start(self) -> None:
         """Registers the nodes that are not there yet, and begins to run all hollow ones."""
+        self._endings.append(self._slices.start())
         # Pods after nodes: each pod must find its node.
         self._endings.append(self._registry.subscribe_changes(self._resource, self._node_changed))
         for planned in self._planned:
@@ -69,7 +76,7 @@ class HollowNodes:
                 continue
             for extra in extra_objects(planned, node):
                 self._create_extra(extra)
-        self._endings.append(self._runner.start())
+        self._endings += [self._bindings.start(), self._runner.start()]
         if self._options.load_reports:
             # Last, because the reports are about the nodes and pods that run here.
             self._endings.append(self._loads.start())
@@ -116,6 +123,7 @@ class HollowNodes:
                 self._loads.remove(known)
                 self._topologies.remove(known)
                 self._devices.remove(known)
+                self._slices.remove(known)
             return
         node = change.new
         if known is None:
@@ -128,6 +136,7 @@ class HollowNodes:
         self._topologies.follow(known, node)
         self._devices.follow(known, node)
         self._device_resources.follow(node)
+        self._slices.follow(known, node)
         self._obey(known, node)
         health = commanded_health(node)
         if health is not known.health:
@@ -155,6 +164,7 @@ class HollowNodes:
         self._topologies.follow(hollow, node)
         self._devices.follow(hollow, node)
         self._device_resources.follow(node)
+        self._slices.follow(hollow, node)
 
     def _obey(self, hollow: HollowNode, node: Object) -> None:
         """Does what the node's annotations say."""
@@ -187,3 +197,4 @@ class HollowNodes:
             self._loads.resume(node)
             self._topologies.resume(node)
             self._devices.resume(node)
+            self._slices.resume(node)

@@ -124,9 +124,9 @@ class AgentReports(ABC, Generic[R]):
         self._report(reporter)
 
 
-def owned_by(node: HollowNode) -> Object:
-    """The metadata of a new object of the node's name, which is deleted with the node."""
-    owner = {
+def owner_of(node: HollowNode) -> Object:
+    """The reference of an object that is deleted with the node."""
+    return {
         "apiVersion": "v1",
         "kind": "Node",
         "name": node.name,
@@ -134,4 +134,8 @@ def owned_by(node: HollowNode) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return {"name": node.name, "ownerReferences": [owner]}
+
+
+def owned_by(node: HollowNode) -> Object:
+    """The metadata of a new object of the node's name, which is deleted with the node."""
+    return {"name": node.name, "ownerReferences": [owner_of(node)]}

@@ -13,8 +13,9 @@ from koordsched.fakecluster.clock import rfc3339, rfc3339_micro
 from koordsched.fakecluster.hollow.amounts import milli_text
 from koordsched.fakecluster.hollow.amplification import amplified, ratio_text
 from koordsched.fakecluster.hollow.devicelayout import DEVICES
+from koordsched.fakecluster.hollow.driverlayout import DRIVERS
 from koordsched.fakecluster.hollow.hollownode import START_ERROR
-from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, fill_in, share_out
+from koordsched.fakecluster.hollow.templates import NodeTemplate, TemplateError, drivers_text, fill_in, share_out
 from koordsched.fakecluster.hollow.topology import TOPOLOGY
 from koordsched.fakecluster.hollow.usage import USAGE
 
@@ -91,6 +92,8 @@ def node_object(planned: PlannedNode, now: float) -> Object:
         annotations.setdefault(TOPOLOGY, msgspec.json.encode(topology).decode())
     if template.devices is not None:
         annotations.setdefault(DEVICES, msgspec.json.encode(template.devices).decode())
+    if template.drivers:
+        annotations.setdefault(DRIVERS, drivers_text(template, names))
     spec: Object = {"providerID": f"hollow://{name}"}
     if template.taints:
         spec["taints"] = msgspec.to_builtins(template.taints)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
-from koordsched.fakecluster.hollow.allocation import Amounts, pod_request
+from koordsched.fakecluster.hollow.agentevents import report_event
+from koordsched.fakecluster.hollow.allocation import Amounts, node_request
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
+from koordsched.fakecluster.hollow.claimbooks import ClaimBooks
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.duration import parse_duration
 from koordsched.fakecluster.hollow.hollownode import FAIL, Health, HollowNode
@@ -71,11 +73,15 @@ class PodRunner:
         timers: BatchedTimers,
         options: HollowOptions,
         node_of: Callable[[str], HollowNode | None],
+        claims: ClaimBooks,
     ) -> None:
         self._registry = registry
         self._timers = timers
         self._options = options
         self._node_of = node_of
+        self._claims = claims
+        self._unprepared: dict[str, str] = {}
+        """Why the claims of a pod could not be prepared last, by its uid."""
         self._pods = registry.pods
         fields = [name for name, _ in self._pods.fields]
         self._node_field, self._phase_field = fields.index("spec.nodeName"), fields.index("status.phase")
@@ -108,7 +114,7 @@ class PodRunner:
         if change.type == "DELETED":
             if node.pods.get(record.key) == record.uid:
                 del node.pods[record.key]
-            _give_back(node, record.uid)
+            self._give_back(node, record.uid)
             return
         bound_now = old is None or not old.fields[self._node_field] or record.key not in node.pods
         if bound_now or (record.deleting and old is not None and not old.deleting):
@@ -117,7 +123,7 @@ class PodRunner:
         elif record.deleting and old is not None and old.data != record.data:
             self._follow(node, change.new, bound_now=False)
         elif record.fields[self._phase_field] in _FINISHED:
-            _give_back(node, record.uid)
+            self._give_back(node, record.uid)
 
     def _follow(self, node: HollowNode, pod: Object, *, bound_now: bool) -> None:
         """Schedules the next step of the pod's life."""
@@ -128,13 +134,14 @@ class PodRunner:
             delay = min(float(metadata.get("deletionGracePeriodSeconds") or 0), self._options.stop_delay)
             self._timers.after(delay, self._stop, key, uid)
             if phase not in _FINISHED:
-                _take(node, pod, pod_request(pod["spec"]))
+                _take(node, pod, node_request(pod))
         elif phase in _FINISHED:
-            _give_back(node, uid)
+            self._give_back(node, uid)
         elif bound_now:
-            request = pod_request(pod["spec"])
+            request = node_request(pod)
             if phase == "Running":
                 _take(node, pod, request)
+                self._claims.take(pod)
                 self._skip_address(status.get("podIP") or "")
                 self._plan_end(node, pod)
                 return
@@ -193,10 +200,35 @@ class PodRunner:
                 self._write(found, status)
             self._timers.after(_FIRST_BACKOFF_SECONDS, self._start, key, uid, None)
             return
+        if not self._prepare(node, pod):
+            self._timers.after(_FIRST_BACKOFF_SECONDS, self._start, key, uid, None)
+            return
         address = node.address if pod["spec"].get("hostNetwork") else self._next_address()
         self._write(found, running_status(pod, self._stamp(), node.address, address))
         self._plan_end(node, pod)
         self._plan_fall(node, pod)
+
+    def _prepare(self, node: HollowNode, pod: Object) -> bool:
+        """Prepares the devices of the pod's claims; the pod waits until that is possible."""
+        uid = pod["metadata"]["uid"]
+        problem = self._claims.problem(pod, node.name)
+        if problem is None:
+            self._unprepared.pop(uid, None)
+            self._claims.take(pod)
+            return True
+        if self._unprepared.get(uid) != problem:
+            self._unprepared[uid] = problem
+            message = f"Failed to prepare dynamic resources: {problem}"
+            reason = "FailedPrepareDynamicResources"
+            report_event(self._registry, "kubelet", node.name, pod, reason, message, "Warning")
+        return False
+
+    def _give_back(self, node: HollowNode, uid: str) -> None:
+        """The pod needs nothing of the node any longer."""
+        node.allocation.give_back(uid)
+        node.devices.give_back(uid)
+        self._claims.give_back(uid)
+        self._unprepared.pop(uid, None)
 
     def _next_address(self) -> str:
         self._addresses += 1
@@ -297,11 +329,6 @@ class PodRunner:
 def _take(node: HollowNode, pod: Object, request: Amounts) -> None:
     node.allocation.take(pod["metadata"]["uid"], request)
     node.devices.take(pod)
-
-
-def _give_back(node: HollowNode, uid: str) -> None:
-    node.allocation.give_back(uid)
-    node.devices.give_back(uid)
 
 
 def _refusal(node: HollowNode, pod: Object, request: Amounts) -> tuple[str, str] | None:

@@ -19,6 +19,9 @@ templates:
     devices: {model: T4, groups: [{type: gpu, count: 2, memory: 16Gi}]}
                                      # GPUs, RDMA NICs and FPGAs that the nodes report as Devices, if that kind is
                                      # installed (devicelayout.py, devicereports.py)
+    drivers: [{name: gpu.example.com, devices: [{name: gpu, count: 8, attributes: {model: H100}}]}]
+                                     # devices for dynamic resource allocation, which the nodes publish in
+                                     # ResourceSlices (driverlayout.py, slicepublisher.py)
     usage:                           # what the nodes report as NodeMetrics, if that kind is installed (loadreports.py)
       system: {cpu: 200m, memory: 1Gi}   # of all but pods, in the forms of usage.py; nothing unless stated
       share: {cpu: 60, memory: 80}   # of pods that state no usage, in percent of what they request
@@ -26,6 +29,8 @@ templates:
       history: 10m                   # as if measured for so long when the node appears: it reports at once
     faults: {startError: CreateContainerError}   # no pod starts there; FailedCreatePodSandBox: not even its sandbox
     objects: [...]                   # manifests made with each node, e.g. its NodeResourceTopology or Device
+pools:                               # devices that are attached to no node, likewise
+  - {name: fabric, driver: nic.example.com, nodeSelector: {rack: r1}, devices: [{name: nic, count: 4}]}
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ import yaml
 from koordsched.api import quantity
 from koordsched.fakecluster.hollow.cpulayout import CpuLayout
 from koordsched.fakecluster.hollow.devicelayout import DeviceLayout
+from koordsched.fakecluster.hollow.driverlayout import DriverLayout, PoolLayout, read_drivers
 from koordsched.fakecluster.hollow.kubeletoptions import KubeletOptions
+from koordsched.fakecluster.hollow.resourcepools import Pool, PoolId, attached_pool, node_pools
 from koordsched.fakecluster.hollow.topology import Topology
 from koordsched.fakecluster.hollow.usage import NodeUsage
 
@@ -89,6 +96,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     cpus: CpuLayout | None = None
     kubelet: KubeletOptions | None = None
     devices: DeviceLayout | None = None
+    drivers: list[DriverLayout] = []
     usage: NodeUsage | None = None
     faults: Faults = Faults()
     objects: list[dict[str, Any]] = []
@@ -104,6 +112,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     templates: list[NodeTemplate]
+    pools: list[PoolLayout] = []
 
 
 DEFAULT: Mapping[str, Any] = {
@@ -120,10 +129,31 @@ DEFAULT: Mapping[str, Any] = {
 
 def load_templates(source: Path | str | Mapping[str, Any] | None) -> list[NodeTemplate]:
     """Reads and checks templates from a file or its decoded content. Raises TemplateError."""
+    content, name = _read(source)
+    return _checked(_decode(content, name).templates, name)
+
+
+def load_pools(source: Path | str | Mapping[str, Any] | None) -> list[Pool]:
+    """Reads the pools of devices that are attached to no node, likewise. Raises TemplateError."""
+    content, name = _read(source)
+    found: dict[PoolId, Pool] = {}
+    for number, layout in enumerate(_decode(content, name).pools):
+        try:
+            pool = attached_pool(layout)
+        except ValueError as error:
+            raise TemplateError(f"{name}: pools[{number}]: {error}") from error
+        if pool.id in found:
+            raise TemplateError(f"{name}: pools[{number}]: there is another one of this driver and name")
+        found[pool.id] = pool
+    return list(found.values())
+
+
+def _read(source: Path | str | Mapping[str, Any] | None) -> tuple[Any, str]:
+    """The decoded content and what to call it."""
     if source is None:
         source = DEFAULT
     if isinstance(source, Mapping):
-        return _decode(source, "node template")
+        return source, "node template"
     try:
         content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
     except OSError as error:
@@ -132,14 +162,17 @@ def load_templates(source: Path | str | Mapping[str, Any] | None) -> list[NodeTe
         raise TemplateError(f"{source}: not UTF-8 text: {error.reason}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TemplateError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
-    return _decode(content, str(source))
+    return content, str(source)
 
 
-def _decode(content: Any, name: str) -> list[NodeTemplate]:
+def _decode(content: Any, name: str) -> _File:
     try:
-        templates = msgspec.convert(content, _File).templates
+        return msgspec.convert(content, _File)
     except msgspec.ValidationError as error:
         raise TemplateError(f"{name}: {error}") from error
+
+
+def _checked(templates: list[NodeTemplate], name: str) -> list[NodeTemplate]:
     if not templates:
         raise TemplateError(f"{name}: templates: at least one is needed")
     for number, template in enumerate(templates):
@@ -158,6 +191,10 @@ def _decode(content: Any, name: str) -> list[NodeTemplate]:
         for key in string.Template(template.node_name).get_identifiers():
             if key not in ("index", "zone"):
                 raise TemplateError(f"{where}.nodeName: ${{{key}}} is not known, only ${{index}} and ${{zone}} are")
+        try:
+            node_pools(read_drivers(drivers_text(template, _ANY_NODE)), _ANY_NODE["node"])
+        except ValueError as error:
+            raise TemplateError(f"{where}.drivers: {error}") from error
         for index, obj in enumerate(template.objects):
             if not obj.get("apiVersion") or not obj.get("kind"):
                 raise TemplateError(f"{where}.objects[{index}]: apiVersion and kind are needed")
@@ -191,6 +228,14 @@ def share_out(templates: list[NodeTemplate], total: int | None) -> list[int]:
     for i in by_remainder[: rest - sum(whole)]:
         whole[i] += 1
     return [count + part for count, part in zip(shares, whole, strict=True)]
+
+
+_ANY_NODE = {"node": "node-0", "zone": "zone", "index": "0"}
+
+
+def drivers_text(template: NodeTemplate, names: Mapping[str, str]) -> str:
+    """The annotation that says which drivers a node of the template has."""
+    return msgspec.json.encode(fill_in(msgspec.to_builtins(template.drivers), names)).decode()
 
 
 def fill_in(value: Any, names: Mapping[str, str]) -> Any:

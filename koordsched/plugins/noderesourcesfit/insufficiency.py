@@ -1,12 +1,15 @@
 """Which resources of a node do not suffice for a pod.
 
 Every shortage of a node is reported, so a verdict is a set of shortages; distinct sets are few, and each is
-interned as one reason.
+interned as one reason. An extended resource that a DeviceClass stands for is no shortage where the node has nothing
+allocatable of it: DynamicResources decides there (dra spec 3.10).
 
 Source: upstream `noderesources/fit.go` fitsRequest.
 """
 
 from __future__ import annotations
+
+from collections.abc import Container
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +29,24 @@ class Insufficiency:
 
     `amounts`: (resource index, amount > 0), in the order of the reasons. A *pattern* has bit 0 for too many
     pods, bit k + 1 for `amounts[k]`, and the bit above those when a request exceeds the node's allocatable,
-    so that removing pods cannot help.
+    so that removing pods cannot help. `classes`: the resources with a DeviceClass at the time of a question.
     """
 
-    __slots__ = ("_codes", "_final", "_held", "_plugin", "_reasons", "_texts", "amounts")
+    __slots__ = ("_by_index", "_classes", "_codes", "_final", "_held", "_plugin", "_reasons", "_texts", "amounts")
 
     def __init__(
-        self, plugin: str, amounts: tuple[tuple[int, int], ...], names: list[str], reasons: ReasonTable
+        self,
+        plugin: str,
+        amounts: tuple[tuple[int, int], ...],
+        names: list[str],
+        reasons: ReasonTable,
+        classes: Container[str] = (),
     ) -> None:
         cpu_to_storage = [a for a in amounts if a[0] < FIRST_SCALAR]
         scalars = sorted((a for a in amounts if a[0] >= FIRST_SCALAR), key=lambda a: names[a[0]])
         self.amounts = (*cpu_to_storage, *scalars)
+        self._by_index = {index: names[index] for index, _ in scalars}
+        self._classes = classes
         self._plugin = plugin
         self._texts = (TOO_MANY_PODS, *(f"Insufficient {names[index]}" for index, _ in self.amounts))
         self._final = 1 << len(self._texts)
@@ -44,13 +54,19 @@ class Insufficiency:
         self._codes = {0: PASS}
         self._held: list[HeldReason] = []
 
+    def has_class(self, index: int) -> bool:
+        """Whether a DeviceClass stands for the resource: nodes without any allocatable may have devices instead."""
+        return index in self._by_index and self._by_index[index] in self._classes
+
     def of_row(self, table: NodeTable, row: int) -> int:
         """The reason number for one row, PASS if the pod fits."""
         pattern = 1 if table.pods_count.data.item(row) >= table.pods_allocatable.data.item(row) else 0
         bit = 2
         for index, amount in self.amounts:
             allocatable = table.allocatable[index].data.item(row)
-            if amount > allocatable - table.requested[index].data.item(row):
+            if amount > allocatable - table.requested[index].data.item(row) and (
+                allocatable or not self.has_class(index)
+            ):
                 pattern |= bit
                 if amount > allocatable:
                     pattern |= self._final
@@ -65,7 +81,10 @@ class Insufficiency:
         enough = not full.any()
         free = []
         for index, amount in self.amounts:
-            left = table.allocatable[index].data[rows] - table.requested[index].data[rows]
+            allocatable = table.allocatable[index].data[rows]
+            left = allocatable - table.requested[index].data[rows]
+            if self.has_class(index):
+                left[allocatable == 0] = amount
             free.append(left)
             enough = enough and bool(left.min(initial=amount) >= amount)
         if enough:
@@ -75,7 +94,7 @@ class Insufficiency:
         final = np.zeros(len(full), dtype=np.bool_)
         for (index, amount), short in zip(self.amounts, shortages[1:], strict=True):
             if short.any():
-                final |= table.allocatable[index].data[rows] < amount
+                final |= short & (table.allocatable[index].data[rows] < amount)
         shortages.append(final)
         patterns = np.zeros(len(full), dtype=np.int64)
         for bit, short in enumerate(shortages):
@@ -100,9 +119,11 @@ class Insufficiency:
         for bit, (index, amount) in enumerate(self.amounts, start=1):
             allocatable = table.allocatable[index].data[rows]
             short = allocatable - table.requested[index].data[rows] < amount
+            if self.has_class(index):
+                short &= allocatable > 0
             if short.any():
                 mark(bit, short)
-                final |= allocatable < amount
+                final |= short & (allocatable < amount)
         mark(last, final)
         if not patterns.any():
             return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from koordsched.api.core import Node
 from koordsched.cluster.changelog import Facet, RowArray
-from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
+from koordsched.cluster.events import DEVICE_CLASS, NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import place_left
@@ -29,6 +29,7 @@ from koordsched.framework.placements import PlacementScore
 from koordsched.framework.status import PASS, SUCCESS, Codes, Status
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.noderesourcesfit.strategies import DEFAULT_RESOURCES, ScoredResource, strategy_of
+from koordsched.plugins.shared.extendedresources import ExtendedResources, resources_of, scored_devices
 from koordsched.plugins.shared.matching.rows import refused_row, single
 from koordsched.queue.hints import HintRegistration, OtherNodeHint, QueueingHint, Scope
 
@@ -57,6 +58,9 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
         self._resources = configured.resources or DEFAULT_RESOURCES
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._extended = ExtendedResources.shared(handle)
+        self._classes: Container[str] = self._extended.classes if self._extended is not None else ()
+        self._devices = scored_devices(self._extended, (resource.name for resource in self._resources))
         self._table = handle.cluster.table
         self._nominations = handle.nominations
         self._reasons = handle.reasons
@@ -72,8 +76,9 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
             self._table.ensure_resource(index)
             request = shape.scored.get(index, 0)
             if index < FIRST_SCALAR or request:
-                scored.append(ScoredResource(index, resource.weight, request, index <= MEMORY))
-        return _Compiled(Insufficiency(self.name, amounts, names.names, self._reasons), tuple(scored))
+                devices = self._devices.get(resource.name)
+                scored.append(ScoredResource(index, resource.weight, request, index <= MEMORY, devices))
+        return _Compiled(Insufficiency(self.name, amounts, names.names, self._reasons, self._classes), tuple(scored))
 
     def _ignores(self, resource: str) -> bool:
         if not self._ignored and not self._ignored_groups:
@@ -119,10 +124,17 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
         return score // weights if weights else 0
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """Pods that are deleted or request less, nodes that are added or offer more. Device classes are not among them:
-        they matter only where dynamic allocation serves extended resources.
+        """Pods that are deleted or request less, nodes that are added or offer more, classes that stand for another
+        resource.
         """
+        of_classes = HintRegistration(
+            self.name,
+            ClusterEvent(DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE),
+            self._after_class_change,
+            Scope.SHAPE,
+        )
         return [
+            *([of_classes] if self._extended is not None else []),
             HintRegistration(
                 self.name,
                 ClusterEvent(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN),
@@ -169,8 +181,12 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
         coming = self._nominations.nominated_on(node, pod.priority)
         if table.pods_count.data.item(row) + len(coming) >= table.pods_allocatable.data.item(row):
             return False
-        for index, amount in pod.shape.compiled(self, self._compile).insufficiency.amounts:
-            free = table.allocatable[index].data.item(row) - table.requested[index].data.item(row)
+        insufficiency = pod.shape.compiled(self, self._compile).insufficiency
+        for index, amount in insufficiency.amounts:
+            allocatable = table.allocatable[index].data.item(row)
+            if not allocatable and insufficiency.has_class(index):
+                continue
+            free = allocatable - table.requested[index].data.item(row)
             if amount > free - sum(other.requests.get(index) for other in coming):
                 return False
         return True
@@ -180,7 +196,10 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
             return QueueingHint.SKIP
         requests = pod.shape.requests.amounts
         amounts, slots = self._allocatable(new)
-        if slots < 1 or any(amount > amounts.get(index, 0) for index, amount in requests):
+        delegated = [index for index, _ in requests if not amounts.get(index) and self._has_class(index)]
+        if slots < 1 or any(
+            amount > amounts.get(index, 0) for index, amount in requests if not delegated or index not in delegated
+        ):
             return QueueingHint.SKIP
         if old is None:
             return QueueingHint.QUEUE
@@ -188,7 +207,20 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
         grown = slots > slots_before or any(
             amounts.get(index, 0) > amounts_before.get(index, 0) for index, _ in requests
         )
-        return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+        return QueueingHint.QUEUE if grown or delegated else QueueingHint.SKIP
+
+    def _has_class(self, index: int) -> bool:
+        return index >= FIRST_SCALAR and self._table.resource_names.names[index] in self._classes
+
+    def _after_class_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """A resource that the pod requests may have got a class. Other changes of a class are not for this plugin."""
+        if new is None:
+            return QueueingHint.SKIP
+        before = resources_of(old) if old is not None else ()
+        index_of = self._table.resource_names.index
+        gained = {index_of.get(resource) for resource in resources_of(new) if resource not in before}
+        requested = any(index in gained for index, _ in pod.shape.requests.amounts)
+        return QueueingHint.QUEUE if requested else QueueingHint.SKIP
 
     def _allocatable(self, node: Node) -> tuple[dict[int, int], int]:
         amounts, slots, _ = allocatable_of(node.status.allocatable, self._table.resource_names)

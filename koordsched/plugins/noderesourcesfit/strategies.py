@@ -28,6 +28,7 @@ from koordsched.plugins.shared.allocation import (
     most_allocated,
     most_allocated_rows,
 )
+from koordsched.plugins.shared.extendedresources import ScoredDevices
 from koordsched.plugins.shared.matching.rows import count_of
 from koordsched.plugins.shared.nodeutilization import Floats, NodeUtilization
 
@@ -39,13 +40,15 @@ _MAX_INT16 = np.iinfo(np.int16).max
 class ScoredResource:
     """A configured resource as one pod sees it: `request` is what the pod adds to it.
 
-    `nonzero`: the node's side counts defaults for containers without requests (cpu and memory do).
+    `nonzero`: the node's side counts defaults for containers without requests (cpu and memory do). `devices`: what a
+    node may have of it by DRA.
     """
 
     index: int
     weight: int
     request: int
     nonzero: bool
+    devices: ScoredDevices | None = None
 
 
 class Strategy(ABC):
@@ -68,9 +71,13 @@ class Strategy(ABC):
         for resource in resources:
             index = resource.index
             capacity = table.allocatable[index].data.item(row)
-            if not capacity:
+            if not capacity and resource.devices is None:
                 continue
             used = (table.requested_nonzero if resource.nonzero else table.requested)[index].data.item(row)
+            if not capacity and resource.devices is not None:
+                capacity, used = resource.devices.amounts_on(row, capacity, used)
+                if not capacity:
+                    continue
             score = self.of_one(used + resource.request, capacity)
             if score or self.counts_zero:
                 total += resource.weight * score
@@ -89,6 +96,8 @@ class Strategy(ABC):
             index = resource.index
             capacity = table.allocatable[index].data[rows]
             used = (table.requested_nonzero if resource.nonzero else table.requested)[index].data[rows]
+            if resource.devices is not None:
+                capacity, used = resource.devices.amounts(rows, capacity, used)
             complete = bool(capacity.all())
             score = self.of_many(used + resource.request, capacity if complete else np.maximum(capacity, 1))
             if resource.weight != 1:

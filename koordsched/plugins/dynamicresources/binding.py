@@ -1,0 +1,176 @@
+"""What happens to claims between Reserve and the binding, and when a placement is taken back (dra spec 3.7, 3.8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from koordsched.api.meta import ObjectMeta
+from koordsched.api.resource import ResourceClaim
+from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import NORMAL, Handle, WriteFailed
+from koordsched.framework.interface import CycleState
+from koordsched.plugins.dynamicresources.assumed import is_older, key_of
+from koordsched.plugins.dynamicresources.books import DeviceBooks
+from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
+from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed, ClaimWriter
+from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
+from koordsched.plugins.dynamicresources.extended.claim import (
+    CREATES_METRIC,
+    create_failed,
+    is_in_memory,
+    pod_status,
+    requesting,
+    status_failed,
+    to_create,
+)
+from koordsched.plugins.dynamicresources.readiness import Readiness, any_conditions
+
+PENDING = "BindingConditionsPending"
+
+SEEN_WITHIN = 120.0
+"""Seconds in which the watch is expected to show a claim that was created."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class ClaimBinding:
+    """Writes claims before their pod is bound. `readiness`: waits for devices, None without binding conditions."""
+
+    def __init__(self, handle: Handle, books: DeviceBooks, writer: ClaimWriter, readiness: Readiness | None) -> None:
+        self._writes = handle.writes
+        self._count = handle.count
+        self._events = handle.events
+        self._launch = handle.launch
+        self._show = handle.show
+        self._claims = books.claims
+        self._changes = books.claim_changes
+        self._writer = writer
+        self._readiness = readiness
+        self._releases: dict[str, asyncio.Event] = {}
+        """uid of a pod -> set when the claims that it was placed with are no longer reserved for it."""
+
+    async def bind(self, cycle: CycleState, state: DeviceCycle, pod: Pod, node: str) -> None:
+        """Allocates and reserves what is not yet, one claim after the other, and waits until devices are ready.
+
+        Raises ClaimFailed, BindingFailed or BindingTimeout.
+        """
+        if (release := self._releases.get(pod.uid)) is not None:
+            # Of an earlier attempt: it would undo what is written now.
+            await release.wait()
+        bound = [await self._reserve(state, claim, pod, node) for claim in self._to_reserve(state)]
+        if self._readiness is not None and any_conditions(bound):
+            text = f"waiting for binding conditions for device on node {node}"
+            self._events.pod_event(pod, NORMAL, PENDING, text, action="Scheduling")
+            await self._readiness.wait(bound, cycle.waiting_for_others)
+
+    @staticmethod
+    def _to_reserve(state: DeviceCycle) -> Sequence[ResourceClaim]:
+        """The pod's claims, and the special one if there is something to claim on the node."""
+        special = [chosen.claim for chosen in state.chosen if is_in_memory(chosen.claim)]
+        return (*state.claims, *special)
+
+    async def _reserve(self, state: DeviceCycle, claim: ResourceClaim, pod: Pod, node: str) -> ResourceClaim:
+        chosen = next((each for each in state.chosen if each.claim.metadata.uid == claim.metadata.uid), None)
+        allocation = chosen.allocation if chosen is not None else None
+        if is_in_memory(claim):
+            assert allocation is not None, "it is among what was chosen"
+            return await self._make_special(state, claim, pod, node)
+        known = self._claims.get(*key_of(claim))
+        if known is not None and known.metadata.uid == claim.metadata.uid and not is_older(known, claim):
+            claim = known
+        state.reserved.append(claim)
+        if allocation is None and is_reserved_for(claim, pod.uid):
+            return claim
+        written = await _uninterrupted(self._writer.reserve(claim, allocation, pod))
+        self._show(RESOURCE_CLAIMS, written)
+        return written
+
+    # --- the special claim -----------------------------------------------------------------------------
+
+    async def _make_special(self, state: DeviceCycle, claim: ResourceClaim, pod: Pod, node: str) -> ResourceClaim:
+        """Creates the claim for extended resources, allocated and reserved for the pod, whose status then names it."""
+        special = state.requests
+        assert special is not None, "there is something to claim"
+        (allocation,) = (each.allocation for each in state.chosen if each.claim is claim)
+        wanted = requesting(claim, special)
+        state.created = await _uninterrupted(self._create(wanted, pod))
+        written = state.created = await _uninterrupted(self._writer.reserve(state.created, allocation, pod))
+        try:
+            status = pod_status(written.metadata.name, special)
+            await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
+        except WriteFailed as error:
+            raise ClaimFailed(status_failed(pod, str(error))) from error
+        finally:
+            await self._until_seen(written)
+        return written
+
+    async def _create(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+        try:
+            created = await self._writes.create(RESOURCE_CLAIMS, pod.namespace, to_create(claim))
+        except WriteFailed as error:
+            self._count(CREATES_METRIC, "failure")
+            raise ClaimFailed(create_failed(pod, str(error))) from error
+        self._count(CREATES_METRIC, "success")
+        return created
+
+    async def _until_seen(self, written: ResourceClaim) -> None:
+        """Until then the allocation stays in flight; that it takes long is no failure."""
+        key = key_of(written)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_WITHIN):
+                while (known := self._claims.get(*key)) is None or is_older(known, written):
+                    await self._changes.wait((key,), SEEN_WITHIN)
+            return
+        _log.warning("claim %s was created, but its watch does not show it", title_of(written))
+
+    # --- taking back -------------------------------------------------------------------------------------
+
+    def release(self, state: DeviceCycle, pod: Pod) -> None:
+        """What PreBind wrote for a pod that is not bound after all is undone, but for allocations."""
+        if state.reserved or state.created is not None:
+            done = self._releases[pod.uid] = asyncio.Event()
+            claims, state.reserved = state.reserved, []
+            created, state.created = state.created, None
+            self._launch(self._undo(claims, created, pod, done))
+
+    async def _undo(
+        self, claims: Sequence[ResourceClaim], created: ResourceClaim | None, pod: Pod, done: asyncio.Event
+    ) -> None:
+        try:
+            for claim in claims:
+                await _attempted("unreserve", claim, self._writer.unreserve(claim, pod.uid))
+            if created is not None:
+                await _attempted("delete", created, self._writer.delete(created))
+        finally:
+            done.set()
+            if self._releases.get(pod.uid) is done:
+                del self._releases[pod.uid]
+
+
+async def _attempted(what: str, claim: ResourceClaim, write: Awaitable[None]) -> None:
+    """A write that nothing depends on: the claim controller does the same when the pod is gone."""
+    try:
+        await write
+    except WriteFailed as error:
+        _log.warning("cannot %s claim %s: %s", what, title_of(claim), error)
+
+
+async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
+    """The result. If the binding is cancelled, it is waited for all the same: it decides who has the devices."""
+    task = asyncio.ensure_future(write)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _meta(pod: Pod) -> ObjectMeta:
+    return ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)

@@ -1,0 +1,173 @@
+"""What is known of claims and devices, kept up to date by events. One per cluster: all profiles see the same.
+
+Simulators may replace what the API server would do: `claims.assume` after a placement, `claims.restore` to undo it.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from koordsched.api.core import Node
+from koordsched.api.quantity import QuantityError
+from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
+from koordsched.cluster.state import ClusterState
+from koordsched.framework.handle import Handle
+from koordsched.plugins.dynamicresources.assumed import AssumedClaims
+from koordsched.plugins.dynamicresources.changes import ClaimChanges
+from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
+from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
+from koordsched.plugins.dynamicresources.extended.claim import owner_of
+from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
+from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
+from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
+from koordsched.plugins.shared.extendedresources import ExtendedResources
+
+CLAIM_ADDED = ClusterEvent(RESOURCE_CLAIM, ActionType.ADD)
+CLAIM_GONE = ClusterEvent(RESOURCE_CLAIM, ActionType.DELETE)
+CLAIM_CHANGED = ClusterEvent(RESOURCE_CLAIM, ActionType.UPDATE)
+SLICE_CHANGED = ClusterEvent(RESOURCE_SLICE, ActionType.UPDATE)
+
+_UUID_VERSION = 4
+
+_log = logging.getLogger(__name__)
+
+
+def books_of(handle: Handle) -> DeviceBooks:
+    """The books of the handle's cluster."""
+
+    def build(cluster: ClusterState) -> DeviceBooks:
+        books = DeviceBooks(cluster, handle.features, handle.rng, ExtendedResources.shared(handle))
+        handle.states.keep("DynamicResources", books.in_flight)
+        return books
+
+    return handle.cluster.shared(build, DeviceBooks)
+
+
+class DeviceBooks:
+    """`claims` there are, `in_flight` what is being allocated, `in_use` devices of both; `allocator` finds others."""
+
+    def __init__(
+        self, cluster: ClusterState, gates: frozenset[str], rng: Random, extended: ExtendedResources | None
+    ) -> None:
+        """`extended`: which classes stand for resources, None while the gate for that is off."""
+        self.features = Features.enabled(gates)
+        self._cluster = cluster
+        self._rng = rng
+        self.in_use = DevicesInUse(self.features)
+        self._index = SliceIndex(self.features, self.in_use)
+        self.in_flight = AllocationsInFlight(self._flight_changed)
+        self.classes = cluster.objects.of(DEVICE_CLASSES)
+        expressions = CelExpressions(self.features)
+        self.allocator = Allocator(self._index, expressions, self.features, self._share_id)
+        self.special_claims = SpecialClaims()
+        self.served: ServedResources | None = None
+        self.counts: DeviceCounts | None = None
+        self._held: dict[tuple[str, str], AllocationResult] = {}
+        """What was counted for each holder."""
+        slices = cluster.objects.of(RESOURCE_SLICES)
+        if extended is not None:
+            self.served = ServedResources(cluster.table, extended.classes)
+            self.counts = DeviceCounts(
+                cluster.table, extended.classes, ClassSelectors(self.features).select, lambda: slices
+            )
+            extended.count_with(self.counts)
+        cluster.table.on_node(self._node_changed)
+        cluster.table.on_removal(self._index.remove_node)
+        if "DRADeviceTaintRules" in gates and "DRADeviceTaints" in gates:
+            rules = cluster.objects.of(DEVICE_TAINT_RULES)
+            self._tainted = TaintedSlices(slices, rules, self._slice_changed, self._slice_retainted)
+        else:
+            slices.subscribe(self._slice_changed)
+        self.claims = AssumedClaims(cluster.objects.of(RESOURCE_CLAIMS))
+        self.claims.subscribe(self._claim_changed)
+        self.claim_changes = ClaimChanges(self.claims)
+
+    @staticmethod
+    def special_uid(pod_uid: str) -> str:
+        """By which the claim for a pod's extended resources is known until it is created."""
+        return f"{pod_uid}-extended-resources"
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """The class of that name."""
+        return self.classes.get("", name)
+
+    def begin(self, claim: ResourceClaim, allocation: AllocationResult, finalizer: str, holder: str) -> None:
+        """From now on the claim is being allocated, for the pod of this uid."""
+        meta = claim.metadata
+        if finalizer not in meta.finalizers:
+            meta = replace(meta, finalizers=(*meta.finalizers, finalizer))
+        allocated = replace(claim, metadata=meta, status=replace(claim.status, allocation=allocation))
+        self.in_flight.begin(allocated, holder)
+
+    def give_up(self, holder: str) -> None:
+        """Takes back what is in flight for the pod of this uid: pods that wait for devices hear of it."""
+        for entry in self.in_flight.give_up(holder):
+            freed = replace(entry.claim, status=replace(entry.claim.status, allocation=None))
+            self._cluster.announce(CLAIM_CHANGED, entry.claim, freed)
+
+    # --- events ------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        self.special_claims.claim_changed(old, new)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._hold(("claim", old.metadata.uid), None)
+            self.in_flight.end(old.metadata.uid)
+        if new is None:
+            self._cluster.announce(CLAIM_GONE, old, None, earlier=True)
+            return
+        uid, allocation = new.metadata.uid, new.status.allocation
+        self._hold(("claim", uid), allocation)
+        if allocation is not None:
+            self.in_flight.end(uid)
+            if (owner := owner_of(new)) is not None:
+                self.in_flight.end(self.special_uid(owner[0]))
+        event = CLAIM_CHANGED if old is not None else CLAIM_ADDED
+        self._cluster.announce(event, old, new, earlier=True)
+
+    def _flight_changed(self, uid: str, allocation: AllocationResult | None) -> None:
+        self._hold(("in flight", uid), allocation)
+
+    def _hold(self, holder: tuple[str, str], allocation: AllocationResult | None) -> None:
+        """The holder has the devices of this allocation; None: no devices."""
+        if allocation is not None:
+            self.in_use.put(holder, allocation)
+        else:
+            self.in_use.drop(holder)
+        if self.counts is None:
+            return
+        before = self._held.pop(holder, None)
+        if allocation is not None:
+            self._held[holder] = allocation
+            self.counts.allocated(allocation)
+        if before is not None:
+            self.counts.released(before)
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        if self.counts is not None:
+            self.counts.slice_changed(old, new)
+        if new is None:
+            assert old is not None, "a change has an object"
+            self._index.remove_slice(old.metadata.name)
+            return
+        try:
+            self._index.put_slice(new)
+        except QuantityError as error:
+            _log.warning("slice %s offers no devices, it cannot be understood: %s", new.metadata.name, error)
+            self._index.remove_slice(new.metadata.name)
+
+    def _slice_retainted(self, old: ResourceSlice, new: ResourceSlice) -> None:
+        self._cluster.announce(SLICE_CHANGED, old, new)
+
+    def _node_changed(self, row: int, node: Node) -> None:
+        self._index.put_node(row, node)
+
+    def _share_id(self) -> str:
+        """A random UUID, of numbers that journals record."""
+        high, low = self._rng.getrandbits(64), self._rng.getrandbits(64)
+        return str(UUID(int=high << 64 | low, version=_UUID_VERSION))

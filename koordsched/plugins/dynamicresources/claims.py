@@ -1,0 +1,72 @@
+"""The claims of a pod: what its spec and status name, and what is wrong with them (dra spec 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from koordsched.api.meta import controller_of
+from koordsched.api.resource import ResourceClaim
+from koordsched.cluster.pod import Pod
+from koordsched.plugins.dynamicresources.assumed import AssumedClaims
+
+
+class NamedClaim(NamedTuple):
+    """A claim that a pod names. `generated`: it was made of a template, and must be the pod's own."""
+
+    name: str
+    generated: bool
+
+
+class ClaimProblem(Exception):
+    """The pod cannot be tried as long as this is so; the message is upstream's."""
+
+
+def named_claims(pod: Pod) -> Iterator[NamedClaim]:
+    """The claims in the order of the pod's spec. Raises ClaimProblem at the first that has no name yet."""
+    for entry in pod.shape.spec.resource_claims:
+        if entry.resource_claim_name is not None:
+            yield NamedClaim(entry.resource_claim_name, False)
+        elif entry.resource_claim_template_name is None:
+            raise ClaimProblem(
+                f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+            )
+        else:
+            statuses = pod.wire.status.resource_claim_statuses if pod.wire is not None else ()
+            status = next((status for status in statuses if status.name == entry.name), None)
+            if status is None:
+                raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
+            if status.resource_claim_name is not None:
+                yield NamedClaim(status.resource_claim_name, True)
+
+
+def claims_of(pod: Pod, claims: AssumedClaims) -> tuple[ResourceClaim, ...]:
+    """The claims of the pod, each once, in the order of its spec. Raises ClaimProblem."""
+    found: dict[str, ResourceClaim] = {}
+    for name, generated in named_claims(pod):
+        claim = claims.get(pod.namespace, name)
+        if claim is None:
+            raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
+        if generated and not _is_owned_by(claim, pod):
+            raise ClaimProblem(
+                f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)"
+            )
+        found[name] = claim
+    return tuple(found.values())
+
+
+def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    """Whether the claim is reserved for the pod of that uid."""
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def title_of(claim: ResourceClaim) -> str:
+    """`namespace/name`."""
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def _is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+    controller = controller_of(claim.metadata)
+    return controller is not None and controller.uid == pod.uid

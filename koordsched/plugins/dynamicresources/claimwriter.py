@@ -1,0 +1,145 @@
+"""What PreBind writes to claims: the finalizer, then in one write the allocation and who it is reserved for.
+
+The observable requests are upstream's (dra spec 3.8). Each is a patch on condition of the version that was read, so
+that what is not read here stays, and what others wrote meanwhile is seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Clock, WriteConflict, WriteFailed, Writes
+from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+_TRIES = 5
+_PAUSE = 0.01
+"""Seconds between them, as client-go's retry.DefaultRetry has it."""
+
+T = TypeVar("T")
+
+
+class ClaimFailed(Exception):
+    """The claim is not the pod's; the message is upstream's."""
+
+
+class ClaimWriter:
+    """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
+
+    `show` gets claims that were deallocated, as the API server has them then.
+    """
+
+    def __init__(
+        self, writes: Writes, clock: Clock, *, timestamps: bool, show: Callable[[ResourceClaim], None]
+    ) -> None:
+        self._writes = writes
+        self._clock = clock
+        self._timestamps = timestamps
+        self._show = show
+
+    async def reserve(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+        """Stores the allocation, if it is a new one, and reserves the claim for the pod; returns it as it is then.
+
+        Raises ClaimFailed.
+        """
+        title = title_of(claim)
+        for attempt in range(_TRIES):
+            if attempt:
+                await asyncio.sleep(_PAUSE)
+                claim = await _or_fail(
+                    self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name),
+                    f"get updated claim {title} after conflict",
+                )
+            self._check(claim, allocation)
+            if allocation is None and is_reserved_for(claim, pod.uid):
+                return claim
+            try:
+                return await self._reserve_once(claim, allocation, pod)
+            except WriteConflict as error:
+                conflict = error
+        step = "add allocation and reservation" if allocation is not None else "add reservation"
+        raise ClaimFailed(f"{step} to claim {title}: {conflict}")
+
+    @staticmethod
+    def _check(claim: ResourceClaim, allocation: AllocationResult | None) -> None:
+        title = title_of(claim)
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimFailed(f"claim {title} got deleted in the meantime")
+        if allocation is not None and claim.status.allocation is not None:
+            raise ClaimFailed(f"claim {title} got allocated elsewhere in the meantime")
+        if allocation is None and claim.status.allocation is None:
+            raise ClaimFailed(f"claim {title} got deallocated elsewhere in the meantime")
+
+    async def _reserve_once(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+        """Raises WriteConflict if the claim is of another version by now, ClaimFailed for other failures."""
+        title = title_of(claim)
+        status: dict[str, Any] = {}
+        if allocation is not None:
+            finalizers = claim.metadata.finalizers
+            if FINALIZER not in finalizers:
+                changes = {"metadata": {"finalizers": [*finalizers, FINALIZER]}}
+                claim = await _or_fail(
+                    self._writes.patch(RESOURCE_CLAIMS, claim, changes), f"add finalizer to claim {title}"
+                )
+                self._check(claim, allocation)
+            status["allocation"] = msgspec.to_builtins(allocation)
+            if self._timestamps:
+                # Of a new allocation only: one that there is already must not be changed.
+                status["allocation"]["allocationTimestamp"] = self._now()
+        user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        status["reservedFor"] = msgspec.to_builtins((*claim.status.reserved_for, user))
+        step = "add allocation and reservation" if allocation is not None else "add reservation"
+        return await _or_fail(
+            self._writes.patch(RESOURCE_CLAIMS, claim, {"status": status}, subresource="status"),
+            f"{step} to claim {title}",
+        )
+
+    async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
+        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed."""
+        entry = {"$patch": "delete", "uid": uid}
+        changes = {"status": {"reservedFor": [entry]}}
+        await self._writes.merge(RESOURCE_CLAIMS, claim.metadata, changes, subresource="status", strategic=True)
+
+    async def deallocate(self, claim: ResourceClaim) -> None:
+        """Takes the devices from the claim, if it still is of this version. Raises WriteFailed."""
+        changes = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+        self._show(await self._writes.patch(RESOURCE_CLAIMS, claim, changes, subresource="status"))
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Deletes the claim, which our finalizer keeps no longer. Raises WriteFailed."""
+        meta = claim.metadata
+        for attempt in range(_TRIES):
+            if attempt:
+                claim = await self._writes.read(RESOURCE_CLAIMS, meta.namespace, meta.name)
+            finalizers = claim.metadata.finalizers
+            if claim.metadata.uid != meta.uid or FINALIZER not in finalizers:
+                break
+            left = [each for each in finalizers if each != FINALIZER]
+            try:
+                await self._writes.patch(RESOURCE_CLAIMS, claim, {"metadata": {"finalizers": left or None}})
+                break
+            except WriteConflict:
+                await asyncio.sleep(_PAUSE)
+        await self._writes.delete(RESOURCE_CLAIMS, meta)
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def _or_fail(write: Awaitable[T], step: str) -> T:
+    """The result. Raises WriteConflict, or ClaimFailed with the step that failed."""
+    try:
+        return await write
+    except WriteConflict:
+        raise
+    except WriteFailed as error:
+        raise ClaimFailed(f"{step}: {error}") from error

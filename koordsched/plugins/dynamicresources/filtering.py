@@ -1,0 +1,186 @@
+"""The verdict on nodes: whether the claims of a pod are, or can be, allocated there (dra spec 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from koordsched.api.resource import ResourceClaim
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.pod import Pod
+from koordsched.framework.handle import Clock
+from koordsched.framework.status import PASS, Code, Codes, ReasonTable
+from koordsched.plugins.dynamicresources.books import DeviceBooks
+from koordsched.plugins.dynamicresources.conditions import has_conditions, is_usable
+from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
+from koordsched.plugins.dynamicresources.extended import ServedResources, SpecialRequests
+from koordsched.plugins.dynamicresources.extended.claim import CANNOT_FIT, CANNOT_SCHEDULE, requesting
+from koordsched.plugins.dynamicresources.structured import (
+    AllocationError,
+    Deadline,
+    Demand,
+    InvalidPools,
+    Outcome,
+    SearchExpired,
+)
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+INVALID_POOLS = "invalid resource pools were encountered"
+UNAVAILABLE = "resourceclaim not available on the node"
+TIMED_OUT = "timed out trying to allocate devices"
+
+TOTAL = 2.0
+"""Seconds that the searches of one attempt may take together: meanwhile neither watches nor leases have their turn."""
+
+
+class DeviceFilter:
+    """Judges rows. `timeout`: seconds that the search on one node may take, 0 for no limit; `binding_timeout`: how long
+    devices may take to become ready, None if there are no binding conditions.
+    """
+
+    def __init__(
+        self,
+        plugin: str,
+        books: DeviceBooks,
+        served: ServedResources | None,
+        reasons: ReasonTable,
+        clock: Clock,
+        timeout: float,
+        binding_timeout: float | None,
+    ) -> None:
+        self._plugin = plugin
+        self._books = books
+        self._served = served
+        self._reasons = reasons
+        self._clock = clock
+        self._timeout = timeout
+        self._binding_timeout = binding_timeout
+        none, invalid, unavailable, expired, leftover, unfit = (
+            reasons.intern(plugin, Code.UNRESOLVABLE, text)
+            for text in (CANNOT_ALLOCATE, INVALID_POOLS, UNAVAILABLE, TIMED_OUT, CANNOT_SCHEDULE, CANNOT_FIT)
+        )
+        self._unavailable = unavailable
+        self._leftover = leftover
+        self._unfit = unfit
+        self._expired = expired
+        self._code_of = np.zeros(max(Outcome) + 1, dtype=np.int32)
+        self._code_of[[Outcome.NONE, Outcome.INVALID, Outcome.EXPIRED]] = (none, invalid, expired)
+
+    def verdicts(self, state: DeviceCycle, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """A reason per row, PASS where all claims can be had; None if that is so on all rows."""
+        if state.leftover:
+            return np.full(len(rows), self._leftover, dtype=np.int32)
+        codes = np.zeros(len(rows), dtype=np.int32)
+        for at, demand in self._demands(state, pod, table, rows, codes):
+            if demand is not None:
+                codes[at] = self._search(state, demand, table, rows[at])
+        self._check_allocated(state, table, rows, codes)
+        return codes if codes.any() else None
+
+    def demand_on(self, state: DeviceCycle, pod: Pod, row: int) -> tuple[tuple[ResourceClaim, ...], Demand | None]:
+        """The claims to be allocated on one row, and their demand; None if there are none."""
+        special: SpecialRequests | None = None
+        if state.special is not None and self._served is not None:
+            special = self._served.on_row(pod.shape, row) or None
+        state.requests = special
+        claims = self._claims(state, special)
+        return claims, self._demand(state, special) if claims else None
+
+    def deadline(self) -> Deadline:
+        """For the searches that begin now."""
+        return Deadline(self._clock.monotonic, self._timeout, TOTAL if self._timeout else 0)
+
+    # --- demands -------------------------------------------------------------------------------------
+
+    def _demands(
+        self, state: DeviceCycle, pod: Pod, table: NodeTable, rows: RowArray, codes: Codes
+    ) -> Iterator[tuple[RowArray, Demand | None]]:
+        """(positions in the rows, what the pod demands there); refuses the rows that have nothing of a resource."""
+        everywhere = np.arange(len(rows))
+        if state.special is None or self._served is None:
+            if state.open:
+                yield everywhere, self._demand(state, None)
+            return
+        split = self._served.split(pod.shape, rows)
+        fit = np.ones(len(rows), dtype=np.bool_)
+        if split.unfit is not None:
+            codes[split.unfit] = self._unfit
+            fit = ~split.unfit
+        for number, special in enumerate(split.groups):
+            at = np.flatnonzero((split.group_of == number) & fit)
+            if len(at) and self._claims(state, special or None):
+                yield at, self._demand(state, special or None)
+
+    @staticmethod
+    def _claims(state: DeviceCycle, special: SpecialRequests | None) -> tuple[ResourceClaim, ...]:
+        """The claims to be allocated where these are the requests for extended resources, which come last."""
+        if special is None or state.special is None:
+            return state.open
+        return (*state.open, requesting(state.special, special))
+
+    def _demand(self, state: DeviceCycle, special: SpecialRequests | None) -> Demand:
+        demand = state.demands.get(special)
+        if demand is None:
+            claims = self._claims(state, special)
+            demand = state.demands[special] = self._books.allocator.demand(claims, self._books.device_class)
+        return demand
+
+    # --- searches ------------------------------------------------------------------------------------
+
+    def _search(self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray) -> Codes:
+        found = self._books.allocator.verdicts(demand, rows, self.deadline())
+        codes: Codes = self._code_of[found.outcomes]
+        if not found.outcomes.any() and not found.scores.any():
+            return codes
+        refused = (found.outcomes == Outcome.NONE) | (found.outcomes == Outcome.INVALID)
+        if refused.any():
+            state.refused = (demand, int(rows[refused.argmax()]))
+        failed = np.flatnonzero(found.outcomes == Outcome.ERROR)
+        if not len(failed) and not (found.outcomes == Outcome.FITS).any():
+            # Where no node is known to do, it is not known either that none does.
+            failed = np.flatnonzero(found.outcomes == Outcome.EXPIRED)
+        if len(failed):
+            codes[failed] = self._error(state, demand, table, int(rows[failed[0]]), found.outcomes[failed[0]])
+        if found.scores.any():
+            if state.scores is None or len(state.scores) != table.size:
+                state.scores = np.zeros(table.size, dtype=np.int64)
+            state.scores[rows] = found.scores
+        return codes
+
+    def _error(self, state: DeviceCycle, demand: Demand, table: NodeTable, row: int, outcome: int) -> int:
+        """The number of the Error with the text of one row, which ends the attempt."""
+        text = f"node {table.names[row]}: {TIMED_OUT}"
+        if outcome == Outcome.ERROR:
+            try:
+                self._books.allocator.allocate(demand, row, self.deadline())
+            except AllocationError as error:
+                text = str(error)
+            except (InvalidPools, SearchExpired):
+                pass
+        state.reason = self._reasons.hold(self._plugin, Code.ERROR, text)
+        return state.reason.number
+
+    # --- allocated claims ------------------------------------------------------------------------------
+
+    def _check_allocated(self, state: DeviceCycle, table: NodeTable, rows: RowArray, codes: Codes) -> None:
+        """Refuses rows where a claim is out of reach, or will not be ready; failed searches come first."""
+        if not state.allocated:
+            return
+        passing = codes == PASS
+        for place, claim, nodes in state.allocated:
+            if not self._is_usable(claim):
+                lacking = passing
+            elif nodes is not None:
+                lacking = passing & ~nodes.mask(table, rows)
+            else:
+                continue
+            if lacking.any():
+                state.unavailable.add(place)
+                codes[lacking] = self._unavailable
+
+    def _is_usable(self, claim: ResourceClaim) -> bool:
+        if self._binding_timeout is None or not has_conditions(claim):
+            return True
+        return is_usable(claim, self._binding_timeout, self._clock.wall())

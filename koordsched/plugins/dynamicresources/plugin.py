@@ -1,0 +1,269 @@
+"""The plugin: claims and devices at each extension point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
+from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.nodetable import NodeTable, Rows
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
+from koordsched.config.duration import Duration
+from koordsched.config.plugin_args import DynamicResourcesArgs
+from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent
+from koordsched.framework.handle import Handle
+from koordsched.framework.interface import (
+    MAX_SCORE,
+    CycleState,
+    ExplainsPods,
+    PodScore,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Scores,
+    ShapeScore,
+)
+from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.dynamicresources.binding import ClaimBinding
+from koordsched.plugins.dynamicresources.books import books_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
+from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
+from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
+from koordsched.plugins.dynamicresources.cyclestate import AllocatedClaim, Chosen, DeviceCycle
+from koordsched.plugins.dynamicresources.deallocation import Deallocation
+from koordsched.plugins.dynamicresources.explanation import explained
+from koordsched.plugins.dynamicresources.extended import ServedResources
+from koordsched.plugins.dynamicresources.extended.claim import in_memory
+from koordsched.plugins.dynamicresources.extended.hints import registration as after_special_claim_gone
+from koordsched.plugins.dynamicresources.filtering import DeviceFilter
+from koordsched.plugins.dynamicresources.hints import Hints
+from koordsched.plugins.dynamicresources.prefilter import problem_of
+from koordsched.plugins.dynamicresources.readiness import Readiness
+from koordsched.plugins.dynamicresources.structured import AllocationError, InvalidPools, SearchExpired
+from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
+from koordsched.queue.hints import HintRegistration
+
+NO_STATE = "not found"
+NOT_CHOSEN = "claim allocation not found for node"
+
+
+class DynamicResources(
+    PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore, ShapeScore, Reserve, PreBind, ExplainsPods
+):
+    """Finds devices for the claims of pods, and writes before the binding who has which."""
+
+    name = "DynamicResources"
+    facets = 0
+
+    def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
+        """The arguments must be valid."""
+        args = args or DynamicResourcesArgs()
+        books = self._books = books_of(handle)
+        self._table = handle.cluster.table
+        self._rng = handle.rng
+        self._selectors = NodeSelectors()
+        self._hints = Hints(self.name, books.claims)
+        self._served: ServedResources | None = books.served
+        binding_timeout = _seconds(args.binding_timeout) if books.features.binding_conditions else None
+        self._filter = DeviceFilter(
+            self.name,
+            books,
+            self._served,
+            handle.reasons,
+            handle.clock,
+            _seconds(args.filter_timeout) or 0.0,
+            binding_timeout,
+        )
+        writer = ClaimWriter(
+            handle.writes,
+            handle.live_clock,
+            timestamps=books.features.binding_conditions,
+            show=lambda claim: handle.show(RESOURCE_CLAIMS, claim),
+        )
+        readiness = None
+        if binding_timeout is not None:
+            readiness = Readiness(
+                books.claims,
+                books.claim_changes,
+                handle.live_clock,
+                binding_timeout,
+                handle.profile,
+                handle.count,
+                handle.observe,
+            )
+        self._binding = ClaimBinding(handle, books, writer, readiness)
+        self._deallocation = Deallocation(books.claims, writer, handle.rng, handle.launch, handle.events)
+
+    def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
+        """Changes of claims, classes, slices and nodes, and of the claims that the pod's status names."""
+        registrations = self._hints.registrations()
+        if self._served is not None:
+            registrations.append(after_special_claim_gone(self.name))
+        return registrations
+
+    # --- before nodes are looked at --------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """UNRESOLVABLE while a claim of the pod is missing, going, or not its own."""
+        if not pod.shape.spec.resource_claims:
+            return SUCCESS
+        try:
+            claims_of(pod, self._books.claims)
+        except ClaimProblem as problem:
+            return Status(Code.UNRESOLVABLE, (str(problem),))
+        return SUCCESS
+
+    def skips_shape(self, shape: PodShape) -> bool:
+        """Pods that neither claim devices nor request a resource that a class can stand for."""
+        return not shape.spec.resource_claims and not (self._served is not None and self._served.may_concern(shape))
+
+    def skips(self, pod: Pod | PodShape) -> bool:
+        """False: what PreFilter says decides about Filter; what is scored is 0 for all others."""
+        return False
+
+    def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
+        """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
+        try:
+            claims = claims_of(pod, self._books.claims)
+        except ClaimProblem as problem:
+            return Status(Code.UNRESOLVABLE, (str(problem),))
+        special, leftover = None, False
+        if self._served is not None and self._served.concerns(pod.shape):
+            existing = self._books.special_claims.of(pod)
+            leftover = existing is not None
+            special = existing or in_memory(pod, self._books.special_uid(pod.uid))
+        if not claims and special is None:
+            return SKIP
+        status = problem_of(
+            claims,
+            self._books.in_flight,
+            self._books.device_class,
+            prioritized_list=self._books.features.prioritized_list,
+        )
+        if not status.ok:
+            return status
+        allocated = [
+            AllocatedClaim(place, claim, self._selectors.terms(selector) if selector is not None else None)
+            for place, claim in enumerate(claims)
+            if (allocation := claim.status.allocation) is not None
+            for selector in (allocation.node_selector,)
+        ]
+        cycle.state[self] = DeviceCycle(claims, allocated, special, leftover=leftover)
+        return SUCCESS
+
+    # --- nodes ---------------------------------------------------------------------------------------
+
+    def filter(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
+        """Whether the claims are, or can be, allocated on each row."""
+        state = self._state(cycle)
+        return self._filter.verdicts(state, pod, table, rows) if state is not None else None
+
+    def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
+        """Other pods do not matter: devices are free when claims say so."""
+        return PodIndependent(self, cycle, pod)
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """What devices there are on one of the nodes that lack some, request by request."""
+        state = self._state(cycle)
+        if state is None:
+            return []
+        return explained(state, self._books.allocator, self._table, self._filter.deadline())
+
+    def treats_alike(self, shape: PodShape) -> bool:
+        """Pods without claims: there is nothing to free for them."""
+        return self.skips_shape(shape)
+
+    def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
+        """Frees a claim that keeps the pod from nodes; an error if another plugin's PreFilter stopped the chain before
+        this one's.
+
+        The error ends the chain, so such pods are not preempted for: as upstream (core spec 4.2).
+        """
+        if self.name in cycle.not_pre_filtered:
+            return PostFilterResult(Status(Code.ERROR, (NO_STATE,)))
+        return self._deallocation.decide(self._state(cycle), pod)
+
+    def _state(self, cycle: CycleState) -> DeviceCycle | None:
+        state: DeviceCycle | None = cycle.state.get(self)
+        return state
+
+    # --- scores --------------------------------------------------------------------------------------
+
+    def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
+        """0: what pods of a shape get without a look at their claims."""
+        return 0
+
+    def abstains(self, cycle: CycleState, pod: Pod) -> bool:
+        """Unless an alternative was chosen somewhere."""
+        state = self._state(cycle)
+        return state is None or state.scores is None
+
+    def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
+        """SKIP if it abstains."""
+        return SKIP if self.abstains(cycle, pod) else SUCCESS
+
+    def score(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Scores:
+        """8 less the number of the alternative, for each request that has some."""
+        state = self._state(cycle)
+        return state.scores[rows] if state is not None and state.scores is not None else 0
+
+    def normalize(self, cycle: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """100 for the highest."""
+        if isinstance(scores, int):
+            return scores
+        highest = int(scores.max(initial=0))
+        return scores * MAX_SCORE // highest if highest else scores
+
+    # --- reserve and bind ------------------------------------------------------------------------------
+
+    def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
+        """Chooses devices on the row for the claims that have none; from now on they are in use."""
+        state = self._state(cycle)
+        if state is None:
+            return SUCCESS
+        claims, demand = self._filter.demand_on(state, pod, row)
+        if demand is None:
+            return SUCCESS
+        try:
+            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
+        except (AllocationError, InvalidPools, SearchExpired):
+            found = None
+        if found is None:
+            return Status(Code.ERROR, (NOT_CHOSEN,))
+        state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
+        for claim, allocation in state.chosen:
+            self._books.begin(claim, allocation, FINALIZER, pod.uid)
+        return SUCCESS
+
+    def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
+        """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
+        self._books.give_up(pod.uid)
+        state = self._state(cycle)
+        if state is not None:
+            state.chosen = ()
+            self._binding.release(state, pod)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """SKIP without claims."""
+        state = self._state(cycle)
+        return SUCCESS if state is not None and (state.claims or state.chosen) else SKIP
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
+        """Writes who has the devices, and waits until they are ready; an ERROR if that fails."""
+        state = self._state(cycle)
+        if state is None:
+            return SUCCESS
+        try:
+            await self._binding.bind(cycle, state, pod, node)
+        except (ClaimFailed, BindingFailed, BindingTimeout) as error:
+            return Status(Code.ERROR, (str(error),))
+        return SUCCESS
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return duration.seconds if duration is not None else None

@@ -1,0 +1,390 @@
+"""The allocator: which nodes can serve the claims of a pod, and which devices these get there (dra spec 3.6)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim
+from koordsched.framework.keyed import grouped
+from koordsched.plugins.dynamicresources.structured.failures import (
+    UNLIMITED,
+    AllocationError,
+    Deadline,
+    InvalidPools,
+    SearchExpired,
+)
+from koordsched.plugins.dynamicresources.structured.features import Features
+from koordsched.plugins.dynamicresources.structured.ground import Ground
+from koordsched.plugins.dynamicresources.structured.plans import Plan, Planner
+from koordsched.plugins.dynamicresources.structured.pools import Condition
+from koordsched.plugins.dynamicresources.structured.reasons import RequestReasons, reasons_of
+from koordsched.plugins.dynamicresources.structured.requests import MOST_DEVICES, ClassOf, Demand, Prepared
+from koordsched.plugins.dynamicresources.structured.results import Pick, ShareId, result_of
+from koordsched.plugins.dynamicresources.structured.search import (
+    ConstraintViolated,
+    Search,
+    SelectorFailed,
+    Solution,
+)
+from koordsched.plugins.dynamicresources.structured.selectors import Expressions
+from koordsched.plugins.dynamicresources.structured.sliceindex import NodeEntry, SliceIndex
+from koordsched.plugins.dynamicresources.structured.slices import PooledDevice
+from koordsched.plugins.dynamicresources.structured.verdicts import Answer, AnswerKey, Answers, Outcome, Verdicts
+
+BUDGET = 64 << 20
+"""Bytes that prepared demands and their answers may take, the latest not counted."""
+
+_DEMAND_BYTES = 8 << 10
+
+_Rows = npt.NDArray[np.intp]
+
+
+class Allocation(NamedTuple):
+    """What the claims of a demand get, in order, and the raw score of the node."""
+
+    results: tuple[AllocationResult, ...]
+    score: int
+
+
+class _Known:
+    """A prepared demand with all that was found out for it."""
+
+    __slots__ = ("answers", "nbytes", "planner", "prepared")
+
+    def __init__(self, prepared: Prepared, planner: Planner) -> None:
+        self.prepared = prepared
+        self.planner = planner
+        self.answers = Answers()
+        self.nbytes = _DEMAND_BYTES
+
+
+class Allocator:
+    """Answers demands from the slices and nodes of an index. `share_id` makes the id of a share."""
+
+    def __init__(
+        self, index: SliceIndex, expressions: Expressions, features: Features, share_id: ShareId, budget: int = BUDGET
+    ) -> None:
+        self._index = index
+        self._expressions = expressions
+        self._features = features
+        self._share_id = share_id
+        self._budget = budget
+        self._bytes = 0
+        self._known: OrderedDict[object, _Known] = OrderedDict()
+        self._keys: dict[Prepared, object] = {}
+        self._classes: dict[str, tuple[DeviceClass, bytes]] = {}
+
+    # --- demands -----------------------------------------------------------------------------------------
+
+    def demand(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> Demand:
+        """The demand of a pod with these unallocated claims, in pod order."""
+        key = tuple(self._identity(claim, class_of) for claim in claims)
+        known = self._known.get(key)
+        if known is None:
+            prepared = Prepared(claims, class_of, self._features)
+            known = _Known(prepared, Planner(prepared, self._expressions, self._features))
+            self._known[key] = known
+            self._keys[prepared] = key
+            self._bytes += known.nbytes
+        self._known.move_to_end(key)
+        self._stay_within_budget()
+        return Demand(claims, known.prepared)
+
+    def _identity(self, claim: ResourceClaim, class_of: ClassOf) -> object:
+        """Equal for claims that ask for the same, with the same selectors behind the names of classes."""
+        spec = claim.spec.devices
+        names = {request.exactly.device_class_name for request in spec.requests if request.exactly is not None}
+        names.update(each.device_class_name for request in spec.requests for each in request.first_available)
+        classes = tuple((name, self._class_key(name, class_of(name))) for name in sorted(names))
+        return (msgspec.json.encode((spec.requests, spec.constraints)), classes)
+
+    def _class_key(self, name: str, found: DeviceClass | None) -> bytes | None:
+        if found is None:
+            self._classes.pop(name, None)
+            return None
+        kept = self._classes.get(name)
+        if kept is None or kept[0] is not found:
+            kept = self._classes[name] = (found, msgspec.json.encode(found.spec))
+        return kept[1]
+
+    def _of(self, demand: Demand) -> _Known:
+        """What is known for a demand, which may have been forgotten."""
+        prepared = demand.prepared
+        key = self._keys.get(prepared)
+        known = self._known.get(key) if key is not None else None
+        if known is None or known.prepared is not prepared:
+            known = _Known(prepared, Planner(prepared, self._expressions, self._features))
+        return known
+
+    def _stay_within_budget(self) -> None:
+        while self._bytes > self._budget and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._keys.pop(oldest.prepared, None)
+            self._bytes -= oldest.nbytes
+
+    def _resized(self, known: _Known) -> None:
+        size = _DEMAND_BYTES + known.answers.nbytes + known.planner.nbytes
+        if known.prepared in self._keys:
+            self._bytes += size - known.nbytes
+        known.nbytes = size
+        self._stay_within_budget()
+
+    # --- verdicts ----------------------------------------------------------------------------------------
+
+    def verdicts(self, demand: Demand, rows: _Rows, deadline: Deadline = UNLIMITED) -> Verdicts:
+        """Which of the rows can serve the demand."""
+        index, known = self._index, self._of(demand)
+        index.refresh()
+        if self._fails_everywhere(demand):
+            return Verdicts(np.full(len(rows), Outcome.ERROR, dtype=np.int8), np.zeros(len(rows), dtype=np.int64))
+        answers = known.answers
+        self._catch_up(answers)
+        asked = rows[answers.outcomes[rows] == Outcome.UNKNOWN]
+        expired: dict[int, Outcome] = {}
+        if len(asked):
+            expired = self._ask(known, asked, deadline)
+            self._resized(known)
+        outcomes, scores = answers.outcomes[rows], answers.scores[rows]
+        if expired:
+            outcomes[outcomes == Outcome.UNKNOWN] = Outcome.EXPIRED
+        return Verdicts(self._with_foreign(demand, outcomes, rows), scores)
+
+    def _fails_everywhere(self, demand: Demand) -> bool:
+        return bool(self._index.failures) or any(check.error for check in demand.prepared.checks)
+
+    def _catch_up(self, answers: Answers) -> None:
+        index = self._index
+        changed = index.changed_since(answers.serial) if answers.serial >= 0 else None
+        if changed is None or answers.epoch != index.epoch or len(answers.outcomes) != index.capacity:
+            answers.forget(index.capacity)
+        elif changed:
+            answers.outcomes[changed] = Outcome.UNKNOWN
+        answers.serial, answers.epoch = index.serial, index.epoch
+
+    def _ask(self, known: _Known, rows: _Rows, deadline: Deadline) -> dict[int, Outcome]:
+        """Finds the answers of rows; those whose search expired are returned, and not kept."""
+        answers = known.answers
+        found: dict[int, Outcome] = {}
+        if len(rows) == 1:
+            examples, groups = np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
+        else:
+            self._plan(known, rows)
+            keys = self._index.keys(rows)
+            keys[:, 0] = answers.plans[rows]
+            examples, groups = grouped(keys)
+        outcomes = np.empty(len(examples), dtype=np.int8)
+        scores = np.zeros(len(examples), dtype=np.int64)
+        for at, example in enumerate(rows[examples].tolist()):
+            answer = self._answer(known, example, deadline)
+            outcomes[at] = answer.outcome
+            if answer.solution is not None:
+                scores[at] = answer.solution.score
+            elif answer.outcome is Outcome.EXPIRED:
+                found[example] = Outcome.EXPIRED
+                outcomes[at] = Outcome.UNKNOWN
+        answers.outcomes[rows] = outcomes[groups]
+        answers.scores[rows] = scores[groups]
+        return found
+
+    def _plan(self, known: _Known, rows: _Rows) -> None:
+        """Brings the plans of rows up to date: inventories that differ in nothing that is read have the same."""
+        answers, inventories = known.answers, self._index.inventories
+        stale = rows[answers.planned[rows] != inventories[rows]]
+        if not len(stale):
+            return
+        _, examples, groups = np.unique(inventories[stale], return_index=True, return_inverse=True)
+        numbers = np.zeros(len(examples), dtype=np.int64)
+        for at, row in enumerate(stale[examples].tolist()):
+            entry = self._index.node(row)
+            if entry is not None and entry.inventory is not None:
+                numbers[at] = known.planner.plan(entry.inventory).number
+        answers.plans[stale] = numbers[groups]
+        answers.planned[stale] = inventories[stale]
+
+    def _with_foreign(self, demand: Demand, outcomes: npt.NDArray[np.int8], rows: _Rows) -> npt.NDArray[np.int8]:
+        """Pools that a node only sees the counters of matter if they are not in order."""
+        if demand.prepared.wants_all:
+            foreign = self._index.rows_with_foreign((Condition.INCOMPLETE, Condition.INVALID))
+            if foreign is not None:
+                outcomes[foreign[rows]] = Outcome.ERROR
+        foreign = self._index.rows_with_foreign((Condition.INVALID,))
+        if foreign is not None:
+            outcomes[foreign[rows] & (outcomes == Outcome.NONE)] = Outcome.INVALID
+        return outcomes
+
+    # --- one node ----------------------------------------------------------------------------------------
+
+    def _answer(self, known: _Known, row: int, deadline: Deadline) -> Answer:
+        entry = self._index.node(row)
+        if entry is None or entry.inventory is None:
+            return Answer(Outcome.NONE)
+        plan = known.planner.plan(entry.inventory)
+        _, own, group = self._index.key(row)
+        key: AnswerKey = (plan.number, own, group)
+        answer = known.answers.by_state.get(key)
+        if answer is None:
+            answer = self._search(known, plan, entry, deadline)
+            if answer.outcome is not Outcome.EXPIRED:
+                known.answers.keep(key, answer)
+        return answer
+
+    def _search(self, known: _Known, plan: Plan, entry: NodeEntry, deadline: Deadline) -> Answer:
+        deadline.start()
+        search = Search(known.prepared, known.planner, plan, Ground(plan, entry.views), deadline.expired)
+        try:
+            if self._problem(known.prepared, search, plan, entry, with_foreign=False):
+                return Answer(Outcome.ERROR)
+            solution = search.run()
+        except (SelectorFailed, ConstraintViolated):
+            return Answer(Outcome.ERROR)
+        except SearchExpired:
+            return Answer(Outcome.EXPIRED)
+        if solution is not None:
+            return Answer(Outcome.FITS, solution)
+        invalid = any(condition is Condition.INVALID for _, condition in plan.troubles)
+        return Answer(Outcome.INVALID if invalid else Outcome.NONE)
+
+    def _problem(
+        self, prepared: Prepared, search: Search, plan: Plan, entry: NodeEntry, *, with_foreign: bool
+    ) -> tuple[str, int] | None:
+        """The first check that fails, in words, with its claim; `{claim}` stands for the claim's name."""
+        for check in prepared.checks:
+            if check.error:
+                return check.error, check.claim
+            alternative = check.alternative
+            if alternative is not None:
+                trouble = self._trouble(plan, entry, with_foreign)
+                if trouble:
+                    asks = f"asks for all devices, but resource pool {trouble}"
+                    return f"claim {{claim}}, request {alternative.label}: {asks}", alternative.claim
+                search.all_devices(alternative)
+            else:
+                fewest = _fewest(prepared, search, check.claim)
+                if fewest > MOST_DEVICES:
+                    text = f"number of requested devices {fewest} exceeds the claim limit of {MOST_DEVICES}"
+                    return f"claim {{claim}}: {text}", check.claim
+        return None
+
+    def _trouble(self, plan: Plan, entry: NodeEntry, with_foreign: bool) -> str:
+        """The first pool of a node that is not in order, and what it is; "" if all are."""
+        found = [(entry.views[number].order, condition) for number, condition in plan.troubles]
+        if with_foreign:
+            found += [((False, pool.key), self._index.foreign_condition(pool)) for pool in self._index.foreign(entry)]
+        if not found:
+            return ""
+        (_, (driver, pool)), condition = min(found)
+        return f"{driver}/{pool} is currently {'invalid' if condition is Condition.INVALID else 'being updated'}"
+
+    # --- allocation --------------------------------------------------------------------------------------
+
+    def allocate(self, demand: Demand, row: int, deadline: Deadline = UNLIMITED) -> Allocation | None:
+        """What the demand gets on the node of a row; None if there is no solution.
+
+        Raises AllocationError, InvalidPools and SearchExpired.
+        """
+        index, known = self._index, self._of(demand)
+        index.refresh()
+        if index.failures:
+            raise AllocationError(f"gather pool information: {min(index.failures.values())}")
+        entry = index.node(row)
+        if entry is None or entry.inventory is None:
+            return None
+        plan = known.planner.plan(entry.inventory)
+        foreign = demand.prepared.wants_all and bool(index.foreign(entry))
+        answer = Answer(Outcome.UNKNOWN) if foreign else self._answer(known, row, deadline)
+        if answer.outcome is Outcome.EXPIRED:
+            raise SearchExpired
+        solution = answer.solution
+        if answer.outcome in (Outcome.ERROR, Outcome.UNKNOWN):
+            solution = self._solve(demand, known, plan, entry, deadline)
+        if solution is not None:
+            return self._allocation(demand, plan, entry, solution)
+        problems = self.invalid_pools(row)
+        if problems:
+            raise InvalidPools("; ".join(problems))
+        return None
+
+    def _solve(
+        self, demand: Demand, known: _Known, plan: Plan, entry: NodeEntry, deadline: Deadline
+    ) -> Solution | None:
+        """Searches with errors in words."""
+        deadline.start()
+        search = Search(known.prepared, known.planner, plan, Ground(plan, entry.views), deadline.expired)
+        try:
+            problem = self._problem(known.prepared, search, plan, entry, with_foreign=True)
+            if problem is not None:
+                raise AllocationError(demand.text(*problem))
+            return search.run()
+        except SelectorFailed as failure:
+            raise AllocationError(demand.text(str(failure), failure.alternative.claim)) from failure
+        except ConstraintViolated as failure:
+            alternative, device = failure.alternative, _device_at(plan, entry, failure.position)
+            driver, pool = device.part.key
+            text = f"cannot add device {driver}/{pool}/{device.name} because a claim constraint would not be satisfied"
+            raise AllocationError(
+                demand.text(f"claim {{claim}}, request {alternative.label}: {text}", alternative.claim)
+            ) from failure
+
+    def _allocation(self, demand: Demand, plan: Plan, entry: NodeEntry, solution: Solution) -> Allocation:
+        prepared = demand.prepared
+        picks: list[list[Pick]] = [[] for _ in prepared.claims]
+        for number, position in solution.picks:
+            alternative = prepared.alternatives[number]
+            picks[alternative.claim].append((alternative, _device_at(plan, entry, position), position))
+        results = []
+        for claim, devices in enumerate(picks):
+            chosen = list(dict.fromkeys(pick[0].number for pick in devices))
+            alternatives = [prepared.alternatives[number] for number in chosen]
+            results.append(result_of(demand, claim, devices, alternatives, plan, entry.name, self._share_id))
+        return Allocation(tuple(results), solution.score)
+
+    # --- why not -----------------------------------------------------------------------------------------
+
+    def invalid_pools(self, row: int) -> list[str]:
+        """The invalid pools of a node, each with what is wrong with it."""
+        self._index.refresh()
+        entry = self._index.node(row)
+        if entry is None:
+            return []
+        found = [(view.pool.key, view.problem) for view in entry.views if view.shape.condition is Condition.INVALID]
+        found += [
+            (pool.key, pool.condition(pool.counter_parts)[1])
+            for pool in self._index.foreign(entry)
+            if self._index.foreign_condition(pool) is Condition.INVALID
+        ]
+        return [f"{driver}/{pool}: {problem}" for (driver, pool), problem in sorted(found)]
+
+    def explain(self, demand: Demand, row: int, deadline: Deadline = UNLIMITED) -> tuple[RequestReasons, ...]:
+        """For each (sub-)request by itself, how many devices of the node there are and why others are not for it.
+
+        Raises SearchExpired.
+        """
+        index, known = self._index, self._of(demand)
+        index.refresh()
+        entry = index.node(row)
+        if entry is None or entry.inventory is None:
+            return ()
+        plan = known.planner.plan(entry.inventory)
+        deadline.start()
+        return reasons_of(demand, known.planner, plan, Ground(plan, entry.views), deadline.expired)
+
+
+def _fewest(prepared: Prepared, search: Search, claim: int) -> int:
+    total = 0
+    for request in prepared.claims[claim].requests:
+        numbers = [
+            search.all_devices(each).bit_count() if each.everything else each.wanted for each in request.alternatives
+        ]
+        total += min(numbers, default=0)
+    return total
+
+
+def _device_at(plan: Plan, entry: NodeEntry, position: int) -> PooledDevice:
+    pool = plan.pool_of(position)
+    return entry.views[plan.usable[pool]].devices[position - plan.pools[pool]]

@@ -1,0 +1,88 @@
+"""Why a request is not served on a node: its devices, counted by what speaks against them (L4).
+
+Each (sub-)request is looked at by itself. Where all have enough, they do not go together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from koordsched.plugins.dynamicresources.structured.claiming import Claiming, Refused
+from koordsched.plugins.dynamicresources.structured.ground import Ground
+from koordsched.plugins.dynamicresources.structured.plans import Plan, Planner, Suits
+from koordsched.plugins.dynamicresources.structured.requests import Alternative, Demand
+from koordsched.plugins.dynamicresources.structured.selectors import Expired
+
+IN_USE = "in use"
+_OF_SUITS = {
+    Suits.NOT_SELECTED: "not selected",
+    Suits.TOO_SMALL: "too small",
+    Suits.NO_COUNTERS: "partitions, which are not supported",
+    Suits.TAINTED: "tainted",
+    Suits.FAILED: "with a selector that fails",
+}
+_OF_REFUSED = {
+    Refused.CAPACITY: "without enough capacity left",
+    Refused.COUNTERS: "without enough counters left",
+    Refused.CONSTRAINT: "without the attribute of a constraint",
+}
+
+
+class RequestReasons(NamedTuple):
+    """Of a (sub-)request: how many devices it needs (0: all), how many of the node's it could have, and how many not,
+    by reason.
+    """
+
+    claim: str
+    request: str
+    needed: int
+    free: int
+    reasons: dict[str, int]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is enough for this request, if it were alone."""
+        return self.free >= max(self.needed, 1)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        needed = str(self.needed) if self.needed else "all"
+        against = "".join(f", {number} {reason}" for reason, number in sorted(self.reasons.items()))
+        return f"claim {self.claim}, request {self.request}: needs {needed}, {self.free} available{against}"
+
+
+def reasons_of(
+    demand: Demand, planner: Planner, plan: Plan, ground: Ground, expired: Expired
+) -> tuple[RequestReasons, ...]:
+    """For all (sub-)requests. Raises SearchExpired."""
+    return tuple(
+        _of_alternative(demand, planner, plan, ground, alternative, expired)
+        for alternative in demand.prepared.alternatives
+        if alternative.claim < len(demand.prepared.claims)
+    )
+
+
+def _of_alternative(
+    demand: Demand, planner: Planner, plan: Plan, ground: Ground, alternative: Alternative, expired: Expired
+) -> RequestReasons:
+    claiming = Claiming(demand.prepared, plan, ground)
+    open_ = claiming.free(alternative)
+    against: Counter[str] = Counter()
+    free = 0
+    for position in range(len(plan.kinds)):
+        if not open_ >> position & 1:
+            against[IN_USE] += 1
+            continue
+        suits = planner.look(plan, alternative, position, expired)
+        if suits is not Suits.YES:
+            against[_OF_SUITS[suits]] += 1
+            continue
+        refused = claiming.take(alternative, position)
+        if refused is Refused.NO:
+            free += 1
+            claiming.undo(0)
+        else:
+            against[_OF_REFUSED[refused]] += 1
+    return RequestReasons(demand.names[alternative.claim], alternative.name, alternative.wanted, free, dict(against))

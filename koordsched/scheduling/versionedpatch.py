@@ -1,0 +1,73 @@
+"""Patches of objects on condition of their version: carried out once, or certainly not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import orjson
+
+from koordsched.api.decoding import DecodeError, Decoder
+from koordsched.api.meta import HasMetadata
+from koordsched.client.errors import Ambiguous, ClientError, Conflict
+from koordsched.client.lanes import Lane, Lanes
+from koordsched.client.transport import MERGE_PATCH, Request, Transport
+from koordsched.cluster.kinds import Kind
+from koordsched.framework.handle import WriteConflict, WriteFailed
+from koordsched.scheduling.writeretries import pauses
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+async def patch_version(
+    lanes: Lanes, transport: Transport, kind: Kind[T], thing: T, changes: Mapping[str, Any], subresource: str = ""
+) -> T:
+    """Merges changes into the object, or a subresource of it, if it still is of that version; returns the result.
+
+    Raises WriteFailed if it certainly was not carried out, WriteConflict if that is because of the version.
+    """
+    meta = thing.metadata
+    path = kind.object_path(meta.namespace, meta.name)
+    target = f"{path}/{subresource}" if subresource else path
+    conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
+    decode = Decoder(kind.type)
+    waits = pauses()
+    doubtful = False
+    while True:
+        try:
+            response = await lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))
+            return decode(response.body)
+        except Conflict as error:
+            # Our own earlier attempt may have made the new version.
+            ours = await _read_if(transport, path, changes) if doubtful else None
+            if ours is not None:
+                return decode(ours)
+            raise WriteConflict(str(error)) from error
+        except Ambiguous as error:
+            doubtful = True
+            _log.debug("it is unknown whether %s was changed, reading it back: %s", path, error)
+        except (ClientError, DecodeError) as error:
+            raise WriteFailed(str(error)) from error
+        await asyncio.sleep(next(waits))
+
+
+async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any]) -> bytes | None:
+    """The object, if the changes are in it; one that cannot be read counts as without them."""
+    try:
+        response = await transport.request("GET", path)
+        return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
+    except (ClientError, orjson.JSONDecodeError) as error:
+        _log.debug("cannot read %s back: %s", path, error)
+        return None
+
+
+def _contains(thing: object, changes: object) -> bool:
+    """Whether a merge of the changes would leave the object as it is."""
+    if not isinstance(changes, Mapping):
+        return thing == changes
+    return isinstance(thing, Mapping) and all(_contains(thing.get(key), value) for key, value in changes.items())

@@ -1,0 +1,149 @@
+"""Expressions that want to take all the time, all the memory or all the stack."""
+
+import sys
+
+import pytest
+
+from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
+from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT
+
+from .selecting import LISTS, device
+
+ON = device({"s": "a" * 64}, features=LISTS)
+TOO_MUCH = "operation cancelled: actual cost limit exceeded"
+TOO_DEEP = "compilation failed: ERROR: <input>:-1:0: expression recursion limit exceeded: 250"
+TOO_DEEP_TREE = "compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded"
+
+
+def tower(levels, larger, smallest, use):
+    """`use` of a value that is made of the one before `levels` times; $ stands for it."""
+    text = use.replace("$", f"x{levels}")
+    for level in range(levels, 0, -1):
+        text = f"cel.bind(x{level}, {larger.replace('$', f'x{level - 1}')}, {text})"
+    return f"cel.bind(x0, {smallest}, {text})"
+
+
+def outcome(text):
+    try:
+        return compile(text, LISTS).evaluate(ON)
+    except (CompileError, EvaluationError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 5000 + "]" * 5000,
+        "(" * 5000 + "true" + ")" * 5000,
+        "{1:" * 3000 + "1" + "}" * 3000,
+        "[" * 10_000,
+        "1" + "+1" * 4000 + " > 0",
+        "device" + ".a" * 4000,
+        "device" + "[0]" * 3000,
+        "true ? true : " * 700 + "true",
+        "f(" * 3000,
+        "[1].all(x," * 900,
+    ],
+)
+def test_too_deep(text):
+    limit = sys.getrecursionlimit()
+    assert outcome(text) == TOO_DEEP
+    assert sys.getrecursionlimit() == limit
+
+
+def test_deep_along_the_left_operands():
+    text = "(" * 200 + "1" + "".join("+1" * 20 + ")" for _ in range(200)) + " > 0"
+    assert outcome(text) == TOO_DEEP_TREE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 240 + "]" * 240 + " == []",
+        "!" * 9998 + "true",
+        "-" * 9998 + "1 == -1",
+        "1" + "+1" * 200 + " > 0",
+        "true" + " && true" * 1200,
+        "true ? true : " * 240 + "true",
+        "(" * 240 + "true" + ")" * 240,
+        "[" + "1," * 5000 + "1] != []",
+        "'" + "a" * 10_000 + "' != ''",
+        "optional.of(1)" + ".optMap(x, x)" * 12 + ".hasValue()",
+    ],
+)
+def test_deep_or_long_and_allowed(text):
+    assert isinstance(outcome(text), bool)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        tower(60, "$ + $", "'aaaaaaaaaa'", "$ == ''"),
+        tower(60, "$ + $", "[1]", "$ == []"),
+        tower(19, "$ + $", "[1]", "$.all(x, $ == $)"),
+        tower(40, "[$, $]", "[1]", "$ == $"),
+        tower(40, "{'a': $, 'b': $}", "{'a': dyn(1)}", "$ == $"),
+        tower(40, "[$, $]", "[1]", "'%s'.format([$]) == ''"),
+        tower(40, "[$, $]", "dyn([1])", "$.flatten(60) == []"),
+        tower(40, "[$, $]", "[1]", "$.indexOf([]) == 1"),
+        tower(16, "$ + $", "'a'", "$.replace('', $).replace('', $) == ''"),
+        tower(14, "$ + $", "['']", f"$.join('{'b' * 3000}') == ''"),
+        tower(18, "$ + $", "['']", "$.all(x, $.join() == '')"),
+        tower(14, "$ + $", "'ab'", "$.contains('a' + $ + 'c')"),
+        tower(14, "$ + $", "'ab'", "lists.range(200).exists(i, $.findAll('').size() == 0)"),
+        "cel.bind(l, lists.range(100000), l.exists_one(x, l.exists_one(y, false)))",
+        "cel.bind(l, lists.range(100000), l.filter(x, l.filter(y, false) == [x]) == [])",
+        f"lists.range(100000).all(x, {'&&'.join(['true'] * 1500)})",
+        f"lists.range(100000).all(x, {'true ? true : ' * 200}true)",
+        "lists.range(9223372036854775807) == []",
+        "lists.range(900000).sort() == []",
+        "lists.range(100000).exists(i, 'x'.matches('[a-z]{900}' + string(i)))",
+    ],
+)
+def test_too_much_work_is_refused(text):
+    assert outcome(text) == TOO_MUCH
+
+
+def test_repeated_macros_do_not_multiply_the_tree():
+    text = "optional.of(1)" + ".optMap(x, x)" * 100 + ".hasValue()"
+    assert outcome(text) in (TOO_MUCH, TOO_DEEP_TREE, True)
+
+
+def test_patterns_take_linear_time():
+    assert outcome("device.attributes['drv'].s.matches('(a*)*(a|aa)+$x')") is False
+    assert outcome(tower(14, "$ + $", "'ab'", "$.matches('((a|b)*a(a|b){12}c)')")) is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'\ud800' == device.driver",
+        "bytes('\ud800').size() == 2",
+        "'%x'.format(['\ud800']) == ''",
+        "'\ud800'.replace('', '\udc00') == ''",
+        "'a\x00b' == device.driver",
+        "'\ud800'.matches('b')",
+        "['\ud800'].join('\udfff').indexOf('a') == 1",
+    ],
+)
+def test_texts_that_are_not_utf_8(text):
+    assert outcome(text) is False
+
+
+def test_large_numbers():
+    assert outcome("9" * 9000 + " == 1").endswith("^")
+    assert outcome(f"int('{'0' * 5000}1') == 1") is True
+    assert outcome("'%.999999999f'.format([1.0]) == ''").startswith("error during formatting: precision")
+    assert outcome("quantity('1e999999999').isInteger() || quantity('1e-999999999').isInteger()") is False
+    assert outcome("duration('" + "1h" * 4000 + "') == duration('1s')").startswith("compilation failed")
+
+
+def test_what_is_kept_is_bounded():
+    from koordsched.plugins.dynamicresources.cel import program
+
+    for number in range(200):
+        compile(f"'{'a' * 5000}{number}' == ''")
+    kept = program._PROGRAMS
+    assert kept._characters <= program.MOST_CHARACTERS
+    assert len(kept._programs) < 60
+    assert COST_LIMIT == 1_000_000
