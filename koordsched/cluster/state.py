@@ -374,7 +374,7 @@ class ClusterState:
     def _account(self, pod: Pod, row: int, sign: int, accountants: Sequence[PodAccountant] | None = None) -> int:
         """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed.
 
-        `accountants`: that are told of it; all by default.
+        `accountants`: those that take part; all by default.
         """
         table = self.table
         requests = pod.requests

@@ -73,11 +73,9 @@ def test_a_slice_of_garbage():
 
 
 def test_an_expression_that_costs_the_limit():
-    began = time.process_time()
     good, bad, message = others_are_placed(slice_of("n1", "d0"), selecting(COSTLY))
     assert (good, bad) == ("n2", None)
     assert "actual cost limit exceeded" in message
-    assert time.process_time() - began < 60
 
 
 def test_a_pool_that_never_completes():
@@ -98,8 +96,9 @@ def test_an_allocation_of_garbage():
     assert good == "n2"
 
 
+@pytest.mark.slow
 def test_ten_thousand_claims_of_one_template_cost_what_pods_do():
-    count = 3000
+    count = 10_000
     claims = [claim(f"c{at}") for at in range(count)]
     pods = [claiming(f"p{at}", f"c{at}") for at in range(count)]
     objects = (N1, device_class(), slice_of("n1", "d0"), *claims, *pods)
