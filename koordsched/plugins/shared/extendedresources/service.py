@@ -28,7 +28,7 @@ Amounts = npt.NDArray[np.int64]
 class DeviceCounts(Protocol):
     """How many devices nodes have of the class of a resource, and how many of these are in use.
 
-    Whoever implements it touches a row in the facet RESOURCES when an answer about it changes.
+    An implementation touches a row in the facet RESOURCES when its answer about the row changes.
     """
 
     def track(self, resource: str) -> None:
@@ -83,7 +83,7 @@ class ExtendedResources:
 
     @property
     def counts(self) -> DeviceCounts | None:
-        """The devices of nodes; None if nobody counts them: the profile goes without DynamicResources."""
+        """The devices of nodes; None if no profile has DynamicResources."""
         return self._counts
 
     def _class_of_resource_changed(self, resource: str) -> None:

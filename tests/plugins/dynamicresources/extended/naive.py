@@ -45,7 +45,7 @@ def requests_and_mappings(spec, classes):
 def device_totals(nodes, slices, in_use, chosen):
     """Node -> (devices, in use): all devices that the node reaches and `chosen(driver, device)` does not refuse.
 
-    None of `chosen` means that nobody can say: then the node has none.
+    None of `chosen` means that it cannot be said: then the node has none.
     """
     found = {}
     for node in nodes:

@@ -123,7 +123,7 @@ def test_cached_verdicts_follow_the_classes():
     assert waiting.shape.requests.amounts
 
 
-def test_a_class_of_a_resource_that_nobody_names_touches_no_row():
+def test_a_class_of_a_resource_that_is_not_requested_touches_no_row():
     bench = bench_of(node("n"))
     fit(bench)
     serial = bench.cluster.table.log.serial

@@ -178,7 +178,7 @@ def test_rows_are_touched_when_their_count_changes():
     assert touched(lambda: found.put(N1)) == []
 
 
-def test_resources_that_nobody_scores_are_not_counted():
+def test_only_resources_that_are_scored_are_counted():
     asked = []
     found = Counted(N1, CLASS, matches=lambda *it: asked.append(it), tracked=())
     found.put(resource_slice("s", ["d0"], nodeName="n1"))
