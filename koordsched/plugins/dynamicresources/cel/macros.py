@@ -123,20 +123,8 @@ def _quantified(
         more = builder.call("_+_", builder.accumulated(), builder.literal(1))
         step = builder.call("_?_:_", predicate, more, builder.accumulated())
         result = builder.call("_==_", builder.accumulated(), builder.literal(1))
-    return Comprehension(
-        builder.position,
-        target,
-        variable,
-        second,
-        ACCUMULATOR,
-        initial,
-        condition,
-        step,
-        result,
-        loop,
-        predicate,
-        None,
-    )
+    parts = initial, condition, step, result
+    return Comprehension(builder.position, target, variable, second, ACCUMULATOR, *parts, loop, predicate, None)
 
 
 def _collecting(
@@ -159,37 +147,13 @@ def _collecting(
         step = builder.call(MAP_INSERT, builder.accumulated(), *keys, yields)
     if keep is not None:
         step = builder.call("_?_:_", keep, step, builder.accumulated())
-    return Comprehension(
-        builder.position,
-        target,
-        variable,
-        second,
-        ACCUMULATOR,
-        initial,
-        builder.literal(True),
-        step,
-        builder.accumulated(),
-        loop,
-        keep,
-        yields,
-    )
+    parts = initial, builder.literal(True), step, builder.accumulated()
+    return Comprehension(builder.position, target, variable, second, ACCUMULATOR, *parts, loop, keep, yields)
 
 
 def _bound(builder: Builder, name: str, value: Node, result: Node) -> Comprehension:
-    return Comprehension(
-        builder.position,
-        builder.list(),
-        UNUSED,
-        None,
-        name,
-        value,
-        builder.literal(False),
-        Ident(builder.position, name),
-        result,
-        Loop.BIND,
-        None,
-        None,
-    )
+    parts = value, builder.literal(False), Ident(builder.position, name), result
+    return Comprehension(builder.position, builder.list(), UNUSED, None, name, *parts, Loop.BIND, None, None)
 
 
 def _quantifier(loop: Loop) -> _Macro:
