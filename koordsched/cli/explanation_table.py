@@ -38,7 +38,7 @@ def print_explanation(
             out.print(f"  {line}", soft_wrap=True)
     if explanation.refusal is not None:
         out.print()
-        print_refusal(out, explanation.rejected_by, explanation.refusal)
+        print_refusal(out, explanation.rejected_by or explanation.gated_by, explanation.refusal)
     if explanation.any_of:
         out.print()
         _print_scores(out, explanation, feasible, top, wide=wide)

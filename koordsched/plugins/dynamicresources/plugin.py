@@ -16,6 +16,9 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
+    ExplainsPods,
+    ExplainsRefusals,
+    ExplainsVerdicts,
     PodScore,
     PostFilter,
     PostFilterResult,
@@ -25,16 +28,19 @@ from koordsched.framework.interface import (
     PreFilterResult,
     Reserve,
     Scores,
+    SettlesOffline,
     ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import books_of
 from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
+from koordsched.plugins.dynamicresources.claimstates import ClaimsRefusal, refusal_of
 from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
 from koordsched.plugins.dynamicresources.cyclestate import AllocatedClaim, Chosen, DeviceCycle
 from koordsched.plugins.dynamicresources.deallocation import Deallocation
+from koordsched.plugins.dynamicresources.explanation import Explainer
 from koordsched.plugins.dynamicresources.extended import ServedResources
 from koordsched.plugins.dynamicresources.extended.claim import in_memory
 from koordsched.plugins.dynamicresources.extended.hints import registration as after_special_claim_gone
@@ -42,6 +48,7 @@ from koordsched.plugins.dynamicresources.filtering import DeviceFilter
 from koordsched.plugins.dynamicresources.hints import Hints
 from koordsched.plugins.dynamicresources.prefilter import problem_of
 from koordsched.plugins.dynamicresources.readiness import Readiness
+from koordsched.plugins.dynamicresources.settling import settle
 from koordsched.plugins.dynamicresources.structured import AllocationError, InvalidPools, SearchExpired
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.queue.hints import HintRegistration
@@ -50,7 +57,20 @@ NO_STATE = "not found"
 NOT_CHOSEN = "claim allocation not found for node"
 
 
-class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore, ShapeScore, Reserve, PreBind):
+class DynamicResources(
+    PreEnqueue,
+    PreFilter,
+    DryRunFilter,
+    PostFilter,
+    PodScore,
+    ShapeScore,
+    Reserve,
+    PreBind,
+    ExplainsPods,
+    ExplainsRefusals,
+    ExplainsVerdicts,
+    SettlesOffline,
+):
     """Finds devices for the claims of pods, and writes before the binding who has which."""
 
     name = "DynamicResources"
@@ -59,7 +79,8 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
         args = args or DynamicResourcesArgs()
-        books = self._books = books_of(handle)
+        books = self.books = books_of(handle)
+        self.cluster = handle.cluster
         self._table = handle.cluster.table
         self._rng = handle.rng
         self._selectors = NodeSelectors()
@@ -75,6 +96,7 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
             _seconds(args.filter_timeout) or 0.0,
             binding_timeout,
         )
+        self._explainer = Explainer(books, self._filter, handle.cluster.table)
         writer = ClaimWriter(
             handle.writes,
             handle.live_clock,
@@ -109,7 +131,7 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         if not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
-            claims_of(pod, self._books.claims)
+            claims_of(pod, self.books.claims)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         return SUCCESS
@@ -125,21 +147,21 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
         try:
-            claims = claims_of(pod, self._books.claims)
+            claims = claims_of(pod, self.books.claims)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         special, leftover = None, False
         if self._served is not None and self._served.concerns(pod.shape):
-            existing = self._books.special_claims.of(pod)
+            existing = self.books.special_claims.of(pod)
             leftover = existing is not None
-            special = existing or in_memory(pod, self._books.special_uid(pod.uid))
+            special = existing or in_memory(pod, self.books.special_uid(pod.uid))
         if not claims and special is None:
             return SKIP
         status = problem_of(
             claims,
-            self._books.in_flight,
-            self._books.device_class,
-            prioritized_list=self._books.features.prioritized_list,
+            self.books.in_flight,
+            self.books.device_class,
+            prioritized_list=self.books.features.prioritized_list,
         )
         if not status.ok:
             return status
@@ -215,19 +237,19 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         if demand is None:
             return SUCCESS
         try:
-            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
+            found = self.books.allocator.allocate(demand, row, self._filter.deadline())
         except (AllocationError, InvalidPools, SearchExpired):
             found = None
         if found is None:
             return Status(Code.ERROR, (NOT_CHOSEN,))
         state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
         for claim, allocation in state.chosen:
-            self._books.begin(claim, allocation, FINALIZER, pod.uid)
+            self.books.begin(claim, allocation, FINALIZER, pod.uid)
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
-        self._books.give_up(pod.uid)
+        self.books.give_up(pod.uid)
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
@@ -248,6 +270,37 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         except (ClaimFailed, BindingFailed, BindingTimeout) as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS
+
+    # --- explanations, and evaluations without an API server ---------------------------------------------
+
+    def explain_refusal(self, pod: Pod) -> ClaimsRefusal | None:
+        """All claims of the pod, if one of them keeps it from being tried."""
+        return refusal_of(pod, self.books, self.cluster)
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Which claims have their devices already."""
+        state = self._state(cycle)
+        return self._explainer.notes(state) if state is not None else []
+
+    def explain_verdicts(self, cycle: CycleState, rows: RowArray) -> list[list[str]]:
+        """How many devices each request could have on each row, and what keeps it from the others."""
+        state = self._state(cycle)
+        return self._explainer.lines(state, cycle.pod, rows) if state is not None else [[] for _ in rows]
+
+    def remedy_of(self, cycle: CycleState, row: int) -> str:
+        """Which devices would have to be free, or there."""
+        state = self._state(cycle)
+        return self._explainer.remedy(state, cycle.pod, row) if state is not None else ""
+
+    def waits_for(self, cycle: CycleState, row: int) -> str:
+        """Devices that other claims have, if they would do."""
+        state = self._state(cycle)
+        return self._explainer.waits_for(state, cycle.pod, row) if state is not None else ""
+
+    def settle(self, cycle: CycleState, pod: Pod) -> list[str]:
+        """The claims get what Reserve chose."""
+        state = self._state(cycle)
+        return settle(state, pod, self.books, self.cluster) if state is not None else []
 
 
 def _seconds(duration: Duration | None) -> float | None:
