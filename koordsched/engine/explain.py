@@ -54,11 +54,11 @@ class Explanation(msgspec.Struct, rename="camel"):
 
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
-    before any node was looked at, or `gated_by` if one keeps it out of the queue; `refusal` has what that plugin can say
-    about it. `nominated_node` and
-    `victims`: what preemption would do. `virtual`: `pod` is no pod, but another object that is scheduled as one.
-    `notes`: plugin -> what it says about the pod, whatever the node, in lines of text. `job`: the pods that are placed
-    together with it, None if it is placed alone; the rest is about the pod as if it were.
+    before any node was looked at, or `gated_by` if one keeps it out of the queue; `refusal` has what that plugin can
+    say about it. `nominated_node` and `victims`: what preemption would do. `virtual`: `pod` is no pod, but another
+    object that is scheduled as one. `notes`: plugin -> what it says about the pod, whatever the node, in lines of text.
+    `job`: the pods that are placed together with it, None if it is placed alone; the rest is about the pod as if it
+    were.
     """
 
     pod: str

@@ -133,9 +133,7 @@ def nodes_text(selector: NodeSelector | None) -> str:
     terms = []
     for term in selector.node_selector_terms:
         named = [f"node {', '.join(each.values)}" for each in term.match_fields if each.operator == "In"]
-        labels = [
-            f"{each.key} {each.operator} {', '.join(each.values)}".rstrip() for each in term.match_expressions
-        ]
+        labels = [f"{each.key} {each.operator} {', '.join(each.values)}".rstrip() for each in term.match_expressions]
         terms.append(", ".join([*named, *labels]))
     return " or ".join(terms)
 
