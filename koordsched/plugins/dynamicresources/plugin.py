@@ -33,7 +33,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
-from koordsched.plugins.dynamicresources.books import books_of
+from koordsched.plugins.dynamicresources.books import DeviceBooks, books_of
 from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
 from koordsched.plugins.dynamicresources.claimstates import ClaimsRefusal, refusal_of
 from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
@@ -79,7 +79,7 @@ class DynamicResources(
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         """The arguments must be valid."""
         args = args or DynamicResourcesArgs()
-        books = self.books = books_of(handle)
+        books = self._books = books_of(handle)
         self.cluster = handle.cluster
         self._table = handle.cluster.table
         self._rng = handle.rng
@@ -131,7 +131,7 @@ class DynamicResources(
         if not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
-            claims_of(pod, self.books.claims)
+            claims_of(pod, self._books.claims)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         return SUCCESS
@@ -147,21 +147,21 @@ class DynamicResources(
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
         try:
-            claims = claims_of(pod, self.books.claims)
+            claims = claims_of(pod, self._books.claims)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         special, leftover = None, False
         if self._served is not None and self._served.concerns(pod.shape):
-            existing = self.books.special_claims.of(pod)
+            existing = self._books.special_claims.of(pod)
             leftover = existing is not None
-            special = existing or in_memory(pod, self.books.special_uid(pod.uid))
+            special = existing or in_memory(pod, self._books.special_uid(pod.uid))
         if not claims and special is None:
             return SKIP
         status = problem_of(
             claims,
-            self.books.in_flight,
-            self.books.device_class,
-            prioritized_list=self.books.features.prioritized_list,
+            self._books.in_flight,
+            self._books.device_class,
+            prioritized_list=self._books.features.prioritized_list,
         )
         if not status.ok:
             return status
@@ -241,19 +241,19 @@ class DynamicResources(
         if demand is None:
             return SUCCESS
         try:
-            found = self.books.allocator.allocate(demand, row, self._filter.deadline())
+            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
         except (AllocationError, InvalidPools, SearchExpired):
             found = None
         if found is None:
             return Status(Code.ERROR, (NOT_CHOSEN,))
         state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
         for claim, allocation in state.chosen:
-            self.books.begin(claim, allocation, FINALIZER, pod.uid)
+            self._books.begin(claim, allocation, FINALIZER, pod.uid)
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
-        self.books.give_up(pod.uid)
+        self._books.give_up(pod.uid)
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
@@ -277,9 +277,14 @@ class DynamicResources(
 
     # --- explanations, and evaluations without an API server ---------------------------------------------
 
+    @property
+    def books(self) -> DeviceBooks:
+        """What is known of claims and devices."""
+        return self._books
+
     def explain_refusal(self, pod: Pod) -> ClaimsRefusal | None:
         """All claims of the pod, if one of them keeps it from being tried."""
-        return refusal_of(pod, self.books, self.cluster)
+        return refusal_of(pod, self._books, self.cluster)
 
     def explain_pod(self, cycle: CycleState) -> list[str]:
         """Which claims have their devices already."""
@@ -304,7 +309,7 @@ class DynamicResources(
     def settle(self, cycle: CycleState, pod: Pod) -> list[str]:
         """The claims get what Reserve chose."""
         state = self._state(cycle)
-        return settle(state, pod, self.books, self.cluster) if state is not None else []
+        return settle(state, pod, self._books, self.cluster) if state is not None else []
 
 
 def _seconds(duration: Duration | None) -> float | None:
