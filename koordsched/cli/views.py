@@ -74,6 +74,11 @@ def _command(views: Sequence[Declared]) -> click.Command:
     )
 
 
+def _is_nothing(answers: Sequence[tuple[View, Any]], of: str | None) -> bool:
+    """Whether the answers say nothing that could stand for those that there are not."""
+    return not answers if of is not None else all(view.is_empty(answer) for view, answer in answers)
+
+
 def _together(answers: Sequence[Any]) -> Any:
     """One answer with the fields of all."""
     if len(answers) == 1:
@@ -93,7 +98,7 @@ def _asked(views: Sequence[Declared], of: str | None, state: State) -> list[tupl
                 if not error.missing:
                     raise
                 failures.append(error)
-    if not found:
+    if failures and _is_nothing(found, of):
         raise failures[0]
     return found
 
@@ -134,7 +139,7 @@ def _evaluated(views: Sequence[Declared], of: str | None, state: State, notes: l
             found.append((view, detail.report(plugin, of or "") if detail is not None else view.report(plugin)))
         except NotFound as error:
             failures.append(error)
-    if not found:
-        raise next((error for error in failures if isinstance(error, NotFound)), failures[0])
+    if failures and _is_nothing(found, of):
+        raise failures[0]
     notes += [*warnings, *offline.notes]
     return found
